@@ -54,4 +54,4 @@ class Upload:
 
     async def _finish(self) -> None:
         if self._upload is not None:
-            await self._upload.finish(self.stalled_after)
+            Job.of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)

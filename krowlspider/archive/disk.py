@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LOCK = ".krowlspider.lock"  # locked by the process that writes to a folder
 OPEN = ".open"  # the suffix of a WARC file that is being written, or was when its process died
+DAMAGED = ".damaged"  # the suffix of an open file that is kept because it is damaged
 _DRAFT = ".new"
 
 

@@ -18,3 +18,10 @@ class RecordError(ValueError):
         super().__init__(f"at byte {offset}: {reason}")
         self.offset = offset
         self.reason = reason
+
+
+class CutOffError(RecordError):
+    """The gzip member at ``offset`` is whole as far as it goes, but the file ends within it."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset, "the gzip member is cut off")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
+from math import inf
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from fastwarc.warc import ArchiveIterator
 
-from krowlspider.archive.errors import RecordError
+from krowlspider.archive.errors import CutOffError, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,13 @@ if TYPE_CHECKING:
 # Called with the number of bytes done since its last call.
 Advance = Callable[[int], object]
 
+# Called with the error of each damaged stretch.
+Damage = Callable[[RecordError], object]
+
 _PIECE = 16 * 1024
+_SEARCHED_AT_ONCE = 1024 * 1024
+# The first bytes of a gzip member (RFC 1952, 2.3).
+_MAGIC = b"\x1f\x8b\x08"
 _GZIP = 16 + zlib.MAX_WBITS
 _RECORD_END = b"\r\n\r\n"
 
@@ -37,6 +45,14 @@ class Location(NamedTuple):
     file: str
     offset: int
     length: int
+
+
+class Synced(NamedTuple):
+    """The durable part of an open file: the file's final name, its bytes and its records."""
+
+    file: str
+    size: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,10 @@ def ignore(size: int) -> None:
     """Report no progress."""
 
 
+def ignore_damage(error: RecordError) -> None:
+    """Report no damage."""
+
+
 def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
     """Yield each member of a file, then call ``advance`` with its length."""
     offset, size = 0, os.fstat(stream.fileno()).st_size
@@ -84,6 +104,7 @@ def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member
 def read_member(stream: BinaryIO, offset: int) -> Member:
     """Return the member at ``offset``. Raises OSError.
 
+    :raises CutOffError: the file ends within the member
     :raises RecordError: no whole member with the right checksum and size begins there
     """
     decoder = zlib.decompressobj(_GZIP)
@@ -93,13 +114,57 @@ def read_member(stream: BinaryIO, offset: int) -> Member:
     while not decoder.eof:
         piece = stream.read(_PIECE)
         if not piece:
-            raise RecordError(offset, "the gzip member is cut off")
+            raise CutOffError(offset)
         fed += len(piece)
         try:
             content.append(decoder.decompress(piece))
         except zlib.error as error:
             raise RecordError(offset, f"not a gzip member: {error}") from error
     return Member(offset, fed - len(decoder.unused_data), b"".join(content))
+
+
+def read_readable(stream: BinaryIO, damage: Damage, advance: Advance = ignore) -> Iterator[Member]:
+    """Yield each member that is a WARC record; after damage, go on with the next one.
+
+    ``damage`` is called once for each stretch between two records. ``advance`` is called with the
+    bytes up to the end of each record. Raises OSError.
+    """
+    offset, size = 0, os.fstat(stream.fileno()).st_size
+    while offset < size:
+        try:
+            member = read_member(stream, offset)
+            member.record()
+        except RecordError as error:
+            damage(error)
+            found = next_record(stream, offset + 1)
+            if found is None:
+                return
+            member = found
+        yield member
+        advance(member.offset + member.length - offset)
+        offset = member.offset + member.length
+
+
+def next_record(stream: BinaryIO, start: int, end: float = inf) -> Member | None:
+    """Return the first member that is a WARC record and begins in the bytes from ``start`` to
+    ``end``; None without one. Raises OSError.
+
+    A body in a damaged record may hold gzip members, which are no records.
+    """
+    while start < end:
+        stream.seek(start)
+        piece = stream.read(_SEARCHED_AT_ONCE)
+        place = piece.find(_MAGIC)
+        while place != -1 and start + place < end:
+            with suppress(RecordError):
+                member = read_member(stream, start + place)
+                member.record()
+                return member
+            place = piece.find(_MAGIC, place + 1)
+        if len(piece) < _SEARCHED_AT_ONCE:
+            return None
+        start += len(piece) - len(_MAGIC) + 1
+    return None
 
 
 def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:

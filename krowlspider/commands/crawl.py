@@ -21,6 +21,7 @@ from krowlspider.config.validation import validate
 from krowlspider.crawl.job import Job
 from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Exit codes: they distinguish bad input from failed storage and from a crawl without a page.
+# Exit codes: they distinguish bad input from failed storage, from a crawl without a page, and from
+# one whose WARC files were not all uploaded.
 BAD_INPUT = 2
 STORAGE_FAILED = 3
 NOTHING_FETCHED = 4
+NOT_UPLOADED = 5
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
 # Scrapy's settings of the log file.
@@ -156,6 +159,13 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
         print(f"krowlspider: {why}", file=sys.stderr)
         return STORAGE_FAILED, why
+    if left := Job.of(crawler).not_uploaded:
+        url = crawler.settings["KROWL_WARC_UPLOAD"]
+        why = (
+            f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"
+        )
+        print(f"krowlspider: {why}", file=sys.stderr)
+        return NOT_UPLOADED, why
     if Job.of(crawler).nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
     reason = crawler.stats.get_value("finish_reason")

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from krowlspider import __version__
 from krowlspider.archive.disk import OPEN, lock_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import WARC
+from krowlspider.archive.index.cdxj import WARC, index_path
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
@@ -57,12 +57,12 @@ _WORDS = {
         "<JOBDIR> -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
         {"output", "title", "description", "main_page", "force"},
     ),
-    "upload": ("<JOBDIR>", set[str]()),
+    "upload": ("<JOBDIR> [--verify]", {"verify"}),
 }
 _DOES = {
     "index": "merge the indexes of all finished files into one, for pywb",
     "check": "check structure, lengths, digests and index of every finished file",
-    "mend": "finish the files that a killed crawl left open",
+    "mend": "finish the files that a killed crawl left open, salvage damaged ones",
     "cat": "print the newest stored response for a URL",
     "wacz": "pack the finished files into one, for replay",
     "upload": "upload the files that KROWL_WARC_UPLOAD has not uploaded yet",
@@ -113,6 +113,9 @@ class Command(ScrapyCommand):
         parser.add_argument("--description", metavar="TEXT", help=f"description {packing}")
         parser.add_argument("--main-page", metavar="URL", help=f"first page {packing}; else a seed")
         parser.add_argument("--force", action="store_true", help="overwrite the file of a WACZ")
+        parser.add_argument(
+            "--verify", action="store_true", help="compare uploaded files with the store once more"
+        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:
@@ -158,13 +161,14 @@ class Command(ScrapyCommand):
     def _index(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
         out = _writable(opts.output or folder / _MERGED)
-        _index_missing(folder)
-        indexes = indexes_in(folder).there
+        damaged = _index_missing(folder)[1]
+        indexes = [*indexes_in(folder).there, *{index_path(warc): 0 for warc, _ in damaged}]
         with bar("merging", _size(indexes)) as count_bytes:
             count = merge(indexes, out, count_bytes)
         self._say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
         if still_open := len(list(folder.glob(f"*{WARC}{OPEN}"))):
             self._complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
+        self._complain_of_damage(damaged)
 
     def _check(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -183,10 +187,11 @@ class Command(ScrapyCommand):
         try:
             with bar("mending", _size(folder.glob(f"*.warc.gz{OPEN}"))) as count_bytes:
                 report = mend_folder(folder, count_bytes)
-            made = _index_missing(folder)
+            made, damaged = _index_missing(folder)
         finally:
             os.close(lock)
         self._say(views_warc.mended(report, made))
+        self._complain_of_damage(damaged)
 
     def _cat(self, url: str, name: str, opts: argparse.Namespace) -> None:
         wanted = captures.wanted(url)
@@ -227,7 +232,7 @@ class Command(ScrapyCommand):
             raise KrowlError(f"{out} exists: give another name, or --force to overwrite it")
         page = opts.main_page or ""
         about = About(opts.title or "", opts.description or "", page and captures.wanted(page))
-        _index_missing(folder)
+        damaged = _index_missing(folder)[1]
         warcs = sorted(folder.glob("*.warc.gz"))
         if not warcs:
             raise KrowlError(f"{folder} has no finished WARC file: there is nothing to pack")
@@ -247,8 +252,9 @@ class Command(ScrapyCommand):
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
             self._complain(f"not in it: {left_out}", FOUND_WRONG)
+        self._complain_of_damage([*damaged, *packed.damaged])
 
-    def _upload(self, name: str, _: argparse.Namespace) -> None:
+    def _upload(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
         assert self.settings is not None
         url = self.settings["KROWL_WARC_UPLOAD"]
@@ -263,13 +269,15 @@ class Command(ScrapyCommand):
                 shown.refresh()
 
             try:
-                stats = upload_folder(folder, there, delete=delete, report=show)
+                stats = upload_folder(folder, there, delete=delete, verify=opts.verify, report=show)
             except BucketError as error:
                 raise KrowlError(f"{there.url()}: {error}") from error
+        if opts.verify:
+            self._say(views_warc.verified(stats.verified, stats.wrong))
         self._say(
             f"{counted(stats.files, 'file')} uploaded to {there.url()}, {stats.waiting:,} left"
         )
-        if stats.waiting:
+        if stats.waiting or stats.wrong:
             self.exitcode = FOUND_WRONG
 
     def _folder(self, name: str) -> Path:
@@ -294,6 +302,11 @@ class Command(ScrapyCommand):
         with written(STDIO) as file:
             print(text, file=file)
 
+    def _complain_of_damage(self, damaged: list[tuple[Path, RecordError]]) -> None:
+        """Name each damaged stretch once; only whole records could be read."""
+        for text in dict.fromkeys(f"{warc} is damaged {error}" for warc, error in damaged):
+            self._complain(text, FOUND_WRONG)
+
     def _complain(self, text: str, code: int) -> None:
         print(f"krowlspider: {text}", file=sys.stderr)
         self.exitcode = code
@@ -311,12 +324,13 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
         yield shown.update
 
 
-def _index_missing(folder: Path) -> int:
-    """Write the missing indexes, and return the number of files that lacked one."""
+def _index_missing(folder: Path) -> tuple[int, list[tuple[Path, RecordError]]]:
+    """Write the missing indexes; return how many files lacked one, and the damage in those."""
     missing = indexes_in(folder).missing
+    damaged: list[tuple[Path, RecordError]] = []
     with bar("indexing", _size(missing)) as count_bytes:
-        make_indexes(missing, count_bytes)
-    return len(missing)
+        make_indexes(missing, lambda warc, error: damaged.append((warc, error)), count_bytes)
+    return len(missing), damaged
 
 
 def _left_out(folder: Path, packed: set[str]) -> str:

@@ -16,11 +16,15 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import make_directory
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.payloads.place import forget_others, note_place
+from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
+from krowlspider.crawl.archiving.losses import settle_open_file
+from krowlspider.crawl.archiving.open_note import OpenWarcNote
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
@@ -105,6 +109,8 @@ class Job:
         self.failure: Exception | None = None
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
+        # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
+        self.not_uploaded = 0
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
@@ -247,12 +253,14 @@ class Job:
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
-        self.mended = self.archive.open(loop)
+        self._open_note = OpenWarcNote(self.store)
+        self.mended = self.archive.open(loop, self._open_note.last)
+        self.lost = settle_open_file(self._open_note, self.frontier, archive)
         if payloads is not None:
-            if self.mended.damaged:
+            if self.mended.damaged or self.lost:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
-            note_place(self.folder.payloads, self.archive.directory)
+            note_place(self.folder.payloads, archive, uploaded(archive))
 
     @property
     def robots(self) -> RobotsGate:
@@ -271,7 +279,7 @@ class Job:
     def _payloads(self, archive: Path) -> PayloadIndex | None:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
-        forget_others(self.folder.payloads, archive)
+        forget_others(self.folder.payloads, archive, uploaded(archive))
         most = self._settings.getint("KROWL_WARC_REVISIT_MAX")
         return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning)
 
@@ -334,7 +342,7 @@ class Job:
     async def _commit(self) -> None:
         # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
         commit = self.frontier.begin_commit()
-        await self.archive.sync()
+        self._open_note.put(commit, await self.archive.sync())
         await _write(commit.write)
         self.frontier.end_commit(commit)
         self._cap_warnings.look()
@@ -379,6 +387,9 @@ class Job:
             self.folder.leave()
 
     async def _close_frontier(self) -> None:
+        if self.failure is None:
+            # The file is finished: from now on it may be taken away.
+            self._open_note.clear()
         await _write(self.frontier.close)
 
 

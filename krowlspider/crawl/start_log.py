@@ -49,7 +49,18 @@ def log_start(job: Job) -> None:
             counted(job.mended.bytes_cut, "byte"),
         )
     for damaged in job.mended.damaged:
-        logger.error("A WARC file is damaged: the data after the damage is in %s", damaged)
+        logger.error("A WARC file is damaged: it is kept as %s", damaged)
+    for salvaged, records in job.mended.salvaged:
+        logger.warning("Salvaged %s of it into %s", counted(records, "whole record"), salvaged)
+    if (lost := job.lost) is not None:
+        logger.error(
+            "WARC file %s %s: %s of %s that were on the disk are lost; queued %s again",
+            lost.file,
+            "is gone" if lost.kept is None else f"is damaged (kept as {lost.kept.name})",
+            f"{lost.records:,}",
+            counted(lost.synced, "record"),
+            counted(lost.urls, "URL"),
+        )
 
 
 def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:

@@ -47,10 +47,20 @@ def mended(report: MendReport, indexed: int) -> str:
         f"mended {counted(report.files, 'file')} with {counted(report.records, 'record')};"
         f" removed {report.removed:,} without one; cut away {counted(report.bytes_cut, 'byte')}"
     )
-    lines = [done, *(f"damage was put aside in {path}" for path in report.damaged)]
+    lines = [done, *(f"damaged, kept as {path}" for path in report.damaged)]
+    lines += [
+        f"salvaged {counted(records, 'record')} into {path}" for path, records in report.salvaged
+    ]
     if indexed:
         lines.append(f"indexed {counted(indexed, 'file')} besides")
     return "\n".join(lines)
+
+
+def verified(count: int, wrong: list[str]) -> str:
+    """Return each uploaded file that is not as it was noted, then the counts."""
+    return "\n".join(
+        [*wrong, f"verified {counted(count, 'file')}: {len(wrong):,} missing or changed"]
+    )
 
 
 def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) -> str:

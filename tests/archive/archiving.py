@@ -3,9 +3,10 @@ serves.
 
 ``python -m tests.archive.archiving`` reads orders, one JSON object a line. For each it forks a
 process and prints its exit code, which is negative if it was killed. An order has ``folder``, the
-folder of the job; ``pages``, their number in all; and ``watch``, the address of the `Watch`. The
-process continues the job that an earlier one left in the folder. It exits as a crawl does: with 0,
-3 if its disk has failed, or 2 if the folder cannot be opened.
+folder of the job; ``pages``, their number in all; ``file_size``, at which a WARC file ends; and
+``watch``, the address of the `Watch`. The process continues the job that an earlier one left in the
+folder. It exits as a crawl does: with 0, 3 if its disk has failed, or 2 if the folder cannot be
+opened.
 
 ``python -m tests.archive.archiving ADDRESS ...`` is the scrapy command, watched."""
 
@@ -59,12 +60,12 @@ def odd_of(number: int) -> Odd:
     return Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise, noise)
 
 
-def job_in(folder: Path) -> Job:
+def job_in(folder: Path, file_size: int = FILE_SIZE) -> Job:
     ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
     given = {
         "KROWL_CONTACT": CONTACT,
         "KROWL_DELAY_MIN": 0,
-        "KROWL_WARC_MAX_SIZE": FILE_SIZE,
+        "KROWL_WARC_MAX_SIZE": file_size,
         # A small filter.
         "KROWL_SEEN_CAPACITY": 1000,
         "JOBDIR": str(folder),
@@ -72,8 +73,8 @@ def job_in(folder: Path) -> Job:
     return Job(Settings({**ours, **given}))
 
 
-async def archive(folder: Path, pages: int) -> int:
-    crawl = job_in(folder)
+async def archive(folder: Path, pages: int, file_size: int) -> int:
+    crawl = job_in(folder, file_size)
     try:
         crawl.open()
     except JobError as error:
@@ -120,7 +121,8 @@ def serve() -> None:
             code = 1
             try:
                 be_watched(order["watch"])
-                code = asyncio.run(archive(Path(order["folder"]), order["pages"]))
+                folder, pages = Path(order["folder"]), order["pages"]
+                code = asyncio.run(archive(folder, pages, order["file_size"]))
             except BaseException:
                 logger.exception("unexpected")
             finally:

@@ -150,3 +150,8 @@ def durable_steps(act: Callable[[], object]) -> list[str]:
     finally:
         sys.setprofile(before)
     return steps
+
+
+def undamaged(warc: Path, error: Exception) -> None:
+    """Fail because of a damaged file."""
+    raise AssertionError(warc) from error

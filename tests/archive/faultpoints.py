@@ -21,7 +21,7 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.store import LevelStore
 
-from .archiving import PAGE_SIZE, url_of
+from .archiving import FILE_SIZE, PAGE_SIZE, url_of
 from .captures import ROOT, finished
 from .syscalls import Act, Call, Watch
 
@@ -146,11 +146,21 @@ class Archiving:
                 text=True,
             )
 
-    def run(self, folder: Path, decide: Callable[[Call], Act | int] = lambda _: Act.PASS) -> int:
+    def run(
+        self,
+        folder: Path,
+        decide: Callable[[Call], Act | int] = lambda _: Act.PASS,
+        file_size: int = FILE_SIZE,
+    ) -> int:
         """Archive in a folder; return the exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {"folder": str(folder), "pages": PAGES, "watch": self._watch.address}
+        order = {
+            "folder": str(folder),
+            "pages": PAGES,
+            "file_size": file_size,
+            "watch": self._watch.address,
+        }
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         self._watch.serve(decide)

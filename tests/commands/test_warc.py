@@ -428,12 +428,17 @@ def test_warc_folder_of_a_job_is_that_of_its_settings(folder: Path, tmp_path: Pa
     assert warc("check", job.path)[0].startswith(b"2 files, ")
 
 
-def test_broken_archive_is_reported_by_its_file(folder: Path) -> None:
+def test_damaged_file_is_named_and_the_others_are_used(folder: Path, tmp_path: Path) -> None:
     first, _ = finished(folder)
-    first.write_bytes(first.read_bytes()[:-1])
-    for words in (["index", folder], ["wacz", folder, "-o", folder / "a.wacz"]):
-        _, said = warc(*words, code=2)
-        assert said.startswith(f"krowlspider: {first} cannot be indexed, at byte ")
+    content = first.read_bytes()
+    lines = list(index_file(first))
+    at = parse(lines[0].encode()).offset
+    first.write_bytes(content[: at + 100] + bytes([content[at + 100] ^ 1]) + content[at + 101 :])
+    out = tmp_path / "a.wacz"
+    for words in (["index", folder], ["wacz", folder, "-o", out]):
+        text, said = warc(*words, code=1)
+        assert text.startswith((b"8 captures of 2 files in ", b"2 files, 8 captures, "))
+        assert said.startswith(f"krowlspider: {first} is damaged at byte {at}: ")
         assert said.count("\n") == 1
 
 

@@ -24,6 +24,7 @@ class Parts:
 
     def __init__(self, *, failed: bool):
         self.done: list[str] = []
+        self.batch, self.acknowledged = None, ()
         self._failed = failed
 
     async def sync(self) -> None:

@@ -222,7 +222,7 @@ class _Room:
     temporary = stalled = full = False
     open_to_others = ""
     files = bytes_cut = 0
-    damaged = ()
+    damaged = salvaged = ()
     path = "simulated"
 
 
@@ -234,6 +234,7 @@ class SimulatedJob(Job):
         self._simulation = simulation
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
         self.struck: list[object] = []
+        self.lost = None
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
         self.holds = []
         self.wall = lambda: simulation.clocks.wall

@@ -22,7 +22,15 @@ from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.surt import surt
 from krowlspider.archive.payloads.digests import ALGORITHMS, digest
 from krowlspider.archive.payloads.payload import header, payload_of
-from krowlspider.archive.reading import Advance, Location, Member, ignore, read_members
+from krowlspider.archive.reading import (
+    Advance,
+    Damage,
+    Location,
+    Member,
+    ignore,
+    read_members,
+    read_readable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,6 +142,14 @@ def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
     """
     with warc.open("rb") as stream:
         for member in read_members(stream, advance):
+            if text := member_line(member, warc.name):
+                yield text
+
+
+def index_readable(warc: Path, damage: Damage, advance: Advance = ignore) -> Iterator[str]:
+    """Yield what `index_file` does, and pass over damage, as `read_readable`."""
+    with warc.open("rb") as stream:
+        for member in read_readable(stream, damage, advance):
             if text := member_line(member, warc.name):
                 yield text
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import os
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +16,8 @@ from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import (
     INDEX,
     WARC,
-    index_file,
     index_path,
+    index_readable,
     index_whole_records,
     parse,
     write_index,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.index.cdxj import IndexLine
 
+# Called with a damaged file and the error of a stretch of it.
+FileDamage = Callable[[Path, RecordError], object]
+_SECOND = 1_000_000_000
 # Files merged at a time, below the 1,024 that a process may have open. More are merged in parts.
 MERGED_AT_ONCE = 200
 
@@ -87,22 +92,26 @@ def _file_named_in(index: Path) -> str | None:
         return None
 
 
-def make_indexes(warcs: Iterable[Path], advance: Advance = ignore) -> None:
+def make_indexes(warcs: Iterable[Path], damage: FileDamage, advance: Advance = ignore) -> None:
     """Write the index of each finished file; call ``advance`` with each member's length in bytes.
 
     The lines of one file are in memory, about 300 bytes a capture. A file that was uploaded and
-    removed in the meantime is skipped. Raises OSError.
-
-    :raises ArchiveError: a file is broken
+    removed in the meantime is skipped. Of a damaged file the readable records are indexed, and
+    ``damage`` is called with each damaged stretch; its index counts as missing all the same, so
+    that the next call names the damage again. Raises OSError.
     """
     for warc in warcs:
+        errors: list[RecordError] = []
         try:
-            lines = sorted(index_file(warc, advance))
+            modified = warc.stat().st_mtime_ns
+            lines = sorted(index_readable(warc, errors.append, advance))
         except FileNotFoundError:
             continue
-        except RecordError as error:
-            raise ArchiveError(f"{warc} cannot be indexed, {error}") from error
         write_index(warc, lines)
+        if errors:
+            os.utime(index_path(warc), ns=(modified - _SECOND, modified - _SECOND))
+        for error in errors:
+            damage(warc, error)
 
 
 def index_open_files(directory: Path, scratch: Path, advance: Advance = ignore) -> list[Path]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import plyvel
 
+from krowlspider.archive.payloads import place
 from krowlspider.errors import error_text, lacks_room
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ TABLE_SIZE = 2 * 1024 * 1024
 
 # Names of generations: numbers with leading zeros, so that they sort by age.
 _NAME = re.compile(r"[0-9]{8}")
-# The file that identifies the archive folder whose records the entries refer to.
-_PLACE = "of"
-_UPLOADED = "uploaded.jsonl"
 # The key of the count; digests are longer.
 _COUNT = b"count"
 _ERRORS = (plyvel.Error, OSError)
@@ -154,6 +151,10 @@ class PayloadIndex:
             else:
                 self._begin()
 
+    def note_file(self, name: str) -> None:
+        """Note that entries may refer to a WARC file, which was just begun."""
+        place.note_file(self._folder, name)
+
     def clear(self) -> None:
         self._added = {}
         while self._generations:
@@ -227,35 +228,6 @@ class PayloadIndex:
             self._warn(
                 f"Payloads seen before may be archived whole again: {folder}: {error_text(error)}"
             )
-
-
-def forget_others(folder: Path, archive: Path) -> None:
-    """Remove a closed index unless its records are in ``archive`` or were uploaded from there.
-
-    No revisit may refer to records that were removed by hand or moved to another folder.
-    """
-    there = any(archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
-    try:
-        known = (folder / _PLACE).read_text()
-    except OSError:
-        known = ""
-    if not there or known != _identity(archive):
-        _remove(folder)
-
-
-def note_place(folder: Path, archive: Path) -> None:
-    """Note that the records of an index are in the folder ``archive``.
-
-    If the note cannot be written, the next start begins an empty index.
-    """
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _PLACE).write_text(_identity(archive))
-
-
-def _identity(archive: Path) -> str:
-    found = archive.stat()
-    return f"{found.st_dev} {found.st_ino}\n"
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.disk import OPEN
+from krowlspider.archive.disk import DAMAGED, OPEN
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.indexes import indexes_in, merged
@@ -82,6 +82,8 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
     in the meantime is skipped.
     """
     report = CheckReport(open_files=len(list(directory.glob(f"*{cdxj.WARC}{OPEN}"))))
+    for path in sorted(directory.glob(f"*{cdxj.WARC}{OPEN}{DAMAGED}")):
+        report.warn(path.name, 0, "a damaged file: scrapy warc mend salvages its whole records")
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
         scratch = Path(name)
         with (scratch / "revisits").open("w+b") as revisits:

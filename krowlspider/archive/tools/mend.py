@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import os
-import shutil
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.disk import OPEN, finish, remove_drafts, sync_directory
-from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.cdxj import INDEX, WARC, member_line, write_index
-from krowlspider.archive.reading import Advance, ignore, read_member, read_members
+from krowlspider.archive.disk import (
+    DAMAGED,
+    OPEN,
+    finish,
+    remove_drafts,
+    sync_directory,
+    write_durably,
+)
+from krowlspider.archive.errors import CutOffError, RecordError
+from krowlspider.archive.index.cdxj import INDEX, WARC, index_path, member_line, write_index
+from krowlspider.archive.reading import (
+    Advance,
+    ignore,
+    ignore_damage,
+    next_record,
+    read_members,
+    read_readable,
+)
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The first bytes of a gzip member (RFC 1952, 2.3), and the bytes searched for one after damage.
-_MEMBER = b"\x1f\x8b\x08"
+    from krowlspider.archive.reading import Member, Synced
+
+_SALVAGED = "-salvaged"
+# The bytes searched for a record after one that is not whole: a killed
+# process was not writing more.
 _SEARCHED = 64 * 1024 * 1024
 
 
@@ -26,8 +41,8 @@ _SEARCHED = 64 * 1024 * 1024
 class MendReport:
     """The counts of `mend_folder`: files kept, files removed, records kept, bytes cut off.
 
-    ``damaged`` are copies of the bytes cut off that hold more than the record that a killed process
-    was writing.
+    ``damaged`` are the files that were put aside, ``salvaged`` the files that were made of their
+    whole records, with the number of those.
     """
 
     files: int = 0
@@ -35,14 +50,21 @@ class MendReport:
     records: int = 0
     bytes_cut: int = 0
     damaged: list[Path] = field(default_factory=list)
+    salvaged: list[tuple[Path, int]] = field(default_factory=list)
 
 
-def mend_folder(directory: Path, advance: Advance = ignore) -> MendReport:
+def mend_folder(
+    directory: Path, advance: Advance = ignore, *, synced: Synced | None = None
+) -> MendReport:
     """Mend every open file in ``directory`` and return the counts; no living process may have one.
 
     Each file is cut back to its last whole record, renamed durably, and indexed. A file without a
     whole record is removed. A response without its request is kept, because a WARC file need not
     hold pairs. The index is omitted when a whole member is no record, or when the disk is full.
+
+    A damaged file is kept as it is, with the suffix DAMAGED; its whole records are copied into a
+    file of their own. It is damaged if it lacks bytes that were ``synced``, or holds more than a
+    killed process leaves.
 
     A killed call can be repeated. ``advance`` is called with the length of each whole member.
 
@@ -51,20 +73,35 @@ def mend_folder(directory: Path, advance: Advance = ignore) -> MendReport:
     :raises ArchiveError: a file has its final name, but the name may not be durable
     """
     remove_drafts(directory, INDEX)
+    remove_drafts(directory, WARC)
     report = MendReport()
     for path in sorted(directory.glob(f"*{WARC}{OPEN}")):
-        _mend(path, report, advance)
+        name = path.name.removesuffix(OPEN)
+        _mend(path, report, advance, synced.size if synced and synced.file == name else None)
+    for path in sorted(directory.glob(f"*{WARC}{OPEN}{DAMAGED}")):
+        _salvage(path, report, advance)
     return report
 
 
-def _mend(path: Path, report: MendReport, advance: Advance) -> None:
+def salvaged_path(warc: Path) -> Path:
+    """Return the path of the file with the records salvaged from the damaged file ``warc``."""
+    return warc.with_name(warc.name.removesuffix(WARC) + _SALVAGED + WARC)
+
+
+def damaged_path(warc: Path) -> Path:
+    """Return the path under which ``warc`` is kept if it was damaged while it was open."""
+    return warc.with_name(warc.name + OPEN + DAMAGED)
+
+
+def _mend(path: Path, report: MendReport, advance: Advance, synced: int | None) -> None:
     with path.open("r+b") as stream:
         whole = _whole_records(stream, path.name.removesuffix(OPEN), advance)
         size = os.fstat(stream.fileno()).st_size
+        if _is_damaged(stream, whole, size, synced):
+            report.damaged.append(_put_aside(path))
+            return
         report.records += whole.records
         report.bytes_cut += size - whole.end
-        if _holds_records(stream, whole.end, size):
-            report.damaged.append(_put_aside(stream, whole.end, path))
         if whole.records:
             stream.truncate(whole.end)
             os.fsync(stream.fileno())
@@ -82,28 +119,38 @@ class _Whole:
     """The whole members at the start of a file.
 
     ``records`` is their number, ``end`` the offset after the last. ``lines`` are their index lines,
-    None if a member is no record.
+    None if a member is no record. ``cut_off`` says that the rest is the start of a member.
     """
 
     records: int
     end: int
     lines: list[str] | None
+    cut_off: bool = False
 
 
 def _whole_records(stream: BinaryIO, name: str, advance: Advance) -> _Whole:
     whole = _Whole(0, 0, [])
-    with suppress(RecordError):
+    try:
         for member in read_members(stream, advance):
-            whole.records += 1
-            whole.end = member.offset + member.length
-            try:
-                line = member_line(member, name)
-            except RecordError:
-                whole.lines = None
-                continue
-            if whole.lines is not None and line is not None:
-                whole.lines.append(line)
+            _add_line(whole, member, name)
+    except CutOffError:
+        whole.cut_off = True
+    except RecordError:
+        pass
     return whole
+
+
+def _add_line(whole: _Whole, member: Member, name: str) -> None:
+    """Count a member that follows, and add its index line for the file ``name``."""
+    whole.records += 1
+    whole.end = member.offset + member.length
+    try:
+        line = member_line(member, name)
+    except RecordError:
+        whole.lines = None
+        return
+    if whole.lines is not None and line is not None:
+        whole.lines.append(line)
 
 
 def _index(final: Path, whole: _Whole) -> None:
@@ -122,33 +169,44 @@ def _index(final: Path, whole: _Whole) -> None:
             raise
 
 
-def _holds_records(stream: BinaryIO, end: int, size: int) -> bool:
-    """Return whether the bytes from ``end`` on are damage, not the record of a killed process.
+def _is_damaged(stream: BinaryIO, whole: _Whole, size: int, synced: int | None) -> bool:
+    """Return whether the bytes behind the whole records are more than a killed process leaves.
 
-    They are damage if a whole member follows the broken one, or if they are more than a killed
-    process can have been writing.
+    With what was ``synced`` it is known that all of it must be whole. What follows may be anything:
+    a loss of power leaves zeros there, or half of what was written. A file without that knowledge
+    must begin with a record, or with the start of one.
     """
-    if size - end > _SEARCHED:
+    if whole.end < (synced or 0) or size - whole.end > _SEARCHED:
         return True
-    stream.seek(end)
-    tail = stream.read(_SEARCHED)
-    place = tail.find(_MEMBER, 1)
-    while place != -1:
-        with suppress(RecordError):
-            read_member(stream, end + place)
-            return True
-        place = tail.find(_MEMBER, place + 1)
-    return False
+    if synced is None and not whole.records and size and not whole.cut_off:
+        return True
+    return next_record(stream, whole.end + 1, size) is not None
 
 
-def _put_aside(stream: BinaryIO, end: int, path: Path) -> Path:
-    """Copy everything from the damage on to a file for a person to inspect; return its path."""
-    damaged = path.with_name(f"{path.name}.damaged")
-    stream.seek(end)
-    with damaged.open("wb") as copy:
-        shutil.copyfileobj(stream, copy)
-        copy.flush()
-        os.fsync(copy.fileno())
-    # Durable before the open file is cut, because then this is the only copy.
+def _put_aside(path: Path) -> Path:
+    """Keep a damaged file durably under another name; return that."""
+    damaged = path.with_name(path.name + DAMAGED)
+    path.rename(damaged)
     sync_directory(path.parent)
     return damaged
+
+
+def _salvage(path: Path, report: MendReport, advance: Advance) -> None:
+    """Copy the whole records of a damaged file into a finished file, unless that was done."""
+    out = salvaged_path(path.with_name(path.name.removesuffix(OPEN + DAMAGED)))
+    if out.exists() or index_path(out).exists():
+        return
+    whole = _Whole(0, 0, [])
+    with path.open("rb") as stream:
+        members = read_readable(stream, ignore_damage, advance)
+        member = next(members, None)
+        if member is None:
+            return
+        with write_durably(out) as file:
+            while member is not None:
+                stream.seek(member.offset)
+                file.write(stream.read(member.length))
+                _add_line(whole, replace(member, offset=whole.end), out.name)
+                member = next(members, None)
+    report.salvaged.append((out, whole.records))
+    _index(out, whole)

@@ -24,7 +24,7 @@ from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import header, payload_of
@@ -35,6 +35,8 @@ from krowlspider.urls.page.links import read_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from krowlspider.archive.index.indexes import FileDamage
 
 # Begins a step of a name and a size in bytes.
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -65,11 +67,18 @@ class About:
 
 @dataclass(slots=True)
 class Packed:
-    """The WARC files in the WACZ, and the numbers of captures indexed and of pages listed."""
+    """The WARC files in the WACZ, and the numbers of captures indexed and of pages listed.
+
+    ``damaged`` are records that could not be read: their file, and the error.
+    """
 
     warcs: list[Path] = field(default_factory=list)
     captures: int = 0
     pages: int = 0
+    damaged: list[tuple[Path, RecordError]] = field(default_factory=list)
+
+    def add_damage(self, warc: Path, error: RecordError) -> None:
+        self.damaged.append((warc, error))
 
 
 def pack(
@@ -86,8 +95,9 @@ def pack(
 
     WARC files are stored unchanged. The index is stored in compressed blocks (``index.cdx.gz`` and
     ``index.idx``). HTML with status 200 is listed as pages: the seeds in ``pages.jsonl``, the
-    others in ``extraPages.jsonl``; all in the first if no seeds are known. A file that was uploaded
-    and removed in the meantime is skipped. ``created`` is in seconds since the epoch.
+    others in ``extraPages.jsonl``; all in the first if no seeds are known. A page whose record is
+    damaged is listed without title. A file that was uploaded and removed in the meantime is
+    skipped. ``created`` is in seconds since the epoch.
 
     Memory holds a megabyte, a record, the seeds, about 250 bytes for each page of one file, and
     about 150 for 1,000 captures. A temporary folder beside ``out`` holds the lists of pages.
@@ -96,7 +106,6 @@ def pack(
 
     :raises ArchiveError: an index is broken, the index in the package lacks captures, or there is
         no page of the given main page
-    :raises RecordError: the record of a page is broken
     :raises OSError: a file cannot be read, or ``out`` cannot be written
     """
     about = about or About()
@@ -111,7 +120,7 @@ def pack(
             Path(scratch, "extra").open("w+b") as others,
         ):
             package = _Package(archive, created)
-            pages = _Pages(seeds, others, seed_urls(warcs), about.main_page)
+            pages = _Pages(seeds, others, seed_urls(warcs, packed.add_damage), about.main_page)
             for warc in warcs:
                 try:
                     stream = warc.open("rb")
@@ -122,7 +131,7 @@ def pack(
                     with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
                         package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
                     packed.captures += _count(index_path(warc))
-                    _list_pages(warc, stream, pages, decode, progress)
+                    _list_pages(warc, stream, pages, decode, progress, damage=packed.add_damage)
                 packed.warcs.append(warc)
             indexes = [index_path(warc) for warc in packed.warcs]
             size = sum(index.stat().st_size for index in indexes)
@@ -276,13 +285,24 @@ def _count_packed(wacz: Path) -> int:
 
 
 def _list_pages(
-    warc: Path, stream: BinaryIO, out: _Pages, decode: Decode, progress: Progress
+    warc: Path,
+    stream: BinaryIO,
+    out: _Pages,
+    decode: Decode,
+    progress: Progress,
+    *,
+    damage: FileDamage,
 ) -> None:
     """Add a file's HTML pages to ``out``, by the order of their records."""
     pages = _pages_of(index_path(warc))
     with progress(f"pages of {warc.name}", sum(page[1] for page in pages)) as advance:
         for offset, length, url, stamp in pages:
-            out.add(_page(url, stamp, _title(stream, offset, url, decode)))
+            try:
+                title = _title(stream, offset, url, decode)
+            except RecordError as error:
+                damage(warc, error)
+                title = ""
+            out.add(_page(url, stamp, title))
             advance(length)
 
 

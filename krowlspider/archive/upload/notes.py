@@ -112,6 +112,10 @@ class UploadLog:
         """Return the last note of any version of a file, also of an upload that had only begun."""
         return self._notes.get(name)
 
+    def uploaded(self) -> list[UploadNote]:
+        """Return the last note of each file whose upload is complete."""
+        return [note for note in self._notes.values() if note.etag is not None]
+
     def add(self, file: LocalFile, etag: str | None) -> None:
         """Note durably that a file is uploaded, or without ``etag`` that its upload has begun.
 

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.upload.destination import Destination
+    from krowlspider.archive.upload.notes import UploadNote
 
 logger = logging.getLogger(__name__)
 
 # Seconds between two looks at the folder.
 _LOOK = 5.0
+# Objects that `verify` asks for together.
+_HEADS_AT_ONCE = 16
 # Seconds that `finish` waits for a store that takes nothing, besides the time that the parts in
 # flight need on the slowest uplink.
 STALLED_AFTER = 60.0
@@ -40,12 +43,16 @@ class UploadStats:
     """Counts since the start: files verified in the bucket and noted, their bytes, failed tries.
 
     ``waiting`` is the number of files not uploaded yet, as of the last look at the folder.
+    ``verified`` is the number of noted files that `Uploader.verify` has looked at, ``wrong`` has a
+    line for each whose object is not as noted.
     """
 
     files: int = 0
     bytes: int = 0
     failed: int = 0
     waiting: int = 0
+    verified: int = 0
+    wrong: list[str] = field(default_factory=list)
 
 
 class Uploader:
@@ -70,6 +77,8 @@ class Uploader:
         self._bucket = Bucket(destination)
         self._notes = UploadLog(folder, destination)
         self._plan = UploadPlan()
+        # Noted files whose object is missing.
+        self._missing: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         # Times at which the folder was last looked at, and the store last took something.
         self._looked = -inf
@@ -96,6 +105,23 @@ class Uploader:
         :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed
         """
         await self._bucket.check()
+
+    async def verify(self) -> None:
+        """Compare size and ETag of each noted file's object with the note.
+
+        Files that are still in the folder, and whose object is missing, are uploaded again. Raises
+        BucketError.
+        """
+        notes = self._notes.uploaded()
+        for start in range(0, len(notes), _HEADS_AT_ONCE):
+            some = notes[start : start + _HEADS_AT_ONCE]
+            found = await asyncio.gather(*(self._bucket.head(note.name) for note in some))
+            for note, stored in zip(some, found, strict=True):
+                if stored != (note.size, note.etag):
+                    if stored is None:
+                        self._missing.add(note.name)
+                    self.stats.wrong.append(_difference(note, stored))
+        self.stats.verified = len(notes)
 
     async def finish(
         self, stalled_after: float = STALLED_AFTER, report: Callable[[], None] = lambda: None
@@ -164,7 +190,8 @@ class Uploader:
         # An index without a WARC file is merged of several, or its WARC file is still open.
         if file.warc not in names and self._notes.last(file.warc) is None:
             return False
-        return self._notes.of(file) is None or self._is_removed(file)
+        is_noted = self._notes.of(file) is not None and file.name not in self._missing
+        return not is_noted or self._is_removed(file)
 
     def _is_removed(self, file: LocalFile) -> bool:
         """Return whether a file is removed after its upload. An index stays: it finds captures."""
@@ -205,6 +232,7 @@ class Uploader:
             await asyncio.to_thread(self._notes.add, file, stored.etag)
             self.stats.files += 1
             self.stats.bytes += file.size
+        self._missing.discard(file.name)
         if self._is_removed(file):
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
@@ -242,6 +270,16 @@ class Uploader:
         self._moved = time.monotonic()
 
 
+def _difference(note: UploadNote, stored: Stored | None) -> str:
+    """Return in words how an object differs from its note."""
+    if stored is None:
+        return f"{note.url} is missing"
+    return (
+        f"{note.url} has {stored.size:,} bytes and the ETag {stored.etag}, and had {note.size:,}"
+        f" bytes and {note.etag}"
+    )
+
+
 def finished_files(folder: Path) -> list[LocalFile]:
     """Return the finished files and indexes in a folder, if it exists. Blocks. Raises OSError."""
     found = []
@@ -260,12 +298,14 @@ def upload_folder(
     destination: Destination,
     *,
     delete: bool = False,
+    verify: bool = False,
     stalled_after: float = STALLED_AFTER,
     report: Callable[[UploadStats], None] = lambda _: None,
 ) -> UploadStats:
     """Upload the finished files of ``folder`` that are not noted, and return the counts. Blocks.
 
-    Ends as `Uploader.finish` does. ``report`` is called with the counts after each step.
+    With ``verify`` the noted ones are verified first. Ends as `Uploader.finish` does. ``report`` is
+    called with the counts after each step.
 
     :raises ArchiveError: another process uploads from the folder
     :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed
@@ -277,6 +317,8 @@ def upload_folder(
         await uploader.open()
         try:
             await uploader.check()
+            if verify:
+                await uploader.verify()
             await uploader.finish(stalled_after, lambda: report(uploader.stats))
         finally:
             await uploader.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.payloads.digests import digest
-from krowlspider.archive.reading import Location
+from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.compression import compressor
@@ -91,6 +91,7 @@ class WarcSeries:
         self._hostname = _NOT_IN_HOSTNAME.sub("-", hostname)
         self._info_block = records.info_block({"hostname": self._hostname, **options.info})
         self._compress = compressor(options.compression)
+        self._payloads = payloads
         self._composer = Composer(options.digest, self._compress, payloads, options.seed)
         # The open file, what makes its records, its index lines and their size.
         self._file: OpenFile | None = None
@@ -98,6 +99,8 @@ class WarcSeries:
         self._maker = records.RecordMaker("", options.digest)
         self._lines: list[str] = []
         self._lines_size = 0
+        # Records in the files before the open one.
+        self._before = 0
         self._serial = 0
         # The seeds that the next file begins with.
         self._seeds: SeedsRead | None = None
@@ -182,8 +185,10 @@ class WarcSeries:
         self.stats.bytes_written += len(member) + len(more)
         return place
 
-    def sync(self) -> None:
+    def sync(self) -> Synced | None:
         """Make all appended records durable, then close the open file if it has reached its age.
+
+        Return what of the open file is durable; None if no file is open.
 
         :raises ArchiveError: the records could not be made durable
         :raises OSError: the file could not be closed, for example on a full disk
@@ -193,6 +198,9 @@ class WarcSeries:
             self._composer.synced()
             if self._is_old(self._file):
                 self.close()
+        if self._file is None:
+            return None
+        return Synced(self._file.final.name, self._file.size, self.stats.records - self._before)
 
     def close(self) -> None:
         """Make the open file durable, write its index and rename the file to its final name.
@@ -249,6 +257,9 @@ class WarcSeries:
             self._file = None
             file.remove()
             raise
+        if self._payloads is not None:
+            self._payloads.note_file(file.final.name)
+        self._before = self.stats.records
         self.stats.records += 1
         self.stats.files += 1
         if seeds is not None:

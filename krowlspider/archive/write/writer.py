@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
-    from krowlspider.archive.reading import Location
+    from krowlspider.archive.reading import Location, Synced
     from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead
     from krowlspider.archive.write.series import SeriesOptions, WriterStats
 
@@ -84,8 +84,10 @@ class WarcWriter:
         # The final failure, None before one. Only the thread uses it.
         self._cause: Exception | None = None
 
-    def open(self, loop: asyncio.AbstractEventLoop) -> MendReport:
+    def open(self, loop: asyncio.AbstractEventLoop, synced: Synced | None = None) -> MendReport:
         """Make the directory, mend the files of dead processes in it, start the thread. Blocks.
+
+        ``synced`` is what the last process knew as durable, for `mend_folder`.
 
         :raises ArchiveError: another living writer uses the directory, or a mended file's name
             could not be made durable
@@ -93,7 +95,7 @@ class WarcWriter:
         """
         make_directory(self.directory)
         self._lock = lock_directory(self.directory)
-        report = mend_folder(self.directory)
+        report = mend_folder(self.directory, synced=synced)
         self._loop = loop
         self._thread.start()
         return report
@@ -130,17 +132,18 @@ class WarcWriter:
         """Hand in the seeds, which wait for the first capture. Raises the errors of `write`."""
         return self._order(partial(self._series.seeds, seeds), len(seeds.text))
 
-    async def sync(self) -> None:
+    async def sync(self) -> Synced | None:
         """Return when everything handed in before is durable; while stalled, wait for room.
 
-        On a closed writer it does what `close` does.
+        Return what of the open file is durable; None if no file is open. On a closed writer it does
+        what `close` does.
 
         :raises ArchiveError: the archive has failed, or was never opened
         """
         if self._closed is not None:
             await self.close()
-        else:
-            await self._order(self._series.sync, immediately=True)
+            return None
+        return await self._order(self._series.sync, immediately=True)
 
     async def close(self) -> None:
         """Write all waiting captures, finish the open file and end the thread. Idempotent.

@@ -84,10 +84,13 @@ class CrawlUpload:
         await self._uploader.peek()
         self._publish()
 
-    async def finish(self, stalled_after: float) -> None:
-        """Upload the last files, while the store accepts data within ``stalled_after`` seconds."""
+    async def finish(self, stalled_after: float) -> int:
+        """Upload the last files, while the store accepts data within ``stalled_after`` seconds.
+
+        Return how many files are left.
+        """
         if self._task is None:
-            return
+            return 0
         self._task.cancel()
         # By then its done callback has logged a failure.
         await asyncio.wait({self._task})
@@ -97,8 +100,9 @@ class CrawlUpload:
             await uploader.open()
         except (ArchiveError, OSError) as error:
             await self._count_waiting()
-            self._log_left(uploader.stats.waiting, f" ({error})")
-            return
+            left = uploader.stats.waiting
+            self._log_left(left, f" ({error})")
+            return left
         logger.info(
             "Uploading the last files, as long as %s accepts data within %.0f s",
             self._url,
@@ -110,6 +114,7 @@ class CrawlUpload:
             await uploader.close()
             self._publish()
         self._log_left(left)
+        return left
 
     def _log_left(self, left: int, why: str = "") -> None:
         if left:

@@ -31,6 +31,10 @@ key                          value
 ``t`` due host               the heap by next-fetch time, for hosts that have entries: empty
 ``u`` host                   a deferred host: empty
 ``v``                        URLs queued by domain, of the largest domains: JSON
+``w``                        the open WARC file at the last commit: JSON ``[name, synced bytes,
+                             synced records]``
+``x`` sequence               entries that one commit removed while that file was open: msgpack, see
+                             ``OpenWarcNote``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -74,6 +78,8 @@ SEEN = b"s"
 DUE = b"t"
 DEFERRED = b"u"
 LOAD = b"v"
+OPEN_WARC = b"w"
+OPEN_WARC_ENTRIES = b"x"
 
 # Bytes of an identity.
 KEY_SIZE = 8

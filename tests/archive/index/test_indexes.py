@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import index_file, index_path
+from krowlspider.archive.index.cdxj import index_file, index_path, parse
 from krowlspider.archive.index.indexes import MERGED_AT_ONCE, indexes_in, make_indexes, merge
-from tests.archive.captures import capture, finished, series
-from tests.archive.index.lines import every_kind, small_index
+from tests.archive.captures import capture, finished, series, undamaged, written
+from tests.archive.index.lines import small_index
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def test_missing_old_or_foreign_indexes_are_made_again(tmp_path: Path) -> None:
     found = indexes_in(tmp_path)
     assert found.missing == [none, older, foreign, broken]
     assert found.there == sorted([index_path(current), away])
-    make_indexes(found.missing)
+    make_indexes(found.missing, undamaged)
     found = indexes_in(tmp_path)
     assert found.missing == []
     assert len(found.there) == 6
@@ -87,20 +87,29 @@ def test_missing_old_or_foreign_indexes_are_made_again(tmp_path: Path) -> None:
 def test_a_file_without_captures_has_an_empty_index(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
     path.write_bytes(b"")
-    make_indexes([path])
+    make_indexes([path], undamaged)
     assert index_path(path).read_bytes() == b""
     assert indexes_in(tmp_path).missing == []
 
 
-def test_a_broken_file_is_not_indexed(tmp_path: Path) -> None:
-    path = every_kind(tmp_path)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(RecordError, match="cut off"):
+def test_readable_records_of_a_damaged_file_are_indexed(tmp_path: Path) -> None:
+    [path] = written(tmp_path, map(capture, range(5)))
+    whole = list(index_file(path))
+    content = bytearray(path.read_bytes())
+    at = parse(whole[2].encode()).offset
+    content[at + 100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RecordError):
         list(index_file(path))
-    index_path(path).unlink()
-    with pytest.raises(ArchiveError, match=f"^{path} cannot be indexed, at byte"):
-        make_indexes([path])
-    assert list(tmp_path.glob("*.cdxj*")) == []
+    for _ in range(2):
+        # Each time, because the index of a damaged file counts as missing.
+        damaged: list[tuple[Path, int]] = []
+        make_indexes(
+            indexes_in(tmp_path).missing,
+            lambda warc, error, found=damaged: found.append((warc, error.offset)),
+        )
+        assert damaged == [(path, at)]
+        assert index_path(path).read_text() == "".join(sorted([*whole[:2], *whole[3:]]))
 
 
 def test_file_removed_during_indexing_is_skipped(tmp_path: Path) -> None:
@@ -118,7 +127,7 @@ def test_file_removed_during_indexing_is_skipped(tmp_path: Path) -> None:
         second.unlink(missing_ok=True)
 
     sizes = first.stat().st_size + third.stat().st_size
-    make_indexes([first, second, third], remove)
+    make_indexes([first, second, third], undamaged, remove)
     assert sorted(tmp_path.glob("*.cdxj")) == [index_path(first), index_path(third)]
     assert (len(lengths), sum(lengths)) == (6, sizes)
 

@@ -17,13 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.payload_index import (
-    WRITE_BUFFER,
-    Original,
-    PayloadIndex,
-    forget_others,
-    note_place,
-)
+from krowlspider.archive.payloads.payload_index import WRITE_BUFFER, Original, PayloadIndex
 from tests.archive.captures import ROOT
 from tests.archive.payloads.keeper import BATCH, MOST, add, digest_of, original_of
 
@@ -447,63 +441,3 @@ def test_cleared_index_is_empty_and_usable(tmp_path: Path) -> None:
         put(index, range(4, 6))
     with opened(tmp_path / "index") as index:
         assert known(index, range(6)) == {4, 5}
-
-
-# --- of which records it is ---
-
-
-def kept(folder: Path, archive: Path) -> bool:
-    """Return whether an index is still there after another start has compared the folder of its
-    records."""
-    forget_others(folder, archive)
-    with opened(folder) as index:
-        return bool(known(index, range(3)))
-
-
-@pytest.fixture
-def placed(tmp_path: Path) -> tuple[Path, Path]:
-    """Make an index, and the folder of its records."""
-    archive = tmp_path / "warc"
-    archive.mkdir()
-    (archive / "a.warc.gz").touch()
-    with opened(tmp_path / "index") as index:
-        put(index, range(3))
-    note_place(tmp_path / "index", archive)
-    return tmp_path / "index", archive
-
-
-def test_index_is_kept_while_its_records_are_in_place(
-    placed: tuple[Path, Path],
-) -> None:
-    assert kept(*placed)
-
-
-def test_index_of_uploaded_records_is_kept(placed: tuple[Path, Path]) -> None:
-    index, archive = placed
-    (archive / "a.warc.gz").rename(archive / "uploaded.jsonl")
-    assert kept(index, archive)
-
-
-def test_index_of_removed_records_is_dropped(
-    placed: tuple[Path, Path],
-) -> None:
-    index, archive = placed
-    (archive / "a.warc.gz").unlink()
-    assert not kept(index, archive)
-
-
-def test_index_of_another_folder_is_dropped(placed: tuple[Path, Path]) -> None:
-    """The other folder has another name, or is a new one of the same name."""
-    index, archive = placed
-    archive.rename(archive.with_name("old"))
-    archive.mkdir()
-    (archive / "b.warc.gz").touch()
-    assert not kept(index, archive)
-
-
-def test_index_without_a_noted_place_is_dropped(
-    placed: tuple[Path, Path],
-) -> None:
-    index, archive = placed
-    (index / "of").unlink()
-    assert not kept(index, archive)

@@ -17,7 +17,7 @@ from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import Problem, check_folder
 from krowlspider.archive.write import records
 from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import ALL_ODD, STARTED, capture, options, series, written
+from tests.archive.captures import ALL_ODD, STARTED, capture, options, series, undamaged, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -273,7 +273,7 @@ def test_file_names_may_hold_blanks(tmp_path: Path) -> None:
     foreign = second.with_name("foreign one.warc.gz")
     second.rename(foreign)
     index_path(second).unlink()
-    make_indexes([foreign])
+    make_indexes([foreign], undamaged)
     assert check_folder(tmp_path / "warc").warnings == []
     first.unlink()
     index_path(first).unlink()
@@ -290,7 +290,7 @@ def test_invalid_url_of_another_tool_is_checked(tmp_path: Path) -> None:
     refers = b"WARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: 2026-01-01T00:00:00Z\r\n" % url
     again = again.replace(b"Content-Type", refers + b"Content-Type", 1)
     path.write_bytes(gzip.compress(there) + gzip.compress(again))
-    make_indexes([path])
+    make_indexes([path], undamaged)
     report = check_folder(tmp_path)
     assert (report.problems, report.warnings, report.records) == ([], [], 2)
     [line] = captures_of([index_path(path)], url.decode())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import random
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 from isal import isal_zlib
 
 from krowlspider.archive.index.cdxj import index_file, index_path
+from krowlspider.archive.reading import Synced
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import MendReport, mend_folder
 from tests.archive.captures import ROOT, Odd, capture, durable_steps, finished, series
@@ -101,11 +101,9 @@ def test_tail_longer_than_any_record_is_put_aside(tmp_path: Path) -> None:
         stream.seek(ends[-1] + 70_000_000)
         stream.write(content)
     mended = mend_folder(tmp_path)
-    assert mended.records == len(ends)
     [damaged] = mended.damaged
-    with damaged.open("rb") as stream:
-        stream.seek(-len(content), os.SEEK_END)
-        assert stream.read() == content
+    assert damaged.stat().st_size == ends[-1] + 70_000_000 + len(content)
+    assert mended.salvaged == [(finished(tmp_path)[0], 2 * len(ends))]
 
 
 def test_large_record_without_its_last_byte_is_cut_off(tmp_path: Path) -> None:
@@ -214,31 +212,67 @@ def test_only_an_open_file_is_mended(tmp_path: Path) -> None:
     assert path.read_bytes() == b"cut"
 
 
-def test_damage_is_put_aside_with_the_rest_of_the_file(tmp_path: Path) -> None:
-    files = series(tmp_path)
-    for _ in range(5):
-        files.append(capture())
-    files.abandon()
-    path = next(tmp_path.glob("*.open"))
+def damage(path: Path, at: int) -> bytes:
+    """Flip a bit; return the content then."""
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[at] ^= 1
     path.write_bytes(data)
-    report = mend_folder(tmp_path)
-    assert len(report.damaged) == 1
-    kept = finished(tmp_path)[0].read_bytes()
-    assert kept + report.damaged[0].read_bytes() == bytes(data)
-    assert check_folder(tmp_path).problems == []
+    return bytes(data)
 
 
-def test_damage_is_durable_before_the_file_is_cut(tmp_path: Path) -> None:
+def test_damaged_file_is_kept_and_its_records_salvaged(tmp_path: Path) -> None:
     path, ends = open_file(tmp_path)
-    data = bytearray(path.read_bytes())
-    data[ends[1] + 20] ^= 0xFF
-    path.write_bytes(data)
-    aside, cut = ["fsync", "fsync"], ["fsync"]
-    named, indexed = ["rename", "fsync"], ["fsync", "rename", "fsync"]
-    assert durable_steps(lambda: mend_folder(tmp_path)) == [*aside, *cut, *named, *indexed]
-    assert len(list(tmp_path.glob("*.damaged"))) == 1
+    data = damage(path, ends[1] + 20)
+    report = mend_folder(tmp_path)
+    [kept] = report.damaged
+    [salvaged] = finished(tmp_path)
+    assert kept.read_bytes() == data
+    assert report.salvaged == [(salvaged, len(ends) - 1)]
+    assert salvaged.read_bytes() == data[: ends[1]] + data[ends[2] :]
+    checked = check_folder(tmp_path)
+    assert (checked.problems, checked.records) == ([], len(ends) - 1)
+    assert [warning.file for warning in checked.warnings] == [kept.name]
+    assert mend_folder(tmp_path) == MendReport()
+
+
+def test_records_are_salvaged_by_a_repeated_call(tmp_path: Path) -> None:
+    """A process was killed before it had salvaged them, or the version before did not."""
+    path, ends = open_file(tmp_path)
+    damage(path, 20)
+    path.rename(path.with_name(f"{path.name}.damaged"))
+    assert [records for _, records in mend_folder(tmp_path).salvaged] == [len(ends) - 1]
+
+
+@pytest.mark.parametrize("content", [bytes(5000), b"not gzip" * 100])
+def test_file_that_does_not_begin_with_a_record_is_kept(tmp_path: Path, content: bytes) -> None:
+    path, _ = open_file(tmp_path)
+    path.write_bytes(content)
+    [kept] = mend_folder(tmp_path).damaged
+    assert kept.read_bytes() == content
+    assert finished(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", [0, 100])
+def test_file_cut_below_its_sync_is_kept(tmp_path: Path, cut: int) -> None:
+    path, ends = open_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:cut])
+    synced = Synced(path.name.removesuffix(".open"), ends[0], 1)
+    assert len(mend_folder(tmp_path, synced=synced).damaged) == 1
+
+
+def test_gzip_body_in_a_record_cut_off_is_not_damage(tmp_path: Path) -> None:
+    """What is stored in deflated data as it is looks like a member of the file."""
+    path, _ = open_file(tmp_path)
+    with path.open("ab") as stream:
+        stream.write(gzip.compress(gzip.compress(NOISE) + NOISE, 0)[:-20])
+    assert mend_folder(tmp_path).damaged == []
+
+
+def test_damaged_file_is_kept_before_it_is_salvaged(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    damage(path, ends[1] + 20)
+    aside, written = ["rename", "fsync"], ["fsync", "rename", "fsync"]
+    assert durable_steps(lambda: mend_folder(tmp_path)) == [*aside, *written, *written]
 
 
 def test_a_file_that_is_removed_stays_removed(tmp_path: Path) -> None:

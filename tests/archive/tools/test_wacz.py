@@ -13,7 +13,7 @@ from zipfile import ZIP_STORED, ZipFile
 import pytest
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.index.cdxj import index_path, parse
 from krowlspider.archive.tools.wacz import About, Packed, pack
 from krowlspider.archive.write.capture import SeedsRead
 from tests.archive.captures import ROOT, STARTED, Odd, capture, finished, series
@@ -251,6 +251,18 @@ def test_failed_packing_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="is not sorted"):
         packed(warcs, tmp_path / "a.wacz")
     assert [path.name for path in tmp_path.iterdir()] == ["warc"]
+
+
+def test_damaged_page_is_packed_and_named(tmp_path: Path) -> None:
+    """The damage came after the index was made."""
+    [warc] = archive(tmp_path / "warc", 0)
+    at = min(parse(line).offset for line in index_path(warc).read_bytes().splitlines())
+    content = bytearray(warc.read_bytes())
+    content[at + 100] ^= 1
+    warc.write_bytes(content)
+    done = packed([warc], tmp_path / "a.wacz")
+    assert [(path, error.offset) for path, error in done.damaged] == [(warc, at)]
+    assert (done.pages, done.captures) == (len(PAGES), len(PAGES) + len(OTHERS))
 
 
 def test_answer_to_head_is_no_page(tmp_path: Path) -> None:

@@ -288,6 +288,23 @@ def test_file_whose_object_is_gone_is_uploaded_again(
     assert contents(tmp_path).keys() == {"a.cdxj"}
 
 
+def test_noted_files_are_compared_with_their_objects_again(
+    tmp_path: Path, server: S3Server, there: Destination
+) -> None:
+    """A missing one is uploaded again if its file is still there."""
+    files = put(tmp_path, a=10, b=20, c=30)
+    upload_folder(tmp_path, there)
+    for name in ("a.warc.gz", "c.cdxj"):
+        server.ask("DELETE", f"/{there.bucket}/{there.prefix}/{name}")
+    server.ask("PUT", f"/{there.bucket}/{there.prefix}/b.warc.gz", noise(20, 7))
+    (tmp_path / "a.warc.gz").unlink()
+    stats = upload_folder(tmp_path, there, verify=True)
+    urls = [f"{there.url(name)} " for name in ("a.warc.gz", "b.warc.gz", "c.cdxj")]
+    assert [line.partition(" ")[0] + " " for line in sorted(stats.wrong)] == urls
+    assert (stats.verified, stats.files, stats.waiting) == (6, 1, 0)
+    assert in_bucket(server, there).keys() == files.keys() - {"a.warc.gz"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("other", OTHERS, ids=["size", "bytes"])
 def test_file_whose_object_was_replaced_is_kept(

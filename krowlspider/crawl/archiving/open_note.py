@@ -1,0 +1,120 @@
+"""The note on the open WARC file: how far it is synced, and the entries that it answers for.
+
+Both go with the commit, in its batch. A start compares them with the file: entries whose records
+are lost are queued again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from msgspec import msgpack
+
+from krowlspider.archive.reading import Synced
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from krowlspider.frontier.frontier import Commit, Frontier
+    from krowlspider.frontier.store.store import Store
+
+# The entries of one commit: host, priority and encoded entry of each.
+_Entries = msgpack.Decoder(list[tuple[str, int, bytes]])
+_NO_ENTRIES = msgpack.encode([])
+
+
+class OpenWarcNote:
+    """The note in a store; ``last`` is what the last commit noted, None without an open file.
+
+    A store of an earlier version has none.
+    """
+
+    def __init__(self, store: Store):
+        self._store = store
+        saved = store.get(schema.OPEN_WARC)
+        self.last = None if saved is None else Synced(*json.loads(saved))
+        # The sequences of entries that belong to the file of the note: from the first to the next.
+        self._first = self._next = 0
+
+    def put(self, commit: Commit, state: Synced | None) -> None:
+        """Note with a commit how far the file is synced that has its pages' records.
+
+        Call it before the commit is written, and after `queue_again` or `clear`.
+        """
+        batch, last = commit.batch, self.last
+        if last is not None and (state is None or state.file != last.file):
+            # That file is finished.
+            for sequence in range(self._first, self._next):
+                batch.delete(_entries_key(sequence))
+            self._first = self._next
+        if state is None:
+            if last is not None:
+                batch.delete(schema.OPEN_WARC)
+        elif state != last:
+            batch.put(schema.OPEN_WARC, json.dumps(state).encode())
+        self.last = state
+        entries = [
+            (lease.host.name, lease.priority, lease.entry.encode(lease.host.name))
+            for lease, dropped in commit.acknowledged
+            if dropped is None
+        ]
+        if state is not None and entries:
+            batch.put(_entries_key(self._next), msgpack.encode(entries))
+            self._next += 1
+
+    def queue_again(self, frontier: Frontier, is_lost: Callable[[str], bool]) -> int:
+        """Queue the noted entries again whose URL ``is_lost``, remove the note, and return how many
+        were queued.
+
+        After a kill it can be repeated: each entry is queued in the batch that removes it from the
+        note.
+        """
+        count = 0
+        for key in list(self._store.keys(schema.OPEN_WARC_ENTRIES)):
+            lost = []
+            for host, priority, saved in _Entries.decode(self._store.get(key) or _NO_ENTRIES):
+                entry = Entry.decode(saved, host)
+                if is_lost(entry.url):
+                    entry.due, entry.retries, entry.throttling = 0.0, 0, 0
+                    lost.append(Candidate(host, None, entry, priority))
+            _queue_again(frontier, lost, key)
+            count += len(lost)
+        self.clear()
+        return count
+
+    def clear(self) -> None:
+        """Remove the note: the file is finished, or nothing of it is lost."""
+        if self.last is None:
+            return
+        batch = self._store.batch()
+        for key in self._store.keys(schema.OPEN_WARC_ENTRIES):
+            batch.delete(key)
+        batch.delete(schema.OPEN_WARC)
+        batch.write()
+        self.last = None
+        self._first = self._next = 0
+
+
+def _queue_again(frontier: Frontier, lost: Iterable[Candidate], noted: bytes) -> None:
+    """Queue entries, and remove the key that noted them, in one batch. No cap is asked: they were
+    admitted before."""
+    by_host: dict[str, list[Candidate]] = {}
+    for candidate in lost:
+        by_host.setdefault(candidate.host, []).append(candidate)
+    cache = frontier.schedule.cache
+    cache.evict()
+    batch = frontier.store.batch()
+    hosts = [cache.get(name) for name in by_host]
+    for host in hosts:
+        frontier.queues.append(host, by_host[host.name], batch)
+    cache.record(hosts, batch)
+    batch.delete(noted)
+    batch.write()
+
+
+def _entries_key(sequence: int) -> bytes:
+    return schema.OPEN_WARC_ENTRIES + sequence.to_bytes(8, "big")
