@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.frontier.admin.edit import drop_host
+from krowlspider.frontier.admin.export import Imported, export_lines, import_lines, parse_line
 from krowlspider.frontier.hosts import domain_load
 from krowlspider.frontier.hosts.domain_load import DomainLoad
 from krowlspider.frontier.store.schema import LOAD
@@ -136,9 +138,13 @@ FINDS = st.tuples(st.sampled_from(["own", "stranger", "seed"]), st.integers(1, 3
 FETCHES = st.tuples(st.just("fetch"), st.integers(1, 30))
 
 
-@given(st.lists(st.one_of(FINDS, FETCHES), max_size=20), st.integers(1, 24))
+MOVES = st.tuples(st.sampled_from(["hand over", "import"]), st.just(1))
+
+
+@given(st.lists(st.one_of(FINDS, FETCHES, MOVES), max_size=20), st.integers(1, 24))
 def test_overflow_comes_last_and_nothing_is_lost(steps: list[tuple[str, int]], most: int) -> None:
-    """The model has four queues: own links and seeds, those of other domains, and overflows."""
+    """The model has four queues: own links and seeds, those of other domains, and overflows. They
+    stay the same in another frontier, after a hand-over or an import."""
     limits = replace(LIMITS, host_queue=most)
     world = World(MemoryStore, limits=limits)
     own: deque[str] = deque()
@@ -170,6 +176,16 @@ def test_overflow_comes_last_and_nothing_is_lost(steps: list[tuple[str, int]], m
             for _ in range(number):
                 fetch()
             world.commit()
+        elif kind in ("hand over", "import"):
+            other = World(MemoryStore, limits=limits, node=f"node {next(names)}")
+            if kind == "import":
+                lines = [line.encode() for line in export_lines(world.store)]
+                parse = partial(parse_line, identify=world.identify, url_max=100)
+                result = import_lines(other.frontier, other.store, lines, parse, print)
+                assert result == Imported(sum(map(len, queues)), 0, {}, 0)
+            else:
+                world.hand_over("a.test", other)
+            world = other
         else:
             via = "evil.test" if kind == "stranger" else "a.test"
             some = [world.candidate(find(kind)) for _ in range(number)]
