@@ -47,6 +47,8 @@ _LOST = 0.5
 _LATE = 10.0
 # Seconds without an acknowledgement after which nothing waits for a node.
 _STUCK = 5.0
+# Seconds in which nothing moves, after which a warning says why, each time.
+_STALLED = 30.0
 
 
 @dataclass(slots=True)
@@ -101,6 +103,10 @@ class PeerHandover:
         self._retry_busy_at = -inf
         # When something was acknowledged last, or nothing was open.
         self._heard_at = time.clock()
+        # When something was acknowledged or ended last, or a warning said why not.
+        self._moved_at = time.clock()
+        # Why a host of `busy` could not leave.
+        self._busy_because = ""
 
     @property
     def is_active(self) -> bool:
@@ -113,8 +119,28 @@ class PeerHandover:
     def add(self, name: str) -> None:
         """Let a host wait for its turn."""
         if not self.is_active:
-            self._heard_at = self._time.clock()
+            self._heard_at = self._moved_at = self._time.clock()
         self.waiting.append(name)
+
+    def warn_if_stalled(self, *, is_member: bool) -> None:
+        """Log why nothing moves, once nothing has moved for a while. ``is_member``: the owner has a
+        Redis to send to."""
+        now = self._time.clock()
+        if not self.is_active or now < self._moved_at + _STALLED:
+            return
+        self._moved_at = now
+        if not is_member:
+            why = "the node is no member of the cluster now"
+        elif self.open:
+            why = f"{next(iter(self.open))} waits for the node to take it"
+        elif self.busy:
+            why = self._busy_because
+        else:
+            why = "its Redis does not answer, or its list is full"
+        logger.warning(
+            "No host has moved to node %s for %d s: %s. Hosts left for it: %d",
+            *(self.owner, _STALLED, why, len(self.open) + len(self.busy) + len(self.waiting)),
+        )
 
     async def run_round(self, connection: RedisConnection) -> None:
         """Send all that there is room for, then wait until it has arrived, or is lost.
@@ -169,8 +195,9 @@ class PeerHandover:
             async with self._share:
                 try:
                     departure = self._departures.begin(name)
-                except HostBusyError:
+                except HostBusyError as error:
                     self.busy.append(name)
+                    self._busy_because = str(error)
                     continue
                 self.open[name] = _Host(name, departure, self._key_of(name, departure))
             return self.open[name]
@@ -244,6 +271,7 @@ class PeerHandover:
             )
 
     def _close(self, host: _Host) -> None:
+        self._moved_at = self._time.clock()
         del self.open[host.name]
         self._old_keys.append(host.key)
 
@@ -255,7 +283,7 @@ class PeerHandover:
             # The lists first: a chunk that is in neither list is acknowledged, or lost.
             in_lists = sum(await self._lengths(connection))
             if await self._read_acknowledgements(connection):
-                news_at = self._heard_at = self._time.clock()
+                news_at = self._heard_at = self._moved_at = self._time.clock()
             elif self._time.clock() - news_at > (_LATE if in_lists else _LOST):
                 self._stats.again += missing
                 return

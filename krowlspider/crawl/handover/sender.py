@@ -68,10 +68,15 @@ class HandoverSender:
                 while await self._scan(owner_of, begin):
                     while any(peer.is_active for peer in self._peers.values()):
                         await self._time.sleep(_POLL)
+                        self._warn_of_stalls()
                 for worker in workers:
                     worker.cancel()
         finally:
             self._peers.clear()
+
+    def _warn_of_stalls(self) -> None:
+        for owner, peer in self._peers.items():
+            peer.warn_if_stalled(is_member=self._client_for(owner) is not None)
 
     async def _scan(
         self, owner_of: Callable[[str], str | None], begin: Callable[[PeerHandover], None]

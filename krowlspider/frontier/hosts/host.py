@@ -276,12 +276,12 @@ class Host:
     @property
     def is_busy(self) -> bool:
         """Return whether the host cannot be handed over now: it has a request in flight,
-        unacknowledged pages or robots fetches, or waits for another host or for room."""
+        unacknowledged pages or robots fetches, or waits for another host."""
         return bool(
             self.queue.leased
             or self.robots.fetches
             or self.robots.awaited
-            or self.state in (IN_FLIGHT, BLOCKED, CALLED)
+            or self.state is IN_FLIGHT
         )
 
     def after_change(self) -> Event:

@@ -119,6 +119,7 @@ _TABLE: dict[SchedulingState, _Row] = {
     _S.BLOCKED: {
         **_ignore(_S.BLOCKED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED, _E.DUE_CHANGED),
         _E.CALL: (_S.CALLED, (_F.UNCOUNT_BLOCKED, _F.SCHEDULE_FIRST)),
+        _E.SEAL: (_S.SEALED, (_F.UNCOUNT_BLOCKED, _F.END_SESSION)),
     },
     _S.CALLED: {
         **_ignore(_S.CALLED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import BLOCKED, HELD, SEALED, Health, Host
+from krowlspider.frontier.hosts.host import BLOCKED, CALLED, HELD, SEALED, Health, Host
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.urls.host import domain_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class HostBusyError(Exception):
     """The host cannot be sealed. It has a request in flight or unacknowledged pages, waits for
-    another host or for room, or is on its way to another frontier."""
+    another host, or is on its way to another frontier."""
 
 
 class Ownership:
@@ -70,7 +70,7 @@ class Ownership:
 
     def seal(self, name: str) -> Host:
         """Seal a host and return it: none of its requests is sent until it is gone or unsealed. Its
-        record on disk is up to date then.
+        record on disk is up to date then. If room was made for it, another host is called.
 
         :raises HostBusyError: the host is busy, or sealed already; nothing has changed
         """
@@ -79,8 +79,12 @@ class Ownership:
             raise HostBusyError(
                 f"{name} is {host.state.value}, with {len(host.queue.leased)} pages open"
             )
+        calls, is_called = self._transitions.calls, host.state is CALLED
+        called = calls.take(host)
         self._cache.record_if_changed(host)
         self._transitions.move(host, Event.SEAL)
+        if is_called:
+            calls.pass_on(host, called)
         return host
 
     def unseal(self, host: Host) -> None:

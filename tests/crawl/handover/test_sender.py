@@ -519,8 +519,9 @@ def test_junk_chunks_go_to_the_dead_list(server: Server, here: World, there: Wor
 
 
 def test_host_in_flight_goes_when_its_page_is_done(
-    server: Server, here: World, there: World
+    server: Server, here: World, there: World, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Until then, a warning names it, its new node and the reason."""
     here.add(*pages(20))
     here.clocks.pass_(5)
     lease = here.pop()
@@ -534,9 +535,14 @@ def test_host_in_flight_goes_when_its_page_is_done(
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = sender_of(here, lambda _: client)
+            sender = sender_of(here, lambda _: client, time=quick_time(300))
             sending = asyncio.create_task(sender.send_all(owner_of))
             await eventually(lambda: sender.stats.hosts == 19)
+            await eventually(lambda: caplog.messages != [])
+            assert caplog.messages[0] == (
+                "No host has moved to node there for 30 s: "
+                f"{lease.host.name} is in flight, with 1 pages open. Hosts left for it: 1"
+            )
             assert not sending.done()
             here.frontier.schedule.release(lease.host, 0.25)
             here.frontier.acknowledge(lease)
@@ -635,7 +641,9 @@ def test_requests_that_only_this_job_can_read_stay(
     assert urls(there) == pages(3)
 
 
-def test_hosts_of_a_node_that_is_no_member_wait(server: Server, here: World, there: World) -> None:
+def test_hosts_of_a_node_that_is_no_member_wait(
+    server: Server, here: World, there: World, caplog: pytest.LogCaptureFixture
+) -> None:
     here.add(*pages(20))
     owners = {f"h{host}.test": "there" if host % 2 else "away" for host in range(20)}
 
@@ -643,9 +651,10 @@ def test_hosts_of_a_node_that_is_no_member_wait(server: Server, here: World, the
         known: dict[str, Any] = {}
         async with clients(server.url) as (client,), receiving(there, client):
             known["there"] = client
-            sender = sender_of(here, known.get)
+            sender = sender_of(here, known.get, time=quick_time(300))
             sending = asyncio.create_task(sender.send_all(owners.get))
             await eventually(lambda: sender.stats.hosts == 10)
+            await eventually(lambda: "away for 30 s: the node is no member" in caplog.text)
             assert not sending.done()
             assert len(urls(here)) == 30
             known["away"] = client

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count
 from math import inf
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.frontier.admin.edit import drop_host
+from krowlspider.frontier.admin.export import Imported, export_lines, import_lines, parse_line
 from krowlspider.frontier.hosts import domain_load
 from krowlspider.frontier.hosts.domain_load import DomainLoad
 from krowlspider.frontier.store.schema import LOAD
@@ -192,8 +194,11 @@ FINDS = st.tuples(st.sampled_from(["own", "stranger", "sitemap", "seed"]), st.in
 FETCHES = st.tuples(st.just("fetch"), st.integers(1, 30))
 
 
+MOVES = st.tuples(st.sampled_from(["hand over", "import"]), st.just(1))
+
+
 @given(
-    st.lists(st.one_of(FINDS, FETCHES), max_size=20),
+    st.lists(st.one_of(FINDS, FETCHES, MOVES), max_size=20),
     st.integers(1, 24),
     st.integers(1, 80),
     st.sampled_from([0, 0.25, 0.5, 0.75]),
@@ -201,7 +206,8 @@ FETCHES = st.tuples(st.just("fetch"), st.integers(1, 30))
 def test_overflow_comes_last_and_nothing_is_lost(
     steps: list[tuple[str, int]], most: int, total: int, share: float
 ) -> None:
-    """The model has four queues: own links and seeds, those of other domains, and overflows."""
+    """The model has four queues: own links and seeds, those of other domains, and overflows. They
+    stay the same in another frontier, after a hand-over or an import."""
     limits = replace(LIMITS, host_queue=most, total=total, domain_share=share)
     world = World(MemoryStore, limits=limits)
     own: deque[str] = deque()
@@ -252,6 +258,16 @@ def test_overflow_comes_last_and_nothing_is_lost(
             for _ in range(number):
                 fetch()
             world.commit()
+        elif kind in ("hand over", "import"):
+            other = World(MemoryStore, limits=limits, node=f"node {next(names)}")
+            if kind == "import":
+                lines = [line.encode() for line in export_lines(world.store)]
+                parse = partial(parse_line, identify=world.identify, url_max=100)
+                result = import_lines(other.frontier, other.store, lines, parse, print)
+                assert result == Imported(sum(map(len, queues)), 0, {}, 0)
+            else:
+                world.hand_over("a.test", other)
+            world = other
         else:
             via = {"stranger": "evil.test", "seed": ""}.get(kind, "a.test")
             taken = int(min(number, room(kind)))

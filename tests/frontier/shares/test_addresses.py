@@ -9,8 +9,7 @@ import pytest
 
 from krowlspider.frontier.hosts.host import SchedulingState
 from krowlspider.frontier.limits import MemoryLimits
-from krowlspider.frontier.schedule.ownership import HostBusyError
-from tests.frontier.conftest import LIMITS, TINY, World
+from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,18 +96,19 @@ def test_room_at_an_address_survives_eviction_of_the_host(
     assert popped_to(world, "192.0.2.1") == "c.test"
 
 
-def test_a_host_called_to_free_room_is_not_handed_over(
-    open_store: Callable[[], Store],
+@pytest.mark.parametrize("leaving", [["b.test"], ["c.test", "b.test"]])
+def test_hosts_that_leave_pass_their_room_on(
+    open_store: Callable[[], Store], leaving: list[str]
 ) -> None:
-    """The other hosts that wait for the room would never be called."""
+    """B is called for the room and C is in line for it when both leave, or only B."""
     world = World(open_store, limits=replace(LIMITS, address_concurrency=1))
-    world.add("http://a.test/", "http://b.test/", "http://c.test/")
+    world.add(*(f"http://{letter}.test/" for letter in "abcd"))
     assert popped_to(world, "192.0.2.1") == "a.test"
-    assert [popped_to(world, "192.0.2.1") for _ in "bc"] == [None, None]
+    assert [popped_to(world, "192.0.2.1") for _ in "bcd"] == [None] * 3
     world.frontier.schedule.release(world.frontier.schedule.cache.get("a.test"), 1.0)
-    with pytest.raises(HostBusyError):
-        world.departures.begin("b.test")
-    assert popped_to(world, "192.0.2.1") == "b.test"
+    for name in leaving:
+        world.hand_over(name, World(KeptMemoryStore, node="there"))
+    assert popped_to(world, "192.0.2.1") == ("d.test" if "c.test" in leaving else "c.test")
 
 
 def test_a_turned_back_host_that_has_to_wait_is_not_in_line(shared: World) -> None:
