@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 # Seconds between two readings. With the time limit of a call, it is less than the 5 s in which a
 # signal must be obeyed.
 POLL = 2.0
-_SIGNAL = "signal"
+SIGNAL = "signal"
 
 
 class Signal(StrEnum):
@@ -59,14 +59,14 @@ class Signals:
 
     async def send(self, signal: Signal) -> None:
         """:raises UnansweredError: it may be sent or not"""
-        await self._keys.put(_SIGNAL, str(signal))
+        await self._keys.put(SIGNAL, str(signal))
 
     async def read(self) -> Signal:
         """Read the signal. A text that is no signal changes nothing, and is logged once.
 
         :raises UnansweredError: the server does not answer
         """
-        text = await self._keys.get(_SIGNAL)
+        text = await self._keys.get(SIGNAL)
         name = "RUNNING" if text is None else text.decode(errors="replace").strip()
         if name in set(Signal):
             self.signal, self._ignored = Signal(name), None

@@ -4,6 +4,7 @@ Redis of a static ring."""
 from __future__ import annotations
 
 import time
+import urllib.request
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ class Pair:
         given = {"KROWL_CONTACT": CONTACT, **self.places["a"]}
         pairs = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         return scrapy("ring", *pairs, *arguments).stdout.decode()
+
+    def lose_seed(self) -> None:
+        """Make Consul lose the identity seed while no node runs."""
+        if url := self.places["a"].get("KROWL_CONSUL"):
+            key = f"{url}/v1/kv/krowlspider/{self.places['a']['KROWL_CLUSTER']}/seed"
+            urllib.request.urlopen(urllib.request.Request(key, method="DELETE")).close()
 
     def asked(self, since: float) -> list[Entry]:
         """Return the requests that the web got from a time on."""
@@ -120,6 +127,7 @@ def test_all_nodes_obey_signals_within_five_seconds(pair: Pair) -> None:
         assert crawl.stats["finish_reason"] == "cluster_stop"
         assert "scrapy ring --signal RUNNING" in crawl.log
     assert pair.asked(since=stopped) == []
+    pair.lose_seed()
     pair.ring("--signal", "RUNNING")
     for crawl in pair.start():
         crawl.wait()

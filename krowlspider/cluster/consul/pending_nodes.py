@@ -56,15 +56,9 @@ class PendingNodes:
     def update(self, entries: Iterable[RegisterEntry]) -> None:
         self.known = {entry.node: entry.value for entry in entries}
 
-    async def restore(self) -> None:
-        """Write the keys of other nodes again, which a register without its data has lost."""
-        for node, info in self.known.items():
-            if node != self._own:
-                await self._put(self.prefix + node, info)
-
-    async def _put(self, key: str, info: bytes) -> None:
-        # cas=0: never over a key that exists.
-        await self._agent.call(lambda consul: consul.kv.put(key, info, cas=0))
+    def others(self) -> dict[str, bytes]:
+        """Return the keys of the other pending nodes, and their values, as last read."""
+        return {self.prefix + node: info for node, info in self.known.items() if node != self._own}
 
     async def dismiss(self, check_lease: Step) -> None:
         """Remove this node, so that nobody waits for it.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from krowlspider.cluster.ring.live_members import RegisterEntry
+    from krowlspider.cluster.ring.ring import Member
 
 # Entries by the part of the register that they are in, then by node id.
 _Parts: TypeAlias = "dict[str, dict[str, RegisterEntry]]"
@@ -40,6 +41,17 @@ class Register:
     @property
     def gone(self) -> list[str]:
         return sorted(self.pending_nodes.keys() - self.members.keys() - self.unreadable.keys())
+
+    def admit(self, own: Member) -> bool:
+        """Return whether ``own`` is a pending node, before it joins.
+
+        :raises ClusterError: it must not join: another node has its Redis, or publishes what cannot
+            be read
+        """
+        for reason in self.unreadable.values():
+            raise ClusterError(reason)
+        refuse_same_redis(own, self.pending_nodes)
+        return own.id in self.pending_nodes
 
     def state(self, node: str) -> str:
         """Return the state of a member: agreed, handing over, joining (no claims yet), leaving."""
@@ -78,6 +90,18 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
             members[node] = replace(members[node], counters=load_counters(entry.value))
     pending = {node: NodeInfo.loads(entry.value) for node, entry in parts.get(PENDING, {}).items()}
     return Register(epoch, members, pending, unreadable)
+
+
+def refuse_same_redis(own: Member, others: Mapping[str, Record | NodeInfo]) -> None:
+    """:raises ClusterError: another node has the Redis of ``own``"""
+    for node, each in others.items():
+        redis = each.member.redis if isinstance(each, Record) else each.redis
+        if own.redis and redis == own.redis and node != own.id:
+            raise ClusterError(
+                f"node {node} has the same REDIS_URL: give each node a Redis of its own, as the"
+                " others reach it, or a database of its own (/0, /1); if that node will not come"
+                f" back, give it up with scrapy ring --forget {node}"
+            )
 
 
 async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:

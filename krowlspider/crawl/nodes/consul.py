@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.membership import ConsulMembership, agree_seed
+from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.controller import OwnershipController
-from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.membership import SEED_SIZE, UnansweredError
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.cluster.transport.redis_connection import RedisClients
@@ -73,14 +73,15 @@ class ConsulCluster:
         # Whether other nodes have everything that was here, and know that this node leaves.
         self._is_drained = False
 
-    def prepare(self) -> int:
-        """Return the identity seed of all nodes.
+    def prepare(self, own: int | None) -> int:
+        """Return the identity seed of all nodes; ``own`` is that of the folder, None for a new one.
 
-        :raises ClusterError: Consul does not answer
+        :raises ClusterError: Consul does not answer, or the cluster has another seed
         """
+        offered = None if own is None else own.to_bytes(SEED_SIZE, "big")
         # A wrong cluster must stop the start, so block here; nothing else runs yet.
         with ThreadPoolExecutor(1) as thread:
-            seed = thread.submit(asyncio.run, agree_seed(self._agent, self._cluster)).result()
+            seed = thread.submit(asyncio.run, self.membership.seed.agree(offered)).result()
         return int.from_bytes(seed, "big")
 
     @property
@@ -123,12 +124,6 @@ class ConsulCluster:
         :raises ClusterError: this node cannot be a member
         """
         await self.membership.start(self._controller.changed)
-        for record in self._others():
-            if record.member.redis == self.membership.own.redis:
-                raise ClusterError(
-                    f"node {record.member.id} has the same REDIS_URL: give each node a Redis of its"
-                    " own, as the others reach it, or a database of its own (/0, /1)"
-                )
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
         await self._controller.known.wait()

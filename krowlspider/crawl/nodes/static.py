@@ -54,7 +54,7 @@ class StaticCluster:
         self.place = f"{node} of {ring.checksum}"
         self.view = View(node, Reading.of(1, self.membership.members), (ring,))
 
-    def prepare(self) -> int:
+    def prepare(self, _: int | None) -> int:
         return int.from_bytes(self._seed, "big")
 
     def client_of(self, node: str) -> Redis | None:
