@@ -14,7 +14,7 @@ import msgspec
 from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
 from krowlspider.cluster.consul.kept_keys import KeptKeys, restore
 from krowlspider.cluster.consul.lease import Lease, in_use
-from krowlspider.cluster.consul.pending_nodes import PendingNodes
+from krowlspider.cluster.consul.pending_nodes import NodeInfo, PendingNodes
 from krowlspider.cluster.consul.register import read_register, refuse_same_redis
 from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.consul.service import Service
@@ -82,6 +82,10 @@ class ConsulMembership:
     def pending_nodes(self) -> frozenset[str]:
         """Nodes with work that may be on their disks, as read with the last heartbeat."""
         return frozenset(self._pending.known)
+
+    def state(self, node: str) -> str:
+        """Return how a pending node that is not live ended: stopped, or dead."""
+        return NodeInfo.loads(self._pending.known.get(node, b"")).state
 
     @property
     def good_until(self) -> float:
@@ -176,11 +180,12 @@ class ConsulMembership:
 
     async def leave(self) -> None:
         """Give up the lease and tell the others, who take over immediately."""
-        session = self._lease.session
+        session, check = self._lease.session, self._lease.check()
         self._lease.lose()
         await end(self._tasks)
         if session is not None:
             with suppress(UnansweredError):
+                await self._pending.note_stop(check)
                 await self._lease.release(session)
                 await self._service.remove()
 
@@ -258,6 +263,7 @@ class ConsulMembership:
         if not self._lease.is_in(entries):
             self._lose_lease()
             return False
+        before = self._live.members
         try:
             changed = self._live.update(epoch, entries, monotonic())
         except BadRecordError as error:
@@ -265,9 +271,18 @@ class ConsulMembership:
             self._report(error)
             return False
         self._lease.confirmed = True
+        self._tell(before, entries)
         if changed:
             self._on_change()
         return True
+
+    def _tell(self, before: Mapping[str, Record], entries: Sequence[RegisterEntry]) -> None:
+        names = ", ".join(sorted(self.members))
+        if not before:
+            logger.info("Joined the cluster %s; its nodes: %s", self._cluster, names)
+            return
+        for sentence in self._live.news(before, entries):
+            logger.info("%s; nodes now: %s", sentence, names)
 
     def _lose_lease(self) -> None:
         if self._lease.lose():

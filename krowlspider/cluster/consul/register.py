@@ -39,8 +39,10 @@ class Register:
         return Ring(staying) if staying else None
 
     @property
-    def gone(self) -> list[str]:
-        return sorted(self.pending_nodes.keys() - self.members.keys() - self.unreadable.keys())
+    def ended(self) -> dict[str, NodeInfo]:
+        """The pending nodes that are not live."""
+        live = self.members.keys() | self.unreadable.keys()
+        return {node: info for node, info in self.pending_nodes.items() if node not in live}
 
     def admit(self, own: Member) -> bool:
         """Return whether ``own`` is a pending node, before it joins.
@@ -112,26 +114,30 @@ async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
     return epoch, parts
 
 
+def check_forgettable(register: Register, cluster: str, node: str) -> None:
+    """:raises ClusterError: the node is live, or not pending"""
+    if node not in register.pending_nodes:
+        raise ClusterError(
+            f"no node {node} is waited for in the cluster {cluster!r}:"
+            f" its pending nodes are {', '.join(sorted(register.pending_nodes)) or 'none'}"
+        )
+    if node not in register.ended:
+        raise ClusterError(_live(node))
+
+
 async def forget(agent: Agent, cluster: str, node: str) -> None:
     """Remove a dead node from the pending nodes, so that nobody waits for what is on its disk.
 
-    :raises ClusterError: the node is live, or not pending
+    :raises ClusterError: the node is live
     :raises UnansweredError: it may be removed or not
     """
-    _, parts = await _parts(agent, cluster)
-    pending = parts.get(PENDING, {})
-    if node not in pending:
-        raise ClusterError(
-            f"no node {node} is waited for in the cluster {cluster!r}:"
-            f" its pending nodes are {', '.join(sorted(pending)) or 'none'}"
-        )
-    place = parts.get("nodes", {}).get(node)
+    root = f"krowlspider/{cluster}"
+    place = await agent.get(f"{root}/nodes/{node}")
     # A node that was started meanwhile has another place.
-    steps = (
-        unchanged(f"krowlspider/{cluster}/nodes/{node}", place),
-        step("delete", pending[node].key),
-    )
+    steps = unchanged(f"{root}/nodes/{node}", place), step("delete", f"{root}/{PENDING}/{node}")
     if (place is not None and place.session) or not await agent.change(*steps):
-        raise ClusterError(
-            f"node {node} is live, or its lease has not ended yet: stop it, or wait for a minute"
-        )
+        raise ClusterError(_live(node))
+
+
+def _live(node: str) -> str:
+    return f"node {node} is live, or its lease has not ended yet: stop it, or wait for a minute"

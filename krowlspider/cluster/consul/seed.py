@@ -57,7 +57,7 @@ class IdentitySeed:
         try:
             self.value = await self._agree(own)
         except UnansweredError as error:
-            raise ClusterError(f"no seed for the cluster {self._cluster}: {error}") from error
+            raise ClusterError(f"the cluster {self._cluster} cannot be joined: {error}") from error
         return self.value
 
     async def _agree(self, own: bytes | None) -> bytes:

@@ -55,23 +55,25 @@ class ConsulCluster:
     may_begin = True
 
     def __init__(self, settings: BaseSettings, node: str):
-        self._cluster: str = settings["KROWL_CLUSTER"]
+        self.name = cluster = settings["KROWL_CLUSTER"]
         self._ttl = settings.getint("KROWL_CONSUL_TTL")
         self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
         self._agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
         redis: str = settings["REDIS_URL"]
         own = Member(node, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
-        self.place = f"{node} of {self._cluster}"
+        self.place = f"{node} of {cluster}"
         self._clients = RedisClients()
         self.own_client = self._clients.open(redis)
-        self.keys = ConsulKeys(self._agent, self._cluster)
+        self.keys = ConsulKeys(self._agent, cluster)
         self.signals = Signals(self.keys)
-        self.membership = ConsulMembership(self._agent, self._cluster, own, ttl=self._ttl)
+        self.membership = ConsulMembership(self._agent, cluster, own, ttl=self._ttl)
         self._controller = OwnershipController(
             self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping
         )
         # Whether other nodes have everything that was here, and know that this node leaves.
         self._is_drained = False
+        # URLs that were not handed over, although other nodes were there to take them.
+        self.left_behind = 0
 
     def prepare(self, own: int | None) -> int:
         """Return the identity seed of all nodes; ``own`` is that of the folder, None for a new one.
@@ -151,11 +153,13 @@ class ConsulCluster:
         """Hand over everything within KROWL_DRAIN_TIMEOUT, if there are nodes to take it."""
         if not (self._drain_timeout and self._has_takers()):
             return
-        logger.info("Leaving the cluster %s: handing over %d URLs", self._cluster, self._crawl.left)
+        logger.info("Leaving the cluster %s: handing over %d URLs", self.name, self._crawl.left)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
                 await self._drain()
-        if left := self._crawl.left + self._crawl.stays:
+        left = self._crawl.left + self._crawl.stays
+        self.left_behind = left if self._has_takers() else 0
+        if left:
             logger.warning(
                 "%d URLs are not handed over: they wait in the job folder for the next start of"
                 " node %s",

@@ -30,9 +30,10 @@ class StaticCluster:
 
     has_lease = True
     leaving = False
+    left_behind = 0
 
     def __init__(self, settings: BaseSettings, node: str):
-        cluster: str = settings["KROWL_CLUSTER"]
+        self.name = cluster = settings["KROWL_CLUSTER"]
         secret: str = settings["KROWL_STATIC_NODES_SECRET"]
         members = parse_ring(settings.getlist("KROWL_STATIC_NODES"))
         self._seed = static_seed(cluster, "" if secret == _NO_SECRET else secret)
