@@ -44,6 +44,12 @@ class Register:
         live = self.members.keys() | self.unreadable.keys()
         return {node: info for node, info in self.pending_nodes.items() if node not in live}
 
+    @property
+    def redis(self) -> dict[str, str]:
+        """The URL of the Redis of each live or pending node."""
+        pending = {node: info.redis for node, info in self.pending_nodes.items()}
+        return pending | {node: record.member.redis for node, record in self.members.items()}
+
     def admit(self, own: Member) -> bool:
         """Return whether ``own`` is a pending node, before it joins.
 
@@ -99,11 +105,15 @@ def refuse_same_redis(own: Member, others: Mapping[str, Record | NodeInfo]) -> N
     for node, each in others.items():
         redis = each.member.redis if isinstance(each, Record) else each.redis
         if own.redis and redis == own.redis and node != own.id:
-            raise ClusterError(
-                f"node {node} has the same REDIS_URL: give each node a Redis of its own, as the"
-                " others reach it, or a database of its own (/0, /1); if that node will not come"
-                f" back, give it up with scrapy ring --forget {node}"
-            )
+            raise same_redis(node)
+
+
+def same_redis(node: str) -> ClusterError:
+    return ClusterError(
+        f"node {node} has the same REDIS_URL: give each node a Redis of its own, as the others"
+        " reach it, or a database of its own (/0, /1); if that node will not come back, give it up"
+        f" with scrapy ring --forget {node}"
+    )
 
 
 async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:

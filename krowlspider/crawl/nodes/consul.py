@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.consul.membership import ConsulMembership
+from krowlspider.cluster.consul.register import read_register, same_redis
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import SEED_SIZE, UnansweredError
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.cluster.transport.redis_connection import RedisClients
+from krowlspider.cluster.transport.same_redis import node_with_same_redis
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.nodes.handover import CrawlPort, NodeHandover
 from krowlspider.crawl.nodes.heartbeats import BEAT, Heartbeats
@@ -125,10 +127,27 @@ class ConsulCluster:
 
         :raises ClusterError: this node cannot be a member
         """
+        await self._refuse_shared_redis()
         await self.membership.start(self._controller.changed)
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
         await self._controller.known.wait()
+
+    async def _refuse_shared_redis(self) -> None:
+        """:raises ClusterError: the Redis of another node is this one's too, by another URL"""
+        register = None
+        with suppress(UnansweredError):
+            register = await read_register(self._agent, self.name)
+        if register is None:
+            return
+        own = self.membership.own.id
+        others = {
+            node: self._clients.open(url)
+            for node, url in register.redis.items()
+            if url and node != own
+        }
+        if same := await node_with_same_redis(self.own_client, others):
+            raise same_redis(same)
 
     async def _wait_for_pending_nodes(self) -> None:
         """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes."""
