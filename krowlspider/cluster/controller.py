@@ -13,6 +13,7 @@ The claims decide which hosts may be fetched meanwhile (`krowlspider.cluster.rin
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
 from math import inf
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.membership import Membership
     from krowlspider.cluster.ring.record import Claims
+
+logger = logging.getLogger(__name__)
 
 # Seconds between two checks of the lease, besides the checks at each change.
 _LOOK = 1.0
@@ -85,6 +88,8 @@ class OwnershipController:
         # The checksum of the ring by which nothing is left to hand over here.
         self._handed_over_by: str | None = None
         self._last: Reading | None = None
+        # The checksum of the ring that was logged last, and whether all agreed on it.
+        self._told: tuple[str, bool] | None = None
         self._changed = asyncio.Event()
         self._lease_changed = asyncio.Event()
         self._handing_over: asyncio.Task[None] | None = None
@@ -186,6 +191,23 @@ class OwnershipController:
             self._handing_over = asyncio.create_task(self._hand_over(self.view))
         if self._publishing is None:
             self._publish()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Log a new ring, and when all nodes have agreed on it."""
+        view = self.view
+        if view is None or view.leaving:
+            return
+        last, self._told = self._told, (view.ring.checksum, self.agreed)
+        count = len(view.ring.weights)
+        if last is None or last[0] != view.ring.checksum:
+            logger.info(
+                "Nodes in the ring: %d; this one owns %.0f %% of the domains; hosts that change"
+                " their node wait until they are handed over",
+                *(count, 100 * view.ring.share(view.own)),
+            )
+        if self._told[1] and last != self._told:
+            logger.info("All %d nodes in the ring agree: no host waits", count)
 
     def _read(self) -> Reading:
         return Reading.of(self._membership.epoch, self._membership.members)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.membership import ClusterError, UnansweredError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 # Seconds between two readings. With the time limit of a call, it is less than the 5 s in which a
 # signal must be obeyed.
 POLL = 2.0
-_SIGNAL = "signal"
+SIGNAL = "signal"
 
 
 class Signal(StrEnum):
@@ -30,6 +30,10 @@ class Signal(StrEnum):
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
     STOP = "STOP"
+
+
+class StopSignalError(ClusterError):
+    """This node does not start, because the signal of the cluster is STOP."""
 
 
 class SharedKeys(Protocol):
@@ -59,14 +63,14 @@ class Signals:
 
     async def send(self, signal: Signal) -> None:
         """:raises UnansweredError: it may be sent or not"""
-        await self._keys.put(_SIGNAL, str(signal))
+        await self._keys.put(SIGNAL, str(signal))
 
     async def read(self) -> Signal:
         """Read the signal. A text that is no signal changes nothing, and is logged once.
 
         :raises UnansweredError: the server does not answer
         """
-        text = await self._keys.get(_SIGNAL)
+        text = await self._keys.get(SIGNAL)
         name = "RUNNING" if text is None else text.decode(errors="replace").strip()
         if name in set(Signal):
             self.signal, self._ignored = Signal(name), None
@@ -74,6 +78,18 @@ class Signals:
             self._ignored = text
             logger.warning("Cluster signal %.40r ignored: use one of %s", name, ", ".join(Signal))
         return self.signal
+
+    async def refuse_stop(self, cluster: str) -> None:
+        """Read the signal before the start; without an answer, joining tells.
+
+        :raises StopSignalError: it is STOP
+        """
+        with suppress(UnansweredError):
+            if await self.read() is Signal.STOP:
+                raise StopSignalError(
+                    f"the cluster {cluster} is stopped by its signal STOP: send RUNNING with"
+                    " `scrapy ring --signal RUNNING`, then start this node again"
+                )
 
     async def run(self, on_change: Callable[[], None]) -> None:
         """Read the signal again and again until cancelled; call ``on_change`` when it changes."""

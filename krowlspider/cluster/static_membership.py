@@ -53,6 +53,10 @@ class StaticMembership:
         self._seal = seal
         self._last: Mapping[str, Counters] = {}
 
+    def state(self, node: str) -> str:
+        """Return how a pending node ended; there is none."""
+        raise KeyError(node)
+
     async def start(self) -> None:
         """Check that no other process conflicts with this node.
 

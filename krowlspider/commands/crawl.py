@@ -15,6 +15,7 @@ from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.signals import StopSignalError
 from krowlspider.config.start_lines import lower_start_lines
 from krowlspider.config.texts import check_mappings
 from krowlspider.config.validation import validate
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Exit codes: they distinguish bad input from failed storage, from a crawl without a page, and from
-# one whose WARC files were not all uploaded.
+# Exit codes: they distinguish bad input, failed storage, a crawl without a page, a start under the
+# cluster signal STOP, a node that left before all its URLs were handed over, and a crawl whose WARC
+# files were not all uploaded.
 BAD_INPUT = 2
 STORAGE_FAILED = 3
 NOTHING_FETCHED = 4
-NOT_UPLOADED = 5
+STOPPED = 5
+LEFT_BEHIND = 6
+NOT_UPLOADED = 7
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
 # Scrapy's settings of the log file.
@@ -153,12 +157,19 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     failure = Job.of(crawler).failure
     if isinstance(failure, ClusterError):
         print(f"krowlspider: {failure}", file=sys.stderr)
-        return BAD_INPUT, str(failure)
+        return STOPPED if isinstance(failure, StopSignalError) else BAD_INPUT, str(failure)
     if failure is not None:
         way = way_out(failure, Job.of(crawler).folder.path)
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
         print(f"krowlspider: {why}", file=sys.stderr)
         return STORAGE_FAILED, why
+    if Job.of(crawler).nothing_fetched:
+        return NOTHING_FETCHED, "no page was fetched"
+    node = Job.of(crawler).node
+    if node is not None and node.left_behind:
+        why = f"{node.left_behind} URLs are not handed over: start this node again"
+        print(f"krowlspider: {why}", file=sys.stderr)
+        return LEFT_BEHIND, why
     if left := Job.of(crawler).not_uploaded:
         url = crawler.settings["KROWL_WARC_UPLOAD"]
         why = (
@@ -166,8 +177,6 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         )
         print(f"krowlspider: {why}", file=sys.stderr)
         return NOT_UPLOADED, why
-    if Job.of(crawler).nothing_fetched:
-        return NOTHING_FETCHED, "no page was fetched"
     reason = crawler.stats.get_value("finish_reason")
     return _OF_REASON.get(reason, 0), str(reason)
 

@@ -15,6 +15,7 @@ from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.signals import Signal
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.errors import KrowlError
+from krowlspider.views.files import drop_output
 
 if TYPE_CHECKING:
     import argparse
@@ -34,8 +35,14 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         return (
             f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=..."
-            " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Exit code 1: a node or a server"
-            " does not answer, the nodes do not agree on the ring, or one is gone; 2: bad input"
+            " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Columns: share of the domains;"
+            " state (agreed, joining, handing over, leaving; stopped or dead with work on its"
+            " disk); epoch of the register that the node goes by; done, queued, outbox: pages"
+            " fetched, URLs that wait there, and URLs on their way to other nodes, as of its last"
+            " heartbeat, seconds_ago; requests, start_urls, hosts, processing, dead: messages in"
+            " its Redis."
+            " Exit code 1: a node or a server does not answer, the nodes do not agree on the ring,"
+            " or one has ended with work on its disk; 2: bad input"
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -52,7 +59,8 @@ class Command(ScrapyCommand):
         parser.add_argument(
             "--forget",
             metavar="ID",
-            help="stop waiting for a node that is gone; URLs on its disk are left out",
+            help="give up a dead node: messages in its Redis go to the other nodes, and nobody"
+            " waits for what is on its disk",
         )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -63,6 +71,10 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         try:
             self.exitcode = asyncio.run(show(args, opts, self.settings))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of the output has closed it.
+            drop_output()
         except (KrowlError, UnansweredError) as error:
             print(f"krowlspider: {error}", file=sys.stderr)
             self.exitcode = BAD_INPUT if isinstance(error, KrowlError) else 1

@@ -160,6 +160,17 @@ class JobFolder:
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return head
 
+    def seed_of(self, ring: str) -> int | None:
+        """Return the seed with which the folder was begun, None for a new one; take no lock.
+
+        :raises JobError: it belongs to another ring, or its head cannot be used
+        """
+        if not self.path.is_dir():
+            return None
+        head = self._head(None, ring, to_migrate=False)
+        self._check(head, None, ring)
+        return None if head.new else head.seed
+
     def _take_lock(self) -> int:
         try:
             _make_durably(self.path)
@@ -181,11 +192,13 @@ class JobFolder:
 
     def _check(self, head: JobHead, seed: int | None, ring: str | None) -> None:
         if ring not in {None, head.ring}:
-            other = "another ring" if head.ring else "a crawl of one process"
+            owner, asked = (
+                f"node {each}" if each else "a crawl of one process" for each in (head.ring, ring)
+            )
             raise JobError(
-                f"JOBDIR {self.path} belongs to {other}: members cannot change while a crawl goes"
-                " on; give the KROWL_STATIC_NODES and KROWL_NODE_ID with which it was begun, or a"
-                " new JOBDIR"
+                f"JOBDIR {self.path} belongs to {owner}, not to {asked}:"
+                " give the KROWL_NODE_ID, and the KROWL_CLUSTER or KROWL_STATIC_NODES, with which"
+                " it was begun, or a new JOBDIR"
             )
         if seed not in {None, head.seed}:
             raise JobError(

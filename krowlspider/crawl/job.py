@@ -154,9 +154,12 @@ class Job:
         _prepare_archive(settings["KROWL_WARC_DIR"])
         self.folder = JobFolder.of(settings["JOBDIR"])
         cluster = None if self.node is None else self.node.cluster
+        seed, ring = None, "" if cluster is None else cluster.place
+        if cluster is not None:
+            seed = cluster.prepare(self.folder.seed_of(ring))
         head = self.folder.take(
-            seed=None if cluster is None else cluster.prepare(),
-            ring="" if cluster is None else cluster.place,
+            seed=seed,
+            ring=ring,
             may_begin=cluster is None or cluster.may_begin,
             spider=self.spider,
             scope=asked,

@@ -53,7 +53,9 @@ def test_consul_in_trouble_stops_all_nodes_and_moves_nothing(tmp_path: Path) -> 
             if not keeps_data:
                 cluster.consul.wipe()
             cluster.consul.start()
-        for node in NODES:
+        # A new node in the empty register must use the identities of the others.
+        cluster.start("d")
+        for node in (*NODES, "d"):
             cluster.go_on(node, by=10)
         cluster.wait_all()
         assert cluster.faults(delay=DELAY) == []

@@ -63,7 +63,7 @@ def test_killed_nodes_lose_nothing_and_are_waited_for(tmp_path: Path) -> None:
         cluster.go_on(first, by=1)
         cluster.kill(third)
         fetched += len(cluster.entries(third))
-        cluster.until(lambda: f"on the disks of nodes {third}, " in last.log)
+        cluster.until(lambda: f"on the disks of nodes {third} (dead)" in last.log)
         cluster.restart(third)
         cluster.wait_all()
         assert cluster.faults(delay=DELAY, repeats=fetched + 3 * UNCOMMITTED) == []

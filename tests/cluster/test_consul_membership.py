@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.consul.agent import Agent, Step
-from krowlspider.cluster.consul.membership import ConsulMembership, agree_seed
+from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.consul.pending_nodes import NodeInfo
+from krowlspider.cluster.consul.register import Register
+from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.claims import Reading
 from krowlspider.cluster.ring.record import Record
@@ -48,6 +50,9 @@ LEASE = 0.8 * TTL
 A = Member("a", 1, "redis://:secret@127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")
 RING_A, RING_AB = Ring([A]), Ring([A, B])
+SEED = b"theseed8"
+# Keys of a cluster that a register may lose.
+LOST = {"crew/z": b"{}", "seed": SEED.hex().encode(), "signal": b"PAUSED", "pages": b"7"}
 
 
 def call(agent: Server, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -96,11 +101,12 @@ async def joined(
     own: Member,
     on_change: Callable[[ConsulMembership], None] = lambda _: None,
     *,
-    ttl: int = TTL,
+    seed: bytes | None = None,
 ) -> AsyncIterator[ConsulMembership]:
     """A node that has started; it leaves if the test has not had it do so."""
     agent = Agent(server.url)
-    node = ConsulMembership(agent, cluster, own, ttl=ttl)
+    node = ConsulMembership(agent, cluster, own, ttl=TTL)
+    node.seed.value = seed
     try:
         await node.start(lambda: on_change(node))
         yield node
@@ -144,20 +150,6 @@ def test_lease_is_valid_from_start_to_leave(consul: Server, cluster: str):
             assert node.good_until == -inf
 
     found(consul, cluster)
-    asyncio.run(main())
-
-
-def test_seed_is_made_once(consul: Server, cluster: str):
-    async def main() -> None:
-        agent = Agent(consul.url)
-        seed = await agree_seed(agent, cluster)
-        assert len(seed) == 8
-        assert await agree_seed(agent, cluster) == seed
-        call(consul, "PUT", f"/v1/kv/krowlspider/{cluster}/seed", b"no seed")
-        with pytest.raises(ClusterError, match="holds no seed of 8 bytes: delete it"):
-            await agree_seed(agent, cluster)
-        agent.close()
-
     asyncio.run(main())
 
 
@@ -407,6 +399,39 @@ def has_claims_of_all(node: ConsulMembership) -> bool:
     return reading(node).claims == {"a": (RING_AB,), "b": (RING_AB,), "c": ()}
 
 
+def test_refused_start_is_not_waited_for(consul: Server, cluster: str):
+    """But a node that was pending before it was refused stays pending, with its own Redis."""
+    twin = Member("b", 1, A.redis)
+
+    async def refused() -> None:
+        with pytest.raises(ClusterError, match="node a has the same REDIS_URL"):
+            async with joined(consul, cluster, twin):
+                pass
+
+    async def main() -> None:
+        async with joined(consul, cluster, A) as a:
+            await refused()
+            assert pending_nodes_in(consul, cluster) == {"a"}
+            # Of two that start at the same time, neither may see the other before it has joined.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Register, "admit", lambda *_: False)
+                await refused()
+            assert pending_nodes_in(consul, cluster) == {"a"}
+            async with joined(consul, cluster, B):
+                pass
+            await refused()
+            await a.beat({})
+            assert a.pending_nodes == {"a", "b"}
+            note = NodeInfo.loads(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/b?raw"))
+            assert note.redis == B.redis
+            assert a.members.keys() == {"a"}
+        # Nor may a node take the Redis of one that is gone and waited for.
+        await refused()
+
+    found(consul, cluster)
+    asyncio.run(main())
+
+
 def test_unreadable_member_prevents_a_join(consul: Server, cluster: str):
     async def main() -> None:
         async with joined(consul, cluster, A) as a, joined(consul, cluster, B):
@@ -432,7 +457,7 @@ def test_missing_agent_is_named_without_the_token():
             await ConsulMembership(agent, "c", A, ttl=TTL).start()
         assert "the-token" not in str(caught.value)
         with pytest.raises(ClusterError, match=url):
-            await agree_seed(agent, "c")
+            await IdentitySeed(agent, "c", TTL).agree()
         agent.close()
 
     asyncio.run(asyncio.wait_for(main(), 10))
@@ -548,18 +573,25 @@ async def frozen_agent_ends_leases_but_no_membership(cluster: str, _: Server, fo
 async def register_without_its_data_gives_no_lease_for_a_ttl(
     cluster: str, _: Server, folder: Path
 ) -> None:
-    """Nor a smaller ring, and the nodes that are away are still pending."""
+    """Nor a smaller ring; seed, signal, page budget and the nodes that are away are restored."""
     with consul_agent(folder / "agent") as server:
         found(server, cluster)
         async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
             await until(lambda: len(a.members) == 2, 2)
             await a.publish((RING_AB,))
-            call(server, "PUT", f"/v1/kv/krowlspider/{cluster}/crew/z", b"{}")
+            for node in (a, b):
+                node.seed.value = SEED
+            for name, value in LOST.items():
+                call(server, "PUT", f"/v1/kv/krowlspider/{cluster}/{name}", value)
             await a.beat({})
             server.kill()
             server.wipe()
             server.start()
             back = time.monotonic()
+            # A node with a new JOBDIR waits for the seed of the live ones.
+            agent = Agent(server.url)
+            assert await IdentitySeed(agent, cluster, TTL).agree() == SEED
+            agent.close()
             await until(lambda: not good(a) and not good(b), LEASE)
             while time.monotonic() < back + TTL:
                 assert a.members.keys() == b.members.keys() == {"a", "b"}
@@ -570,6 +602,8 @@ async def register_without_its_data_gives_no_lease_for_a_ttl(
             assert sessions(server, cluster).keys() == {"a", "b"}
             assert b.members["a"].claims == (RING_AB,)
             assert pending_nodes_in(server, cluster) == {"a", "b", "z"}
+            for name, value in LOST.items():
+                assert call(server, "GET", f"/v1/kv/krowlspider/{cluster}/{name}?raw") == value
             # A node that joins once that has been noted, within a second, need not wait.
             await until(lambda: is_founded(server, cluster), 3)
             async with joined(server, cluster, Member("c")) as c:

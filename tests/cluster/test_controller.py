@@ -4,6 +4,7 @@ and in the end its owner."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import pytest
 
     from krowlspider.cluster.ring.record import Claims
 
@@ -313,6 +316,25 @@ def test_hand_over_stops_before_a_new_ring_applies() -> None:
             await world.end(name)
 
     asyncio.run(main())
+
+
+def test_new_ring_is_logged_and_when_it_is_in_force(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        world = World(1)
+        for name in ("n0", "n1"):
+            await world.join(name)
+            await world.until_agreed()
+        for name in list(world.nodes):
+            await world.end(name)
+
+    asyncio.run(main())
+    assert "Nodes in the ring: 1; this one owns 100 % of the domains" in caplog.text
+    assert "Nodes in the ring: 2; this one owns 4" in caplog.text
+    # Each once, by each of its nodes.
+    assert caplog.text.count("All 1 nodes in the ring agree") == 1
+    assert caplog.text.count("All 2 nodes in the ring agree") == 2
 
 
 def test_node_without_a_lease_fetches_nothing() -> None:

@@ -3,7 +3,9 @@ Redis of a static ring."""
 
 from __future__ import annotations
 
+import signal
 import time
+import urllib.request
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,10 @@ class Pair:
         self.places = places
         self.web = web
 
+    @property
+    def is_static(self) -> bool:
+        return "KROWL_STATIC_NODES" in self.places["a"]
+
     def crawl(self, node: str, **settings: Any) -> Crawl:
         return Crawl(
             self.folder / node,
@@ -61,6 +67,13 @@ class Pair:
         given = {"KROWL_CONTACT": CONTACT, **self.places["a"]}
         pairs = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
         return scrapy("ring", *pairs, *arguments).stdout.decode()
+
+    def lose_seed(self) -> None:
+        """Make Consul lose the identity seed while no node runs."""
+        if not self.is_static:
+            url = self.places["a"]["KROWL_CONSUL"]
+            key = f"{url}/v1/kv/krowlspider/{self.places['a']['KROWL_CLUSTER']}/seed"
+            urllib.request.urlopen(urllib.request.Request(key, method="DELETE")).close()
 
     def asked(self, since: float) -> list[Entry]:
         """Return the requests that the web got from a time on."""
@@ -120,11 +133,26 @@ def test_all_nodes_obey_signals_within_five_seconds(pair: Pair) -> None:
         assert crawl.stats["finish_reason"] == "cluster_stop"
         assert "scrapy ring --signal RUNNING" in crawl.log
     assert pair.asked(since=stopped) == []
+    late = pair.crawl("a").start().wait(code=5)
+    assert "is stopped by its signal STOP" in late.log
+    pair.lose_seed()
     pair.ring("--signal", "RUNNING")
     for crawl in pair.start():
         crawl.wait()
         assert crawl.stats["finish_reason"] == "finished"
     assert reachable(pair.web.graph, pair.web.seeds()).differences(pair.web.log()) == []
+
+
+def test_node_that_leaves_urls_behind_ends_with_code_6(pair: Pair) -> None:
+    if pair.is_static:
+        pytest.skip("the nodes of a static list hand nothing over")
+    a, b = (pair.crawl(node, KROWL_DELAY_MIN=1, KROWL_DRAIN_TIMEOUT=0.01).start() for node in NODES)
+    a.wait_until(lambda: pair.fetched() > 20)
+    a.process.send_signal(signal.SIGINT)
+    a.wait(code=6)
+    assert "URLs are not handed over: start this node again" in a.log
+    # Without other nodes, it stops as a single crawl does.
+    b.interrupt()
 
 
 def test_all_nodes_together_keep_to_the_page_budget(pair: Pair) -> None:
@@ -136,9 +164,9 @@ def test_all_nodes_together_keep_to_the_page_budget(pair: Pair) -> None:
 
 
 def test_second_node_with_the_same_redis_is_refused(
-    pair: Pair, request: pytest.FixtureRequest
+    pair: Pair,
 ) -> None:
-    if "consul" not in request.node.callspec.id:
+    if pair.is_static:
         pytest.skip("of a static ring the setting tells")
     pair.places["b"]["REDIS_URL"] = pair.places["a"]["REDIS_URL"]
     first = pair.crawl("a", KROWL_DELAY_MIN=1).start()

@@ -11,6 +11,7 @@ import pytest
 from krowlspider.cluster.consul.agent import Agent, Step
 from krowlspider.cluster.consul.lease import Lease
 from krowlspider.cluster.consul.pending_nodes import PendingNodes
+from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.ring.live_members import RegisterEntry
 from krowlspider.cluster.ring.ring import Member
 
@@ -48,7 +49,14 @@ def test_lease_ends_early_and_counts_from_the_request(renewals: int) -> None:
 
     async def main() -> None:
         register, own = Register(), Member("a")
-        lease = Lease(register, "root", own, TTL, PendingNodes(register, "root", own))
+        lease = Lease(
+            register,
+            "root",
+            own,
+            TTL,
+            pending_nodes=PendingNodes(register, "root", own),
+            seed=IdentitySeed(register, "root", TTL),
+        )
         begun = time.monotonic()
         assert await lease.take() is None
         for _ in range(renewals):

@@ -52,6 +52,26 @@ def test_member_that_vanishes_again_has_a_new_ttl():
     assert not live.is_stale(174.9)
 
 
+def test_each_change_of_a_member_is_told_once():
+    """A node that left has given its key back; the key of a dead node ends with its lease."""
+    live = LiveMembers("a", 10.0)
+
+    def told(now: float, *others: RegisterEntry) -> list[str]:
+        before, entries = live.members, [entry(A), *others]
+        live.update(1, entries, now)
+        return live.news(before, entries)
+
+    assert told(0.0, entry(B)) == ["Node b has joined"]
+    assert told(1.0, entry(B, claims=(RING_AB,))) == []
+    assert told(2.0, entry(B, leaving=True)) == ["Node b is leaving: it hands its hosts over"]
+    assert told(3.0, entry(B, session=None)) == ["Node b has left"]
+    assert told(4.0, entry(B)) == ["Node b has joined"]
+    assert told(5.0) == ["Node b has lost its lease: its hosts wait up to 10 s for it"]
+    assert told(6.0) == []
+    assert told(15.0) == ["Node b is dead: its lease has ended"]
+    assert told(16.0) == []
+
+
 def test_released_key_is_no_member():
     live = members_of_both()
     assert live.update(2, [entry(A), entry(B, session=None)], 101.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from argparse import ArgumentParser
@@ -26,10 +27,11 @@ from krowlspider.cluster.signals import Signals
 from krowlspider.commands.ring import Command
 from tests.cluster.servers import free_port
 from tests.support import warm
-from tests.support.crawling import CONTACT
+from tests.support.crawling import CONTACT, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from tests.cluster.servers import Server
 
@@ -292,23 +294,34 @@ def test_owner_and_fetcher_follow_the_hand_over(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_gone_node_is_shown_until_it_is_forgotten(place: Place, server: Server) -> None:
+def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server) -> None:
     async def main() -> None:
         async with place.node(Member("a", 1, server.url)) as a:
-            # As after a crash: it has ended, and was not dismissed.
-            async with place.node(Member("b", 1, server.url, "b.example:9")):
+            # It has ended, and was not dismissed.
+            url = f"{server.url[:-1]}1"
+            async with place.node(Member("b", 1, url, "b.example:9")):
                 pass
-            with Redis.from_url(server.url) as client:
+            agent = Agent(place.url)
+            # As after a crash.
+            await ConsulKeys(agent, place.name).put("crew/c", "{}")
+            with Redis.from_url(url) as client:
                 client.lpush("broad:requests", "{}")
             await a.publish((Ring([a.own]),))
-            b = (await place.look(1))["nodes"]["b"]
-            assert (b["state"], b["address"], b["requests"]) == ("gone", "b.example:9", 1)
+            nodes = (await place.look(1))["nodes"]
+            b = nodes["b"]
+            assert (b["state"], b["address"], b["requests"]) == ("stopped", "b.example:9", 1)
+            assert nodes["c"]["state"] == "dead"
+            await a.beat({})
+            assert (a.state("b"), a.state("c")) == ("stopped", "dead")
             for node, says in (("a", "node a is live"), ("z", "no node z is waited for")):
                 refused = await place.ring("--forget", node)
                 assert (refused.code, refused.err.count("\n")) == (2, 1)
                 assert says in refused.err
-            done = await place.ring("--forget", "b")
-            assert done == Result(0, "Node b is forgotten\n", "")
+            for node, says in (("b", "1 message in its Redis went to"), ("c", "Its Redis is unkn")):
+                done = await place.ring("--forget", node)
+                assert (done.code, done.err) == (0, "")
+                assert done.out.startswith(f"Node {node} is forgotten: nobody waits for it. {says}")
+            agent.close()
             assert (await place.look(0))["nodes"].keys() == {"a"}
             await a.beat({})
             assert a.pending_nodes == {"a"}
@@ -343,11 +356,39 @@ def test_unknown_cluster_is_named_and_not_created(place: Place, arguments: tuple
 
 
 def test_unreachable_agent_is_named_in_one_line() -> None:
+    """Without a contact, as nothing is fetched."""
     url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
+    result = ring(KROWL_CONSUL=url, KROWL_CONTACT="")
+    assert result == Result(
+        1,
+        "",
+        f"krowlspider: Consul at {url} cannot be reached (Connection refused): start its agent, or"
+        " correct KROWL_CONSUL\n",
+    )
+
+
+def test_server_that_is_no_consul_is_named(server: Server) -> None:
+    url = server.url.replace("redis:", "http:").removesuffix("/0")
     result = ring(KROWL_CONSUL=url)
-    assert result.code == 1
-    assert url in result.err
-    assert result.err.count("\n") == 1
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert f"Consul at {url} cannot be reached" in result.err
+
+
+def test_closed_output_is_no_error(server: Server, tmp_path: Path) -> None:
+    """As with `| head -1`."""
+    command = given(KROWL_STATIC_NODES=f"a={server.url}")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with (tmp_path / "err").open("wb") as err, os.fdopen(writer, "wb") as out:
+        done = warm.start(
+            [sys.executable, "-m", "scrapy", "ring", *command],
+            cwd=ROOT,
+            environment=dict(os.environ),
+            stdout=out,
+            stderr=err,
+        )
+        done.wait(30)
+    assert (tmp_path / "err").read_text() == ""
 
 
 def test_unreadable_member_is_shown(place: Place) -> None:

@@ -16,7 +16,7 @@ import pytest
 from krowlspider.cluster.allowance import PAGES, pages_taken
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.signals import POLL, Signal, Signals
+from krowlspider.cluster.signals import POLL, Signal, Signals, StopSignalError
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from tests.cluster.forwarding import LATE
@@ -297,5 +297,20 @@ def test_nonsense_from_an_agent_is_no_answer(body: bytes):
             with pytest.raises(UnansweredError):
                 await ConsulKeys(agent, "a").get("signal")
             agent.close()
+
+    asyncio.run(main())
+
+
+def test_start_is_refused_only_under_the_signal_stop() -> None:
+    async def main() -> None:
+        keys = MemoryKeys()
+        signals = Signals(keys)
+        await signals.refuse_stop("c")
+        await signals.send(Signal.STOP)
+        with pytest.raises(StopSignalError, match="scrapy ring --signal RUNNING"):
+            await signals.refuse_stop("c")
+        # Joining tells that the server does not answer.
+        keys.answers = False
+        await signals.refuse_stop("c")
 
     asyncio.run(main())

@@ -228,8 +228,8 @@ def static_node(secret: str) -> StaticCluster:
 
 def test_the_seed_of_a_ring_cannot_be_made_from_its_name() -> None:
     public = int.from_bytes(static_seed("krowlspider"), "big")
-    assert static_node(SECRET).prepare() == static_node(SECRET).prepare() != public
-    assert static_node(SECRET + "x").prepare() != static_node(SECRET).prepare()
+    assert static_node(SECRET).prepare(None) == static_node(SECRET).prepare(None) != public
+    assert static_node(SECRET + "x").prepare(None) != static_node(SECRET).prepare(None)
     assert static_seed("one", SECRET) != static_seed("other", SECRET)
     assert seal_of(static_seed("one", SECRET)) < 2**53
 
@@ -238,7 +238,7 @@ def take(folder: Path, node: StaticCluster) -> int:
     """The seed of a folder that a node takes."""
     job = JobFolder(folder)
     try:
-        return job.take(seed=node.prepare(), ring=node.place, may_begin=node.may_begin).seed
+        return job.take(seed=node.prepare(None), ring=node.place, may_begin=node.may_begin).seed
     finally:
         job.leave()
 

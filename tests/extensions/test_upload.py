@@ -161,7 +161,7 @@ def test_no_secret_is_in_the_log_the_archive_or_the_notes(
     tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
 ) -> None:
     proxy.fate = lambda _: Fate.DENIED
-    done = crawl(web, tmp_path, proxy, LOG_LEVEL="DEBUG").run(code=5)
+    done = crawl(web, tmp_path, proxy, LOG_LEVEL="DEBUG").run(code=7)
     assert f" files not uploaded to s3://{BUCKET}/{tmp_path.name}: " in done.log.splitlines()[-1]
     proxy.fate = lambda _: Fate.PASS
     crawl(web, tmp_path, proxy, LOG_LEVEL="DEBUG").run()
@@ -178,7 +178,7 @@ def test_store_that_is_down_delays_uploads_to_the_next_start(
 ) -> None:
     proxy.fate = lambda _: Fate.CUT
     # Long enough for the client to give its first question up.
-    done = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2).run(code=5)
+    done = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2).run(code=7)
     assert_whole(done, web)
     assert_archived(done.jobdir, web.log())
     files = contents(done.jobdir / "warc")
@@ -207,7 +207,7 @@ def test_only_the_end_of_a_crawl_waits_for_a_hung_store(
     running = crawl(web, tmp_path, proxy).start()
     running.wait_until(lambda: "Closing spider" in running.log)
     closing = time.monotonic()
-    running.wait(code=5)
+    running.wait(code=7)
     assert time.monotonic() - closing < 10
     assert_whole(running, web)
 
@@ -218,7 +218,7 @@ def test_missing_bucket_is_reported_at_the_start(
 ) -> None:
     done = crawl(
         web, tmp_path, proxy, KROWL_WARC_UPLOAD="s3://nobody-made-it", KROWL_DELAY_MIN=0.1
-    ).run(code=5)
+    ).run(code=7)
     assert_whole(done, web)
     assert "NoSuchBucket" in uploads_said(done)[0]
     log = done.log
@@ -277,7 +277,7 @@ def test_folder_that_another_process_uploads_is_reported(
         running.wait_until(lambda: len(finished_files(warc)) > known)
         for file in finished_files(warc)[:known]:
             notes.add(file, "etag")
-        running.wait(code=5)
+        running.wait(code=7)
     assert_whole(running, web)
     left = len(contents(warc)) - known
     first, last = uploads_said(running)

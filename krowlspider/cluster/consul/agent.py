@@ -13,14 +13,16 @@ from urllib.parse import urlsplit
 
 from consul import Consul
 from consul.base import ConsulException
-from consul.exceptions import ClientError, NotFound
-from requests import RequestException
+from consul.exceptions import ACLPermissionDenied, ClientError, NotFound
+from requests import RequestException, Timeout
+from requests.exceptions import ConnectionError as UnconnectedError
+from requests.exceptions import SSLError
 
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.ring.live_members import RegisterEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _T = TypeVar("_T")
 # One step of a transaction, as Consul's API has it.
@@ -34,6 +36,7 @@ _THREADS = 8
 # before the next one, times their number.
 _TRIES = 20
 _WAIT = 0.01
+_NO_ANSWER = "does not answer: start its agent, or correct KROWL_CONSUL"
 # ValueError, KeyError, TypeError: the answer is not one of Consul.
 _FAILURES = (ConsulException, RequestException, OSError, ValueError, KeyError, TypeError)
 
@@ -82,12 +85,12 @@ class Agent:
             async with asyncio.timeout(2 * self._timeout + wait * 17 / 16):
                 return await loop.run_in_executor(self._pool, ask, self._consul)
         except TimeoutError as error:
-            raise UnansweredError(f"Consul at {self.url} does not answer") from error
+            raise UnansweredError(f"Consul at {self.url} {_NO_ANSWER}") from error
         except _FAILURES as error:
             text = " ".join(str(error).split())
             if isinstance(error, NotFound) or "invalid session" in text:
                 raise SessionGoneError(text) from error
-            raise UnansweredError(f"Consul at {self.url}: {text[:300]}") from error
+            raise UnansweredError(f"Consul at {self.url} {_what_failed(error, text)}") from error
 
     async def get(self, key: str) -> RegisterEntry | None:
         """Return a key as it stands now: the read is linearizable."""
@@ -145,6 +148,30 @@ class Agent:
         self._pool.shutdown(wait=False, cancel_futures=True)
         with suppress(OSError):
             self._consul.http.session.close()
+
+
+def _what_failed(error: Exception, text: str) -> str:
+    """Return the end of a sentence about Consul: what failed, and the way out."""
+    if isinstance(error, SSLError):
+        return f"has no trusted certificate ({text[:200]}): set CONSUL_CACERT in the environment"
+    if isinstance(error, Timeout):
+        return _NO_ANSWER
+    if isinstance(error, UnconnectedError):
+        cause = next((each.strerror for each in _chain(error) if each.strerror), "no connection")
+        return f"cannot be reached ({cause}): start its agent, or correct KROWL_CONSUL"
+    if isinstance(error, ACLPermissionDenied):
+        return f"refuses the token ({text[:200]}): correct KROWL_CONSUL_TOKEN, or its policies"
+    if isinstance(error, ConsulException) and "JSON" not in text:
+        return f"has failed ({text[:200]}): see its log"
+    return f"does not answer as a Consul does ({text[:200]}): correct KROWL_CONSUL"
+
+
+def _chain(error: BaseException | None) -> Iterator[OSError]:
+    """Yield the errors of the system that have led to an error."""
+    while error is not None:
+        if isinstance(error, OSError):
+            yield error
+        error = error.__cause__ or error.__context__
 
 
 def step(verb: str, key: str, value: str | bytes | None = None, **options: object) -> Step:

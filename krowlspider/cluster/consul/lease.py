@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from krowlspider.cluster.consul.pending_nodes import PendingNodes
+    from krowlspider.cluster.consul.seed import IdentitySeed
     from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
 
@@ -49,7 +50,14 @@ class Lease:
     """
 
     def __init__(
-        self, agent: Agent, root: str, own: Member, ttl: int, pending_nodes: PendingNodes
+        self,
+        agent: Agent,
+        root: str,
+        own: Member,
+        ttl: int,
+        *,
+        pending_nodes: PendingNodes,
+        seed: IdentitySeed,
     ) -> None:
         self.key = f"{root}/nodes/{own.id}"
         self.beats_key = f"{root}/beats/{own.id}"
@@ -62,6 +70,7 @@ class Lease:
         self._own = own
         self._ttl = ttl
         self._pending_nodes = pending_nodes
+        self._seed = seed
         # Our sessions that may hold the key: the last one, and those whose call got no answer.
         self._sessions: set[str] = set()
         # The start of the last renewal that Consul has confirmed.
@@ -100,7 +109,7 @@ class Lease:
     async def take_first(self) -> None:
         """Take the key at the start. An earlier process of this node may hold it for a while.
 
-        :raises ClusterError: another live process holds it
+        :raises ClusterError: another live process holds it, or as of `take`
         """
         end = monotonic() + 2 * self._ttl + _SLACK
         first: list[int] | None = None
@@ -118,6 +127,8 @@ class Lease:
         """Take the key with a new session. Return the key's entry if another session holds it.
 
         An earlier session is not used again: a late call of ours may still name it.
+
+        :raises ClusterError: the register has another identity seed than this node
         """
         entry = await self._agent.get(self.key)
         if entry and entry.session in self._sessions:
@@ -131,9 +142,8 @@ class Lease:
         self._sessions.add(session)
         record = Record(self._own, self.claims, leaving=self.leaving).dumps()
         lock = step("lock", self.key, record, Session=session)
-        if await self._agent.change(
-            unchanged(self.key, entry), lock, *self._pending_nodes.join_steps
-        ):
+        join_steps = *self._pending_nodes.join_steps, *await self._seed.join_steps()
+        if await self._agent.change(unchanged(self.key, entry), lock, *join_steps):
             founded = await self._agent.get(self._founded_key)
             self._founding = None if founded else monotonic() + self._ttl
             self._sessions = {session}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -13,10 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
+from krowlspider.cluster.consul.kept_keys import KeptKeys, restore
 from krowlspider.cluster.consul.lease import Lease, in_use
-from krowlspider.cluster.consul.pending_nodes import PendingNodes
+from krowlspider.cluster.consul.pending_nodes import NodeInfo, PendingNodes
+from krowlspider.cluster.consul.register import read_register, refuse_same_redis
+from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.consul.service import Service
-from krowlspider.cluster.membership import SEED_SIZE, ClusterError, UnansweredError
+from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
 from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
 from krowlspider.cluster.tasks import end
@@ -48,14 +50,22 @@ class ConsulMembership:
         self._agent = agent
         self._cluster = cluster
         self._root = f"krowlspider/{cluster}"
+        self.seed = IdentitySeed(agent, cluster, ttl)
         self._pending = PendingNodes(agent, self._root, own)
-        self._lease = Lease(agent, self._root, own, ttl, self._pending)
+        self._kept = KeptKeys(self._root)
+        self._lease = Lease(
+            agent, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
+        )
         self._live = LiveMembers(own.id, ttl)
         self._service = Service(agent, cluster, own, ttl)
         # Consul takes an unchanged value for no change, unless its flags differ.
         self._flags = count()
         self._was_valid = False
         self._trouble: str | None = None
+        # What to write again if the register has lost its data.
+        self._lost: Mapping[str, bytes] = {}
+        # Why this node cannot be a member any more.
+        self._refused: ClusterError | None = None
         self._reading = asyncio.Lock()
         self._publishing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -73,6 +83,10 @@ class ConsulMembership:
         """Nodes with work that may be on their disks, as read with the last heartbeat."""
         return frozenset(self._pending.known)
 
+    def state(self, node: str) -> str:
+        """Return how a pending node that is not live ended: stopped, or dead."""
+        return NodeInfo.loads(self._pending.known.get(node, b"")).state
+
     @property
     def good_until(self) -> float:
         return self._lease.good_until
@@ -83,18 +97,33 @@ class ConsulMembership:
         ``on_change`` is called after a change of ``members`` in more than counters, and when the
         lease ends or begins.
 
-        :raises ClusterError: another live process has this id, or Consul does not answer
+        :raises ClusterError: another live process has this id, another node this Redis, or Consul
+            does not answer; the register is as before
         """
         self._on_change = on_change
         try:
-            await self._lease.take_first()
-            if not await self._look():
-                raise UnansweredError(self._trouble or "Consul does not keep what is written")
-            await self._service.renew()
+            register = await read_register(self._agent, self._cluster)
+            is_pending = register is not None and register.admit(self.own)
+            try:
+                await self._lease.take_first()
+                if not await self._look():
+                    raise UnansweredError(self._trouble or "Consul does not keep what is written")
+                # Two nodes may have started at the same time.
+                refuse_same_redis(self.own, self.members)
+                await self._service.renew()
+            except (ClusterError, UnansweredError):
+                await self._undo(is_pending=is_pending)
+                raise
         except UnansweredError as error:
-            await self.leave()
             raise ClusterError(f"the cluster {self._cluster} cannot be joined: {error}") from error
         self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._watch())]
+
+    async def _undo(self, *, is_pending: bool) -> None:
+        """Leave after a refused start; nobody waits for a node that was not pending before."""
+        with suppress(UnansweredError):
+            if self._lease.session is not None and not is_pending:
+                await self._pending.dismiss(self._lease.check())
+        await self.leave()
 
     async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
         record = Record(self.own, claims, leaving=leaving)
@@ -115,22 +144,29 @@ class ConsulMembership:
         """Write this node's counters; read all nodes' and the pending nodes, as of one moment.
 
         Return False if nothing has changed: without an answer, or without a lease.
+
+        :raises ClusterError: the register has another identity seed than this node
         """
+        if self._refused is not None:
+            raise self._refused
         if not self._lease.confirmed:
             return False
         beats, pending = f"{self._root}/beats/", self._pending.prefix
         session = {"Session": self._lease.session, "Flags": next(self._flags)}
         own = step("lock", self._lease.beats_key, msgspec.json.encode(counters), **session)
-        all_ = step("get-tree", beats), step("get-tree", pending)
+        trees = (beats, pending, *self._kept.keys, self.seed.key)
+        all_ = [step("get-tree", tree) for tree in trees]
         try:
             found = await self._agent.transact(own, *all_)
+            if found is None:
+                return False
+            await self.seed.keep(found)
         except UnansweredError:
-            return False
-        if found is None:
             return False
         # The first entry is the one written.
         self._live.count([each for each in found[1:] if each.key.startswith(beats)])
         self._pending.update(each for each in found if each.key.startswith(pending))
+        self._kept.update(found)
         return True
 
     async def dismiss(self) -> None:
@@ -144,11 +180,12 @@ class ConsulMembership:
 
     async def leave(self) -> None:
         """Give up the lease and tell the others, who take over immediately."""
-        session = self._lease.session
+        session, check = self._lease.session, self._lease.check()
         self._lease.lose()
         await end(self._tasks)
         if session is not None:
             with suppress(UnansweredError):
+                await self._pending.note_stop(check)
                 await self._lease.release(session)
                 await self._service.remove()
 
@@ -160,6 +197,9 @@ class ConsulMembership:
                 self._lose_lease()
             except UnansweredError as error:
                 self._report(error)
+            except ClusterError as error:
+                self._refused = error
+                return
             else:
                 self._report(None)
             self._report_lease()
@@ -170,11 +210,15 @@ class ConsulMembership:
         if renewing:
             await self._lease.renew()
         elif not self._lease.confirmed:
+            # Now, because the next heartbeat may read a register without its data.
+            self._lost = self._lost or {**self._pending.others(), **self._kept.known}
             if holder := await self._lease.take():
                 raise UnansweredError(in_use(self.own.id, holder))
-            if self._lease.founding:
-                await self._pending.restore()
             await self._look()
+        if self._lost and self._lease.session is not None:
+            if self._lease.founding:
+                await restore(self._agent, self._lost)
+            self._lost = {}
         await self._lease.found()
         if self._live.is_stale(monotonic()):
             await self._look()
@@ -219,6 +263,7 @@ class ConsulMembership:
         if not self._lease.is_in(entries):
             self._lose_lease()
             return False
+        before = self._live.members
         try:
             changed = self._live.update(epoch, entries, monotonic())
         except BadRecordError as error:
@@ -226,9 +271,18 @@ class ConsulMembership:
             self._report(error)
             return False
         self._lease.confirmed = True
+        self._tell(before, entries)
         if changed:
             self._on_change()
         return True
+
+    def _tell(self, before: Mapping[str, Record], entries: Sequence[RegisterEntry]) -> None:
+        names = ", ".join(sorted(self.members))
+        if not before:
+            logger.info("Joined the cluster %s; its nodes: %s", self._cluster, names)
+            return
+        for sentence in self._live.news(before, entries):
+            logger.info("%s; nodes now: %s", sentence, names)
 
     def _lose_lease(self) -> None:
         if self._lease.lose():
@@ -254,24 +308,3 @@ class ConsulMembership:
         elif trouble != self._trouble:
             logger.warning("%s", trouble)
         self._trouble = trouble
-
-
-async def agree_seed(agent: Agent, cluster: str) -> bytes:
-    """Return the identity seed of all nodes, 8 bytes; the first node makes it.
-
-    :raises ClusterError: Consul does not answer, or its key holds no seed
-    """
-    key, seed = f"krowlspider/{cluster}/seed", secrets.token_hex(SEED_SIZE)
-    try:
-        # cas=0: only if there is none.
-        await agent.call(lambda consul: consul.kv.put(key, seed, cas=0))
-        entry = await agent.get(key)
-    except UnansweredError as error:
-        raise ClusterError(f"no seed for the cluster {cluster}: {error}") from error
-    try:
-        stored = bytes.fromhex(entry.value.decode()) if entry else b""
-    except ValueError:
-        stored = b""
-    if len(stored) != SEED_SIZE:
-        raise ClusterError(f"Consul's key {key} holds no seed of {SEED_SIZE} bytes: delete it")
-    return stored

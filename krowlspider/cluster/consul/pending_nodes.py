@@ -24,10 +24,19 @@ PENDING = "crew"
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """Where a pending node has its inbox, and where a person finds it."""
+    """Where a pending node has its inbox, and where a person finds it.
+
+    ``stopped``: it has ended as it was told, and what it has waits for its next start.
+    """
 
     redis: str = ""
     address: str = ""
+    stopped: bool = False
+
+    @property
+    def state(self) -> str:
+        """How it ended if it is not live."""
+        return "stopped" if self.stopped else "dead"
 
     @classmethod
     def loads(cls, text: bytes) -> NodeInfo:
@@ -49,22 +58,26 @@ class PendingNodes:
         self.prefix = f"{root}/{PENDING}/"
         self._agent = agent
         self._own = own.id
-        info = msgspec.json.encode(NodeInfo(own.redis, own.address))
+        self._info = NodeInfo(own.redis, own.address)
+        info = msgspec.json.encode(self._info)
         self.known: Mapping[str, bytes] = {own.id: info}
         self.join_steps: list[Step] = [step("set", self.prefix + own.id, info)]
 
     def update(self, entries: Iterable[RegisterEntry]) -> None:
         self.known = {entry.node: entry.value for entry in entries}
 
-    async def restore(self) -> None:
-        """Write the keys of other nodes again, which a register without its data has lost."""
-        for node, info in self.known.items():
-            if node != self._own:
-                await self._put(self.prefix + node, info)
+    def others(self) -> dict[str, bytes]:
+        """Return the keys of the other pending nodes, and their values, as last read."""
+        return {self.prefix + node: info for node, info in self.known.items() if node != self._own}
 
-    async def _put(self, key: str, info: bytes) -> None:
-        # cas=0: never over a key that exists.
-        await self._agent.call(lambda consul: consul.kv.put(key, info, cas=0))
+    async def note_stop(self, check_lease: Step) -> None:
+        """Note that this node ends as it was told, if it is still pending.
+
+        :raises UnansweredError: it may be noted or not
+        """
+        if self.join_steps:
+            info = msgspec.json.encode(msgspec.structs.replace(self._info, stopped=True))
+            await self._agent.change(check_lease, step("set", self.prefix + self._own, info))
 
     async def dismiss(self, check_lease: Step) -> None:
         """Remove this node, so that nobody waits for it.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from krowlspider.cluster.ring.live_members import RegisterEntry
+    from krowlspider.cluster.ring.ring import Member
 
 # Entries by the part of the register that they are in, then by node id.
 _Parts: TypeAlias = "dict[str, dict[str, RegisterEntry]]"
@@ -38,8 +39,27 @@ class Register:
         return Ring(staying) if staying else None
 
     @property
-    def gone(self) -> list[str]:
-        return sorted(self.pending_nodes.keys() - self.members.keys() - self.unreadable.keys())
+    def ended(self) -> dict[str, NodeInfo]:
+        """The pending nodes that are not live."""
+        live = self.members.keys() | self.unreadable.keys()
+        return {node: info for node, info in self.pending_nodes.items() if node not in live}
+
+    @property
+    def redis(self) -> dict[str, str]:
+        """The URL of the Redis of each live or pending node."""
+        pending = {node: info.redis for node, info in self.pending_nodes.items()}
+        return pending | {node: record.member.redis for node, record in self.members.items()}
+
+    def admit(self, own: Member) -> bool:
+        """Return whether ``own`` is a pending node, before it joins.
+
+        :raises ClusterError: it must not join: another node has its Redis, or publishes what cannot
+            be read
+        """
+        for reason in self.unreadable.values():
+            raise ClusterError(reason)
+        refuse_same_redis(own, self.pending_nodes)
+        return own.id in self.pending_nodes
 
     def state(self, node: str) -> str:
         """Return the state of a member: agreed, handing over, joining (no claims yet), leaving."""
@@ -80,6 +100,22 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
     return Register(epoch, members, pending, unreadable)
 
 
+def refuse_same_redis(own: Member, others: Mapping[str, Record | NodeInfo]) -> None:
+    """:raises ClusterError: another node has the Redis of ``own``"""
+    for node, each in others.items():
+        redis = each.member.redis if isinstance(each, Record) else each.redis
+        if own.redis and redis == own.redis and node != own.id:
+            raise same_redis(node)
+
+
+def same_redis(node: str) -> ClusterError:
+    return ClusterError(
+        f"node {node} has the same REDIS_URL: give each node a Redis of its own, as the others"
+        " reach it, or a database of its own (/0, /1); if that node will not come back, give it up"
+        f" with scrapy ring --forget {node}"
+    )
+
+
 async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
     epoch, entries = await agent.list(f"krowlspider/{cluster}/")
     parts: _Parts = {}
@@ -88,26 +124,30 @@ async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
     return epoch, parts
 
 
+def check_forgettable(register: Register, cluster: str, node: str) -> None:
+    """:raises ClusterError: the node is live, or not pending"""
+    if node not in register.pending_nodes:
+        raise ClusterError(
+            f"no node {node} is waited for in the cluster {cluster!r}:"
+            f" its pending nodes are {', '.join(sorted(register.pending_nodes)) or 'none'}"
+        )
+    if node not in register.ended:
+        raise ClusterError(_live(node))
+
+
 async def forget(agent: Agent, cluster: str, node: str) -> None:
     """Remove a dead node from the pending nodes, so that nobody waits for what is on its disk.
 
-    :raises ClusterError: the node is live, or not pending
+    :raises ClusterError: the node is live
     :raises UnansweredError: it may be removed or not
     """
-    _, parts = await _parts(agent, cluster)
-    pending = parts.get(PENDING, {})
-    if node not in pending:
-        raise ClusterError(
-            f"no node {node} is waited for in the cluster {cluster!r}:"
-            f" its pending nodes are {', '.join(sorted(pending)) or 'none'}"
-        )
-    place = parts.get("nodes", {}).get(node)
+    root = f"krowlspider/{cluster}"
+    place = await agent.get(f"{root}/nodes/{node}")
     # A node that was started meanwhile has another place.
-    steps = (
-        unchanged(f"krowlspider/{cluster}/nodes/{node}", place),
-        step("delete", pending[node].key),
-    )
+    steps = unchanged(f"{root}/nodes/{node}", place), step("delete", f"{root}/{PENDING}/{node}")
     if (place is not None and place.session) or not await agent.change(*steps):
-        raise ClusterError(
-            f"node {node} is live, or its lease has not ended yet: stop it, or wait for a minute"
-        )
+        raise ClusterError(_live(node))
+
+
+def _live(node: str) -> str:
+    return f"node {node} is live, or its lease has not ended yet: stop it, or wait for a minute"

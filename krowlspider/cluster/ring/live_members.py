@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class LiveMembers:
         self._ttl = ttl
         # Time of the first reading that lacked each of these members.
         self._vanished: dict[str, float] = {}
+        # Those of them that `news` has named.
+        self._told: set[str] = set()
 
     def update(self, epoch: int, entries: Sequence[RegisterEntry], now: float) -> bool:
         """Take a reading that has our own key. Return whether more than counters has changed.
@@ -61,6 +63,30 @@ class LiveMembers:
             for node, record in {**live, **late}.items()
         }
         return before != self.members
+
+    def news(self, before: Mapping[str, Record], entries: Iterable[RegisterEntry]) -> list[str]:
+        """Return what has changed since the members were ``before``, a sentence for each node.
+
+        ``entries`` are those of the last reading.
+        """
+        known = {entry.node for entry in entries}
+        now, others = self.members, (self.members.keys() | before.keys()) - {self._own}
+        told = []
+        for node in sorted(others):
+            if node not in before:
+                told.append(f"Node {node} has joined")
+            elif node not in now:
+                # A node that leaves gives its key back; that of a dead node ends with its lease.
+                how = "has left" if node in known else "is dead: its lease has ended"
+                told.append(f"Node {node} {how}")
+            elif now[node].leaving > before[node].leaving:
+                told.append(f"Node {node} is leaving: it hands its hosts over")
+            elif node in self._vanished and node not in self._told:
+                told.append(
+                    f"Node {node} has lost its lease: its hosts wait up to {self._ttl:g} s for it"
+                )
+        self._told = set(self._vanished)
+        return told
 
     def is_stale(self, now: float) -> bool:
         """Return whether a new reading would drop a vanished member."""

@@ -83,12 +83,16 @@ def requests_key(spider: str) -> str:
     return f"{spider}:requests"
 
 
+def start_urls_key(spider: str) -> str:
+    return f"{spider}:start_urls"
+
+
 def hosts_key(spider: str) -> str:
     return f"{spider}:hosts"
 
 
 def _keys(spider: str) -> tuple[str, str, str, str]:
-    return requests_key(spider), f"{spider}:start_urls", hosts_key(spider), f"{spider}:dead"
+    return requests_key(spider), start_urls_key(spider), hosts_key(spider), f"{spider}:dead"
 
 
 async def lengths(client: Redis, spider: str, node: str) -> Lengths:

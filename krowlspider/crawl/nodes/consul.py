@@ -13,12 +13,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.membership import ConsulMembership, agree_seed
+from krowlspider.cluster.consul.membership import ConsulMembership
+from krowlspider.cluster.consul.register import read_register, same_redis
 from krowlspider.cluster.controller import OwnershipController
-from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.membership import SEED_SIZE, UnansweredError
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.cluster.transport.redis_connection import RedisClients
+from krowlspider.cluster.transport.same_redis import node_with_same_redis
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.nodes.handover import CrawlPort, NodeHandover
 from krowlspider.crawl.nodes.heartbeats import BEAT, Heartbeats
@@ -55,32 +57,35 @@ class ConsulCluster:
     may_begin = True
 
     def __init__(self, settings: BaseSettings, node: str):
-        self._cluster: str = settings["KROWL_CLUSTER"]
+        self.name = cluster = settings["KROWL_CLUSTER"]
         self._ttl = settings.getint("KROWL_CONSUL_TTL")
         self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
         self._agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
         redis: str = settings["REDIS_URL"]
         own = Member(node, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
-        self.place = f"{node} of {self._cluster}"
+        self.place = f"{node} of {cluster}"
         self._clients = RedisClients()
         self.own_client = self._clients.open(redis)
-        self.keys = ConsulKeys(self._agent, self._cluster)
+        self.keys = ConsulKeys(self._agent, cluster)
         self.signals = Signals(self.keys)
-        self.membership = ConsulMembership(self._agent, self._cluster, own, ttl=self._ttl)
+        self.membership = ConsulMembership(self._agent, cluster, own, ttl=self._ttl)
         self._controller = OwnershipController(
             self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping
         )
         # Whether other nodes have everything that was here, and know that this node leaves.
         self._is_drained = False
+        # URLs that were not handed over, although other nodes were there to take them.
+        self.left_behind = 0
 
-    def prepare(self) -> int:
-        """Return the identity seed of all nodes.
+    def prepare(self, own: int | None) -> int:
+        """Return the identity seed of all nodes; ``own`` is that of the folder, None for a new one.
 
-        :raises ClusterError: Consul does not answer
+        :raises ClusterError: Consul does not answer, or the cluster has another seed
         """
+        offered = None if own is None else own.to_bytes(SEED_SIZE, "big")
         # A wrong cluster must stop the start, so block here; nothing else runs yet.
         with ThreadPoolExecutor(1) as thread:
-            seed = thread.submit(asyncio.run, agree_seed(self._agent, self._cluster)).result()
+            seed = thread.submit(asyncio.run, self.membership.seed.agree(offered)).result()
         return int.from_bytes(seed, "big")
 
     @property
@@ -122,16 +127,27 @@ class ConsulCluster:
 
         :raises ClusterError: this node cannot be a member
         """
+        await self._refuse_shared_redis()
         await self.membership.start(self._controller.changed)
-        for record in self._others():
-            if record.member.redis == self.membership.own.redis:
-                raise ClusterError(
-                    f"node {record.member.id} has the same REDIS_URL: give each node a Redis of its"
-                    " own, as the others reach it, or a database of its own (/0, /1)"
-                )
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
         await self._controller.known.wait()
+
+    async def _refuse_shared_redis(self) -> None:
+        """:raises ClusterError: the Redis of another node is this one's too, by another URL"""
+        register = None
+        with suppress(UnansweredError):
+            register = await read_register(self._agent, self.name)
+        if register is None:
+            return
+        own = self.membership.own.id
+        others = {
+            node: self._clients.open(url)
+            for node, url in register.redis.items()
+            if url and node != own
+        }
+        if same := await node_with_same_redis(self.own_client, others):
+            raise same_redis(same)
 
     async def _wait_for_pending_nodes(self) -> None:
         """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes."""
@@ -156,11 +172,13 @@ class ConsulCluster:
         """Hand over everything within KROWL_DRAIN_TIMEOUT, if there are nodes to take it."""
         if not (self._drain_timeout and self._has_takers()):
             return
-        logger.info("Leaving the cluster %s: handing over %d URLs", self._cluster, self._crawl.left)
+        logger.info("Leaving the cluster %s: handing over %d URLs", self.name, self._crawl.left)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
                 await self._drain()
-        if left := self._crawl.left + self._crawl.stays:
+        left = self._crawl.left + self._crawl.stays
+        self.left_behind = left if self._has_takers() else 0
+        if left:
             logger.warning(
                 "%d URLs are not handed over: they wait in the job folder for the next start of"
                 " node %s",

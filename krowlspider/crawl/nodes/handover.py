@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from krowlspider.crawl.handover.loop_share import SHARE
 from krowlspider.crawl.handover.receiver import HandoverReceiver
 from krowlspider.crawl.handover.sender import HandoverSender
+from krowlspider.frontier.admin.words import counted
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -109,8 +110,11 @@ class NodeHandover:
             if ours:
                 self._crawl.take_back(ours)
             await asyncio.sleep(0)
+        before = self.sender.stats.hosts
         await self.sender.send_all(owner_of)
         await self._crawl.make_durable()
+        if moved := self.sender.stats.hosts - before:
+            logger.info("Handed %s over to other nodes", counted(moved, "host"))
 
     @property
     def is_idle(self) -> bool:

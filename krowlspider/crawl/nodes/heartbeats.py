@@ -112,9 +112,10 @@ class Heartbeats:
 
     def _warn_of_missing(self, nodes: tuple[str, ...]) -> None:
         if nodes and nodes != self._missing:
+            states = (f"{node} ({self._members.state(node)})" for node in nodes)
             logger.warning(
-                "All URLs are done except those on the disks of nodes %s, which are gone: start"
-                " them again, or give them up with scrapy ring --forget NODE",
-                ", ".join(nodes),
+                "All URLs are done except those on the disks of nodes %s: start them again, or"
+                " give them up with scrapy ring --forget NODE",
+                ", ".join(states),
             )
         self._missing = nodes

@@ -81,6 +81,11 @@ class Node:
         return self._heartbeats.over
 
     @property
+    def left_behind(self) -> int:
+        """Return how many URLs this node has not handed over although other nodes were there."""
+        return self.cluster.left_behind
+
+    @property
     def left(self) -> list[str]:
         return self._heartbeats.left
 
@@ -163,6 +168,7 @@ class Node:
             await self._heartbeats.run()
             on_over()
 
+        await signals.refuse_stop(self.cluster.name)
         tasks.start(signals.run(on_signal))
         await self.cluster.join(tasks)
         self.joined = True

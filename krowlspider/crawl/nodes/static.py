@@ -30,9 +30,10 @@ class StaticCluster:
 
     has_lease = True
     leaving = False
+    left_behind = 0
 
     def __init__(self, settings: BaseSettings, node: str):
-        cluster: str = settings["KROWL_CLUSTER"]
+        self.name = cluster = settings["KROWL_CLUSTER"]
         secret: str = settings["KROWL_STATIC_NODES_SECRET"]
         members = parse_ring(settings.getlist("KROWL_STATIC_NODES"))
         self._seed = static_seed(cluster, "" if secret == _NO_SECRET else secret)
@@ -54,7 +55,7 @@ class StaticCluster:
         self.place = f"{node} of {ring.checksum}"
         self.view = View(node, Reading.of(1, self.membership.members), (ring,))
 
-    def prepare(self) -> int:
+    def prepare(self, _: int | None) -> int:
         return int.from_bytes(self._seed, "big")
 
     def client_of(self, node: str) -> Redis | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from krowlspider.cluster.allowance import pages_taken
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.register import Register, forget, read_register
+from krowlspider.cluster.consul.register import Register, read_register
 from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_ring
 from krowlspider.cluster.ring.record import Counters, Record
 from krowlspider.cluster.ring.ring import Member, Ring
@@ -15,6 +15,7 @@ from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from krowlspider.errors import SettingsError
+from krowlspider.views.ring.forget import give_up
 from krowlspider.views.ring.rows import Row, register_rows, static_rows
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class StaticQuery:
         owner = self._ring.owner(domain)
         return {"owner": owner, "fetcher": owner}
 
-    async def forget(self, node: str) -> None:
+    async def forget(self, node: str, *, spider: str, inbox_max: int) -> str:
         raise ClusterError(
             "the members of KROWL_STATIC_NODES are all waited for: none can be forgotten"
         )
@@ -82,9 +83,14 @@ class ConsulQuery:
         owner = register.ring.owner(domain) if register.ring else None
         return {"owner": owner, "fetcher": register.fetcher(domain)}
 
-    async def forget(self, node: str) -> None:
-        """:raises ClusterError: the node is not pending, or is live"""
-        await forget(self._agent, self._cluster, node)
+    async def forget(self, node: str, *, spider: str, inbox_max: int) -> str:
+        """Give up a dead node; return what is saved of its work, and what is not.
+
+        :raises ClusterError: the node is not pending, or is live
+        """
+        register = await self.register()
+        given = self._agent, self._cluster, register, node
+        return await give_up(*given, spider=spider, inbox_max=inbox_max)
 
 
 ClusterQuery: TypeAlias = ConsulQuery | StaticQuery

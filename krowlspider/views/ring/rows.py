@@ -40,7 +40,7 @@ def static_rows(records: list[Record]) -> list[Row]:
 
 
 def register_rows(register: Register) -> list[Row]:
-    """Return a row for each member that Consul knows, and for each pending node that is gone."""
+    """Return a row for each member that Consul knows, and each pending node that has ended."""
     members = [
         {**_row(record, register.ring), "state": register.state(node)}
         for node, record in sorted(register.members.items())
@@ -49,12 +49,11 @@ def register_rows(register: Register) -> list[Row]:
         {"id": node, "state": "unreadable", "trouble": reason}
         for node, reason in sorted(register.unreadable.items())
     ]
-    pending = [(node, register.pending_nodes[node]) for node in register.gone]
-    gone = [
-        {"id": node, "address": info.address, "redis": info.redis, "state": "gone"}
-        for node, info in pending
+    ended = [
+        {"id": node, "address": info.address, "redis": info.redis, "state": info.state}
+        for node, info in sorted(register.ended.items())
     ]
-    return [*members, *unreadable, *gone]
+    return [*members, *unreadable, *ended]
 
 
 async def with_inboxes(rows: Iterable[Row], spider: str) -> list[Row]:

@@ -32,8 +32,8 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
     settings = _checked(settings)
     async with open_query(settings) as query:
         if opts.forget:
-            await query.forget(opts.forget)
-            print(f"Node {opts.forget} is forgotten")
+            inbox_max = settings.getint("KROWL_INBOX_MAX")
+            print(await query.forget(opts.forget, spider=opts.spider, inbox_max=inbox_max))
         elif opts.signal:
             await Signals(query.keys).send(Signal(opts.signal))
             print(f"The signal of the cluster {settings['KROWL_CLUSTER']} is {opts.signal}")
@@ -54,9 +54,10 @@ def _checked(settings: BaseSettings) -> BaseSettings:
 
     :raises SettingsError: a setting is wrong
     """
+    # A crawl needs a contact and a Redis of its own, but this command does not.
+    settings = settings.copy()
+    settings.set("KROWL_CONTACT", "nobody@offline.internal", priority="cmdline")
     if settings["KROWL_CONSUL"] and not (settings["REDIS_URL"] or settings["REDIS_URL_FILE"]):
-        # A crawl needs a Redis of its own, but this command does not.
-        settings = settings.copy()
         settings.set("REDIS_URL", "unix:///")
     validate(settings)
     return settings

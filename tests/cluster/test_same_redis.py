@@ -1,0 +1,58 @@
+"""No two nodes may have one Redis: each would take the messages of the other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy.settings import Settings
+
+from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.ring.ring import Member
+from krowlspider.cluster.tasks import Tasks
+from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.cluster.transport.same_redis import node_with_same_redis
+from krowlspider.crawl.nodes.consul import ConsulCluster
+from tests.cluster.test_consul_membership import found, joined, pending_nodes_in
+
+if TYPE_CHECKING:
+    from .servers import Server
+
+
+def test_same_redis_is_known_by_any_url(server: Server) -> None:
+    bare = server.url.removesuffix("/0")
+
+    async def same(*urls: str) -> str | None:
+        own, *others = (redis_client(url) for url in urls)
+        names = dict(zip("ab", others, strict=False))
+        try:
+            return await node_with_same_redis(own, names)
+        finally:
+            for client in (own, *others):
+                await client.aclose()
+
+    down = "redis://127.0.0.1:1/0"
+    assert asyncio.run(same(bare, f"{bare}/1", server.url)) == "b"
+    assert asyncio.run(same(bare, f"{bare}/1", down)) is None
+    assert asyncio.run(same(down, down)) is None
+
+
+def test_node_with_the_redis_of_another_does_not_join(
+    consul: Server, server: Server, cluster: str
+) -> None:
+    settings = Settings()
+    settings.setmodule("krowlspider.settings")
+    redis = server.url.removesuffix("/0")
+    settings.setdict({"KROWL_CONSUL": consul.url, "KROWL_CLUSTER": cluster, "REDIS_URL": redis})
+
+    async def main() -> None:
+        async with joined(consul, cluster, Member("a", 1, server.url)):
+            node = ConsulCluster(settings, "b")
+            with pytest.raises(ClusterError, match="node a has the same REDIS_URL"):
+                await node.join(Tasks(lambda _: None))
+            await node.close()
+            assert pending_nodes_in(consul, cluster) == {"a"}
+
+    found(consul, cluster)
+    asyncio.run(main())
