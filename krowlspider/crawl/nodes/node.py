@@ -12,7 +12,8 @@ from krowlspider.cluster.allowance import Allowance
 from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.inbox import Inbox, is_empty, requests_key
+from krowlspider.cluster.transport.inbox import Inbox, is_empty, requests_key, robots_key
+from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
 from krowlspider.urls.host import domain_of
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from krowlspider.crawl.nodes.consul import ConsulCluster
     from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.static import StaticCluster
+
+
+# Seconds between two looks for messages about robots.txt, and for answers that did not come.
+_ROBOTS_FLUSH = 0.2
+_ASK_AGAIN = 1.0
 
 
 class Node:
@@ -52,6 +58,11 @@ class Node:
             is_idle=self._is_idle,
             activity=self._activity,
             figures=self._figures,
+        )
+        self.robots_post = RobotsPost(
+            self.own,
+            lambda host: self.others([host])[0],
+            lambda node: cluster.client_of(node) is not None,
         )
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
@@ -131,6 +142,15 @@ class Node:
             # By an outdated ring, a URL could go to a node that has left.
             paused=lambda: not self.cluster.has_lease,
         )
+        self._robots_forwarder = Forwarder(
+            self.robots_post,
+            self.cluster.client_of,
+            robots_key(self._spider),
+            inbox_max=ROBOTS_INBOX_MAX,
+            paused=lambda: not self.cluster.has_lease,
+            flush=_ROBOTS_FLUSH,
+            what="messages about robots.txt",
+        )
         self.inbox = Inbox(
             self.cluster.own_client,
             self._spider,
@@ -140,6 +160,7 @@ class Node:
             paused=crawl.is_full,
             turn=crawl.turn,
             take_hosts=None if handover is None else handover.receiver.take,
+            take_robots=crawl.take_robots,
             # Not the frontier's cap: the former owner of a host has queued it already.
             hosts_paused=crawl.lacks_room,
         )
@@ -159,6 +180,11 @@ class Node:
                 on_stop()
             crawl.wake()
 
+        async def ask_again() -> None:
+            while True:
+                await asyncio.sleep(_ASK_AGAIN)
+                crawl.ask_again()
+
         async def beat() -> None:
             await self._heartbeats.run()
             on_over()
@@ -167,7 +193,8 @@ class Node:
         await self.cluster.join(tasks)
         self.joined = True
         self.known.set()
-        for work in (self.forwarder.run(), self.inbox.run(), beat()):
+        forwarders = self.forwarder.run(), self._robots_forwarder.run()
+        for work in (*forwarders, self.inbox.run(), ask_again(), beat()):
             tasks.start(work)
         if self.allowance is not None:
             tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
@@ -201,7 +228,7 @@ class Node:
             "dead_count": taken.dead,
             "dead_lost_count": taken.dead_lost,
         }
-        failed = sent.failed + taken.failed
+        failed = sent.failed + self._robots_forwarder.stats.failed + taken.failed
         if self._handover is not None:
             counts |= {"members": len(self.cluster.membership.members), **self._handover.counts()}
             failed += self._handover.failed()
