@@ -139,6 +139,7 @@ class ClusterTraffic:
 
     def ring_changed(self) -> None:
         self._robots.ring_changed()
+        self._job.frontier.schedule.shares.divide(self._node.size)
         self.wake()
 
     def figures(self) -> Counters:

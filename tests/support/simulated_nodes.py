@@ -61,6 +61,7 @@ class SimulatedNodes:
             peers=post,
         )
         post._wall = node.job.wall
+        node.job.frontier.schedule.shares.divide(self.count)
         return node
 
     def seed(self, urls: Iterable[str]) -> None:

@@ -78,6 +78,12 @@ class Node:
         owners = (view.owner(domain_of(host)) for host in hosts)
         return [None if owner == own else owner for owner in owners]
 
+    @property
+    def size(self) -> int:
+        """The number of nodes that may fetch, this one included."""
+        view = self.cluster.view
+        return 1 if view is None else len(view.reading.claims)
+
     def may_fetch(self, domain: str) -> bool:
         """Return whether a host of the domain may be fetched, its robots.txt too."""
         view = self.cluster.view
@@ -164,6 +170,9 @@ class Node:
             # Not the frontier's cap: the former owner of a host has queued it already.
             hosts_paused=crawl.lacks_room,
         )
+        if self.knows:
+            # The members of a static list do not change.
+            crawl.ring_changed()
         self._tasks = Tasks(self._fail)
         self._tasks.start(self._work(on_over, on_stop))
         self.running = True
