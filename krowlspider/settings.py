@@ -134,11 +134,13 @@ KROWL_RETRY_AFTER_MAX = 3600.0
 KROWL_DOMAIN_CONCURRENCY = 2
 # Requests in flight to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
 # machine may serve thousands of hosts. A block of addresses (IPv4 /24, IPv6 /48) may have a quarter
-# of CONCURRENT_REQUESTS. 0: no limit for either.
+# of CONCURRENT_REQUESTS. 0: no limit for either. In a cluster each node takes its part of the limit
+# of an address, one request at least.
 KROWL_IP_CONCURRENCY = 8
 # Seconds between two requests to one IP address, or /64, all hosts there together, robots.txt
 # included. When three hosts there in a row answer 429 or 503, the address backs off as a host does;
-# their Retry-After counts for at most 60 s there. 0: neither delay nor backoff.
+# their Retry-After counts for at most 60 s there. 0: neither delay nor backoff. Each node of a
+# cluster waits so many times as long as there are nodes.
 KROWL_IP_DELAY_MIN = 0.1
 # Seconds until a robots.txt is fetched again (RFC 9309, section 2.4: at most 24 hours).
 KROWL_ROBOTS_TTL = 86_400.0

@@ -5,11 +5,13 @@ URLs of hosts that other nodes own go out; requests that other nodes have sent c
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
+from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.crawl.parts import frontier_limits
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.transport.robots_message import RobotsAnswer
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.robots.fetches import RobotsFetches
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +73,14 @@ class ClusterTraffic:
         self.hang_up: Callable[[], None] = job.client.hang_up
         frontier, store = job.frontier, job.store
         self.outbox = frontier.outbox
+        self._robots = job.robots_fetches
+        # Ask other nodes again for a robots.txt for which no answer came.
+        self.ask_again: Callable[[], None] = self._robots.ask_again
         self._most = frontier_limits(settings).total
         # The most messages to take in at a time.
         self.turn = max(1, min(TURN, self._most // 4))
         self.departures = Departures(
-            frontier, store, job.robots_fetches, node=node.own, identify=self.identity
+            frontier, store, self._robots, node=node.own, identify=self.identity
         )
         self.arrivals = Arrivals(frontier, store, job.robots_cache, self.identity, url_max=MAX_URL)
 
@@ -131,7 +138,8 @@ class ClusterTraffic:
             raise
 
     def ring_changed(self) -> None:
-        self._job.robots_fetches.ring_changed()
+        self._robots.ring_changed()
+        self._job.frontier.schedule.shares.divide(self._node.size)
         self.wake()
 
     def figures(self) -> Counters:
@@ -164,6 +172,18 @@ class ClusterTraffic:
                 logger.error("Dropping an unreadable message in the outbox: %s", error)
                 self._intake.count_dropped("unserializable")
         self._take(messages, [key for key, _ in found])
+
+    async def take_robots(self, messages: list[RobotsAsk | RobotsAnswer]) -> list[None]:
+        """Take messages of other nodes about robots.txt.
+
+        :raises StoreError: the store cannot be written
+        """
+        for message in messages:
+            take_robots_message(self._robots, message, self._job.wall())
+            # Parsing a long robots.txt takes some ms.
+            await asyncio.sleep(0)
+        self.wake()
+        return [None] * len(messages)
 
     def _take(self, messages: list[Message], decided: Sequence[bytes] = ()) -> None:
         hosts = [host_of(message.url) for message in messages]
@@ -230,3 +250,14 @@ class ClusterTraffic:
             self._intake.count_dropped("unserializable")
         else:
             self._intake.request(request, url, entry)
+
+
+def take_robots_message(
+    fetches: RobotsFetches, message: RobotsAsk | RobotsAnswer, wall: float
+) -> None:
+    """Take one message of another node about robots.txt; ``wall`` is epoch seconds."""
+    if isinstance(message, RobotsAsk):
+        fetches.take_ask(message.node, message.number, message.url)
+    else:
+        record = message.record_at(wall)
+        fetches.take_answer(message.number, record=record, location=message.location)

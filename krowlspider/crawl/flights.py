@@ -114,10 +114,12 @@ class Flights:
             wait = max(wait, self._job.rule.of(host.name).delay(host.rate))
         self.on_the_wire -= 1
         self._set_health(host)
-        if in_flight.robots_fetch is not None:
+        if (robots_fetch := in_flight.robots_fetch) is not None:
             if gate.too_slow(host.name):
                 self._retire(host)
-            gate.outlast(in_flight.robots_fetch.authority, wait)
+            # One that goes on at another host has no decision yet, only an expired one.
+            if not robots_fetch.is_away:
+                gate.outlast(robots_fetch.authority, wait)
         is_open = host.health is not Health.RETIRED and not host.robots.awaited
         if in_flight.defers and is_open:
             self._schedule.deferral.defer(host, wait)

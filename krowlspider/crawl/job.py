@@ -239,7 +239,13 @@ class Job:
             may_overflow=self.may_overflow,
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
-        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
+        self.robots_fetches = robots_fetches(
+            settings,
+            self.frontier,
+            self.wall,
+            self._robots_found,
+            None if self.node is None else self.node.robots_post,
+        )
         archive = warc_folder(settings, self.folder.path)
         payloads = self._payloads(archive)
         about = warcinfo(settings, self.contact, self.user_agent)

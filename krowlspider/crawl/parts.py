@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.robots.asks import Peers
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -101,9 +102,10 @@ def robots_fetches(
     frontier: Frontier,
     wall: Callable[[], float],
     on_found: Callable[[RobotsFetch, list[str]], None],
+    peers: Peers | None = None,
 ) -> RobotsFetches:
-    """Return the runner of robots fetches. ``wall`` returns epoch seconds, ``on_found`` is as in
-    `RobotsFetches`."""
+    """Return the runner of robots fetches. ``wall`` returns epoch seconds, ``on_found`` and
+    ``peers`` are as in `RobotsFetches`."""
     return RobotsFetches(
         frontier,
         agent=settings["ROBOTSTXT_USER_AGENT"],
@@ -113,6 +115,7 @@ def robots_fetches(
         ),
         wall=wall,
         on_found=on_found,
+        peers=peers,
     )
 
 

@@ -371,6 +371,7 @@ class Scheduler(BaseScheduler):
             or len(self.flights)
             or frontier.leased
             or frontier.outbox.depth
+            or self._job.robots_fetches.asked
         )
 
     def counted(self) -> Counter[str]:

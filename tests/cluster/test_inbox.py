@@ -17,11 +17,14 @@ from krowlspider.cluster.transport.inbox import (
     Inbox,
     Lengths,
     hosts_key,
+    is_empty,
     lengths,
     requests_key,
+    robots_key,
 )
 from krowlspider.cluster.transport.message import MAX_MESSAGE, TURN, Message, encode
 from krowlspider.cluster.transport.redis_connection import RedisTrouble
+from krowlspider.cluster.transport.robots_message import encode_ask
 
 from .forwarding import (
     LATE,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 KEY = requests_key(SPIDER)
 STARTS = f"{SPIDER}:start_urls"
 HOSTS = hosts_key(SPIDER)
+ROBOTS = robots_key(SPIDER)
 DEAD = f"{SPIDER}:dead"
 PROCESSING = f"{KEY}:processing:{NODE}"
 EMPTY = Lengths(requests=0, start_urls=0, hosts=0, processing=0, dead=0)
@@ -69,7 +73,8 @@ async def push(client: Redis, found: Sequence[bytes], key: str = KEY) -> None:
 async def emptied(client: Redis) -> Lengths:
     while True:
         found = await lengths(client, SPIDER, NODE)
-        if not (found.requests or found.start_urls or found.hosts or found.processing):
+        waiting = found.requests, found.start_urls, found.hosts, found.robots, found.processing
+        if not any(waiting):
             return found
         await asyncio.sleep(0.01)
 
@@ -581,6 +586,30 @@ def test_refused_chunks_go_to_the_dead_list(
         assert [json.loads(note["message"])["n"] for note in notes] == list(range(1, 300, 2))
         assert {note["reason"] for note in notes} == {"odd"}
         assert (worker.stats.taken, worker.stats.dead) == (0, 150)
+
+    drive(main())
+
+
+def test_unreadable_robots_messages_go_to_the_dead_list(server: Server) -> None:
+    """They count as waiting until they are taken, also while the frontier is full."""
+
+    async def main() -> None:
+        taken: list[Any] = []
+
+        async def take(found: list[Any]) -> list[None]:
+            taken.extend(found)
+            return [None] * len(found)
+
+        async with clients(server.url) as (client,):
+            good = encode_ask("a", 7, "http://b.test/robots.txt")
+            await push(client, [b"{}", good, good.replace(b":1", b":2", 1)], ROBOTS)
+            assert not await is_empty(client, SPIDER, NODE)
+            options = {"take_robots": take, "paused": lambda: True}
+            async with running(inbox(client, Sink(), **options)):
+                await eventually(lambda: bool(taken))
+                assert (await emptied(client)).dead == 2
+            assert await is_empty(client, SPIDER, NODE)
+            assert [message.number for message in taken] == [7]
 
     drive(main())
 

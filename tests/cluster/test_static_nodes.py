@@ -148,33 +148,48 @@ def test_node_without_its_peer_does_its_part_and_waits(
 
 
 @pytest.mark.slow
-def test_robots_redirect_to_another_nodes_host_is_not_followed(
+def test_owner_fetches_the_robots_txt_that_another_nodes_host_leads_to(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
+    """It has no pages itself, and would leave the cluster's page budget to the other node."""
     ring = Ring(parse_ring(ring_setting(servers)))
     names = [f"site{number}.test" for number in range(40)]
     ours = next(name for name in names if ring.owner(name) == "a")
     theirs = next(name for name in names if ring.owner(name) == "b")
     with MockWeb(
         spec=[
-            {"host": ours, "path": "/robots.txt", "redirect": f"http://{theirs}/robots.txt"},
+            {
+                "host": ours,
+                "path": "/robots.txt",
+                "redirect": f"http://{theirs}:{{port}}/robots.txt",
+            },
+            {
+                "host": theirs,
+                "path": "/robots.txt",
+                "redirect": f"http://www.{ours}:{{port}}/robots.txt",
+            },
+            page("/robots.txt", "User-agent: *\nDisallow: /private"),
             page("^/", "a page"),
         ]
     ) as web:
-        seeds = [web.url(ours, "/"), web.url(theirs, "/")]
-        settings = {"USER_AGENT": "{node} (+{{contact}})"}
+        seeds = [web.url(ours, "/"), web.url(ours, "/private")]
         crawls = [
             crawl_at(
-                node, servers, tmp_path, seeds, USER_AGENT=settings["USER_AGENT"].format(node=node)
+                *(node, servers, tmp_path, seeds),
+                USER_AGENT=f"{node} (+{{contact}})",
+                KROWL_CLUSTER_PAGES=100,
             ).start()
             for node in NODES
         ]
         for crawl in crawls:
             crawl.wait()
-        agents = {entry.host.partition(":")[0]: set[str]() for entry in web.log()}
-        for entry in web.log():
-            agents[entry.host.partition(":")[0]].add(entry.ua[:1])
-        assert agents == {ours: {"a"}, theirs: {"b"}}
+        asked = [(each.ua[:1], each.host.partition(":")[0], each.path) for each in web.log()]
+        assert asked == [
+            ("a", ours, "/robots.txt"),
+            ("b", theirs, "/robots.txt"),
+            ("a", f"www.{ours}", "/robots.txt"),
+            ("a", ours, "/"),
+        ]
 
 
 @pytest.mark.slow

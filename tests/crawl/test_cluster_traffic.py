@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from scrapy import Spider
 from scrapy.settings import Settings
 
@@ -31,6 +32,7 @@ class NodeA:
     """Node ``a`` of two: each owns the host of its name."""
 
     own = "a"
+    size = 3
 
     def others(self, hosts: list[str]) -> list[str | None]:
         return [None if host == "a.test" else "b" for host in hosts]
@@ -72,6 +74,18 @@ def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
         assert job.frontier.schedule.cache.get("b.test").queue.queued == 0
         ((_, message),) = traffic.outbox.head("b", 10)
         assert decode(message) == Message("http://b.test/", hops=2)
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_nodes_divide_the_limits_of_an_address(tmp_path: Path) -> None:
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path)
+        shares = job.frontier.schedule.shares
+        assert (shares.most("@192.0.2.1"), shares.addresses.delay) == (8, 0.1)
+        traffic.ring_changed()
+        assert (shares.most("@192.0.2.1"), shares.addresses.delay) == (2, pytest.approx(0.3))
         await job.close()
 
     asyncio.run(main())

@@ -23,7 +23,7 @@ from krowlspider.frontier.store.schema import robots_key
 from krowlspider.frontier.store.store import LevelStore, Store
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import domain_of, host_of
 from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.outbox import Foreign
     from krowlspider.frontier.seen.filter_file import FilterFile
+    from krowlspider.politeness.robots import RobotsRecord
 
 RULE = DelayPolicy(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=3600.0
@@ -68,6 +69,31 @@ class Clocks:
 
 
 @dataclass
+class SentPeers:
+    """Peers that keep what is sent to them: asks, and answers with what each says."""
+
+    foreign: set[str]
+    asks: list[tuple[str, int, str]] = field(default_factory=list)
+    answers: list[tuple[str, int, RobotsRecord | str | None]] = field(default_factory=list)
+
+    def owner(self, host: str) -> str | None:
+        return "there" if domain_of(host) in self.foreign else None
+
+    def ask(self, node: str, number: int, url: str) -> None:
+        self.asks.append((node, number, url))
+
+    def answer(
+        self,
+        node: str,
+        number: int,
+        *,
+        record: RobotsRecord | None = None,
+        location: str | None = None,
+    ) -> None:
+        self.answers.append((node, number, location if record is None else record))
+
+
+@dataclass
 class World:
     """A frontier that can be closed, crashed and opened again over the same store."""
 
@@ -91,6 +117,7 @@ class World:
     is_scarce: bool = False
 
     def __post_init__(self) -> None:
+        self.peers = SentPeers(self.foreign)
         self.open()
 
     def open(self) -> Frontier:
@@ -113,6 +140,7 @@ class World:
             limits=RetryLimits(retries=1, throttling=2),
             wall=lambda: self.clocks.wall,
             on_found=lambda robots_fetch, sitemaps: self.found.append((robots_fetch, sitemaps)),
+            peers=self.peers,
         )
         self.gate = self.robots_fetches.gate
         self.departures = Departures(

@@ -47,7 +47,7 @@ POLITENESS_AND_BOUNDS = (
         "no-cap-for-an-address",
         "KROWL_IP_CONCURRENCY: hosts of an address in flight",
         f"{_SHARES}/shares.py",
-        "return limits.address_concurrency or inf",
+        "return self._at_address",
         "return inf",
         ("tests/frontier/shares",),
     ),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
     from pathlib import Path
 
+    from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import Store
     from krowlspider.urls.rules.scope_rules import AskedScope
 
@@ -254,8 +255,11 @@ class SimulatedJob(Job):
             monotonic=lambda: clocks.monotonic,
             wall=self.wall,
             boot=b"boot",
+            may_fetch=self._simulation.may_fetch,
         )
-        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
+        self.robots_fetches = robots_fetches(
+            settings, self.frontier, self.wall, self._robots_found, self._simulation.peers
+        )
         self.names = ResolverStats()
         self.outages = Outages(self.frontier, self.names)
 
@@ -285,6 +289,7 @@ class Simulation:
     """A crawl of a web by successive processes with a common store.
 
     ``reopen`` returns the store of the next process, after a clean end (True) or a kill (False).
+    ``may_fetch`` and ``peers`` are those of a node of a cluster.
     """
 
     web: Web
@@ -293,6 +298,8 @@ class Simulation:
     overrides: dict[str, Any] = field(default_factory=dict)
     clocks: Clocks = field(default_factory=Clocks)
     job_class: type[SimulatedJob] = SimulatedJob
+    may_fetch: Callable[[str], bool] | None = None
+    peers: Peers | None = None
 
     def __post_init__(self) -> None:
         self._numbers = count()

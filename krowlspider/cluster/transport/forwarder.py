@@ -66,6 +66,7 @@ class Forwarder:
 
     Each is sent at least once, in order while nothing fails, to the list ``key`` while that has
     less than ``inbox_max``. ``client_for`` returns the client of an owner, None for no member.
+    ``what`` names the messages in the log.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Forwarder:
         paused: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         flush: float = _FLUSH,
+        what: str = "URLs",
     ) -> None:
         self._outbox = outbox
         self._client_for = client_for
@@ -86,6 +88,7 @@ class Forwarder:
         self._paused = paused
         self._clock = clock
         self._flush = flush
+        self._what = what
         self._peers: dict[str, _Peer] = {}
         self.stats = ForwardStats()
 
@@ -118,7 +121,7 @@ class Forwarder:
 
     def _peer(self, owner: str) -> _Peer | None:
         if owner not in self._peers and (client := self._client_for(owner)) is not None:
-            name = f"Sending URLs to node {owner}"
+            name = f"Sending {self._what} to node {owner}"
             backoff = Backoff(*_BACKOFF, name=name, failed=self.stats.failed)
             self._peers[owner] = _Peer(client, RedisConnection(client), backoff)
         return self._peers.get(owner)

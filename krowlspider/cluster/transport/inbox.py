@@ -21,6 +21,7 @@ from krowlspider.cluster.transport.redis_connection import (
     RedisTrouble,
     checked,
 )
+from krowlspider.cluster.transport.robots_message import decode_robots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -32,8 +33,9 @@ logger = logging.getLogger(__name__)
 # Messages, and their bytes, that are decoded and queued in one step of the event loop, 15 ms.
 _STEP = 500
 _STEP_BYTES = 1 << 20
-# Chunks of hosts in one turn.
+# Chunks of hosts, and messages about robots.txt, in one turn.
 _CHUNKS = 64
+_ROBOTS = 100
 # Bytes of a chunk. A single entry may have a long request; the worst JSON takes 0.1 s to read.
 MAX_CHUNK = 4 << 20
 # Seconds between two looks at an empty list, or while paused.
@@ -54,6 +56,7 @@ class Lengths:
     hosts: int
     processing: int
     dead: int
+    robots: int = 0
 
 
 @dataclass(slots=True)
@@ -91,8 +94,18 @@ def hosts_key(spider: str) -> str:
     return f"{spider}:hosts"
 
 
-def _keys(spider: str) -> tuple[str, str, str, str]:
-    return requests_key(spider), start_urls_key(spider), hosts_key(spider), f"{spider}:dead"
+def robots_key(spider: str) -> str:
+    return f"{spider}:robots"
+
+
+def _keys(spider: str) -> tuple[str, str, str, str, str]:
+    inboxes = (
+        requests_key(spider),
+        start_urls_key(spider),
+        hosts_key(spider),
+        robots_key(spider),
+    )
+    return *inboxes, f"{spider}:dead"
 
 
 async def lengths(client: Redis, spider: str, node: str) -> Lengths:
@@ -107,8 +120,8 @@ async def lengths(client: Redis, spider: str, node: str) -> Lengths:
         found = checked(await connection.call_all(*(("LLEN", key) for key in keys)))
     finally:
         await connection.close()
-    requests, starts, hosts, *processing, dead = found
-    return Lengths(requests, starts, hosts, sum(processing), dead)
+    requests, starts, hosts, robots, *processing, dead = found
+    return Lengths(requests, starts, hosts, sum(processing), dead, robots)
 
 
 async def is_empty(client: Redis, spider: str, node: str) -> bool:
@@ -117,7 +130,8 @@ async def is_empty(client: Redis, spider: str, node: str) -> bool:
         found = await lengths(client, spider, node)
     except RedisTrouble:
         return False
-    return not (found.requests or found.start_urls or found.hosts or found.processing)
+    waiting = found.requests, found.start_urls, found.hosts, found.robots, found.processing
+    return not any(waiting)
 
 
 async def _nothing() -> None:
@@ -128,11 +142,13 @@ class Inbox:
     """The inbox of a node for one spider.
 
     ``{spider}:requests`` and ``{spider}:start_urls`` have messages, ``{spider}:hosts`` chunks of
-    hosts that other nodes hand over. What cannot be read or taken goes to ``{spider}:dead``.
+    hosts that other nodes hand over, ``{spider}:robots`` their messages about robots.txt. What
+    cannot be read or taken goes to ``{spider}:dead``.
 
     ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable.
     ``take_hosts`` does both with chunks, and returns for each the reason why it cannot be taken, or
-    None; without it, chunks are left. ``turn`` is the most messages taken at a time.
+    None; without it, chunks are left. So does ``take_robots`` with messages about robots.txt.
+    ``turn`` is the most messages taken at a time.
     """
 
     def __init__(
@@ -144,13 +160,14 @@ class Inbox:
         *,
         make_durable: Callable[[], Awaitable[None]] = _nothing,
         take_hosts: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
+        take_robots: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         paused: Callable[[], bool] = lambda: False,
         hosts_paused: Callable[[], bool] = lambda: False,
         turn: int = TURN,
         wall: Callable[[], float] = time.time,
         poll: float = _POLL,
     ) -> None:
-        requests, starts, hosts, self._dead = _keys(spider)
+        requests, starts, hosts, robots, self._dead = _keys(spider)
         self._take = take
         self._taking = asyncio.Lock()
         self._wall = wall
@@ -164,6 +181,11 @@ class Inbox:
         if take_hosts is not None:
             reader = ListReader(client, hosts, node)
             self._lists.append(_List(reader, _chunk, take_hosts, _nothing, hosts_paused, _CHUNKS))
+        if take_robots is not None:
+            # A full frontier does not pause it: its hosts may wait for these answers.
+            reader = ListReader(client, robots, node)
+            of_robots = (decode_robots, take_robots, _nothing, hosts_paused, _ROBOTS)
+            self._lists.append(_List(reader, *of_robots))
 
     async def run(self) -> None:
         """Take messages until cancelled.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.claims import View
     from krowlspider.cluster.ring.record import Counters
     from krowlspider.cluster.transport.message import Message
+    from krowlspider.cluster.transport.robots_message import RobotsAnswer, RobotsAsk
     from krowlspider.frontier.handover.arrival import Arrivals
     from krowlspider.frontier.handover.departure import Departures
     from krowlspider.frontier.outbox import Outbox
@@ -44,6 +45,7 @@ class CrawlPort(Protocol):
     fail: Callable[[Exception], None]
     commit: Callable[[], Awaitable[None]]
     hang_up: Callable[[], None]
+    ask_again: Callable[[], None]
 
     @property
     def left(self) -> int: ...
@@ -56,6 +58,8 @@ class CrawlPort(Protocol):
     def lacks_room(self) -> bool: ...
 
     async def take_in(self, messages: list[Message]) -> None: ...
+
+    async def take_robots(self, messages: list[RobotsAsk | RobotsAnswer]) -> list[None]: ...
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None: ...
 

@@ -12,7 +12,8 @@ from krowlspider.cluster.allowance import Allowance
 from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.inbox import Inbox, is_empty, requests_key
+from krowlspider.cluster.transport.inbox import Inbox, is_empty, requests_key, robots_key
+from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
 from krowlspider.urls.host import domain_of
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from krowlspider.crawl.nodes.consul import ConsulCluster
     from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.static import StaticCluster
+
+
+# Seconds between two looks for messages about robots.txt, and for answers that did not come.
+_ROBOTS_FLUSH = 0.2
+_ASK_AGAIN = 1.0
 
 
 class Node:
@@ -53,6 +59,11 @@ class Node:
             activity=self._activity,
             figures=self._figures,
         )
+        self.robots_post = RobotsPost(
+            self.own,
+            lambda host: self.others([host])[0],
+            lambda node: cluster.client_of(node) is not None,
+        )
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
         # Set when the owner of a URL is known, or when it will never be known.
@@ -66,6 +77,12 @@ class Node:
         assert view is not None
         owners = (view.owner(domain_of(host)) for host in hosts)
         return [None if owner == own else owner for owner in owners]
+
+    @property
+    def size(self) -> int:
+        """The number of nodes that may fetch, this one included."""
+        view = self.cluster.view
+        return 1 if view is None else len(view.reading.claims)
 
     def may_fetch(self, domain: str) -> bool:
         """Return whether a host of the domain may be fetched, its robots.txt too."""
@@ -136,6 +153,15 @@ class Node:
             # By an outdated ring, a URL could go to a node that has left.
             paused=lambda: not self.cluster.has_lease,
         )
+        self._robots_forwarder = Forwarder(
+            self.robots_post,
+            self.cluster.client_of,
+            robots_key(self._spider),
+            inbox_max=ROBOTS_INBOX_MAX,
+            paused=lambda: not self.cluster.has_lease,
+            flush=_ROBOTS_FLUSH,
+            what="messages about robots.txt",
+        )
         self.inbox = Inbox(
             self.cluster.own_client,
             self._spider,
@@ -145,9 +171,13 @@ class Node:
             paused=crawl.is_full,
             turn=crawl.turn,
             take_hosts=None if handover is None else handover.receiver.take,
+            take_robots=crawl.take_robots,
             # Not the frontier's cap: the former owner of a host has queued it already.
             hosts_paused=crawl.lacks_room,
         )
+        if self.knows:
+            # The members of a static list do not change.
+            crawl.ring_changed()
         self._tasks = Tasks(self._fail)
         self._tasks.start(self._work(on_over, on_stop))
         self.running = True
@@ -164,6 +194,11 @@ class Node:
                 on_stop()
             crawl.wake()
 
+        async def ask_again() -> None:
+            while True:
+                await asyncio.sleep(_ASK_AGAIN)
+                crawl.ask_again()
+
         async def beat() -> None:
             await self._heartbeats.run()
             on_over()
@@ -173,7 +208,8 @@ class Node:
         await self.cluster.join(tasks)
         self.joined = True
         self.known.set()
-        for work in (self.forwarder.run(), self.inbox.run(), beat()):
+        forwarders = self.forwarder.run(), self._robots_forwarder.run()
+        for work in (*forwarders, self.inbox.run(), ask_again(), beat()):
             tasks.start(work)
         if self.allowance is not None:
             tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
@@ -207,7 +243,7 @@ class Node:
             "dead_count": taken.dead,
             "dead_lost_count": taken.dead_lost,
         }
-        failed = sent.failed + taken.failed
+        failed = sent.failed + self._robots_forwarder.stats.failed + taken.failed
         if self._handover is not None:
             counts |= {"members": len(self.cluster.membership.members), **self._handover.counts()}
             failed += self._handover.failed()

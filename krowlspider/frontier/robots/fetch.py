@@ -21,6 +21,9 @@ class RobotsFetch:
     ``host`` is the host whose pages wait for it. ``url`` is the URL to fetch next. ``passed`` are
     the authorities whose robots.txt redirected, the last of them to ``url``. ``redirects``,
     ``retries`` and ``throttling`` count redirects, tries without an answer, and answers 429 or 5xx.
+
+    ``asked_by`` are the nodes for which the URL is fetched, with the numbers of their asks. Such a
+    fetch has no ``authority``, and its ``host`` is that of the URL.
     """
 
     authority: str
@@ -30,6 +33,7 @@ class RobotsFetch:
     retries: int = 0
     throttling: int = 0
     passed: list[str] = field(default_factory=list)
+    asked_by: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_away(self) -> bool:
@@ -38,8 +42,9 @@ class RobotsFetch:
 
     @property
     def is_fresh(self) -> bool:
-        """Return whether no try has failed and no redirect was followed."""
-        return not (self.retries or self.throttling or self.passed or self.is_away)
+        """Return whether no try has failed, no redirect was followed, and no node has asked."""
+        tried = self.retries or self.throttling or self.passed
+        return not (tried or self.is_away or self.asked_by)
 
     @property
     def source(self) -> str | None:
@@ -55,8 +60,12 @@ class RobotsFetch:
         """
         if len(target) > URL_MAX:
             return False
-        path = target.partition("?")[0]
-        return host_of(target) == self.host.name or path.lower().endswith("/robots.txt")
+        return host_of(target) == self.host.name or is_robots_file(target)
+
+
+def is_robots_file(url: str) -> bool:
+    """Return whether a URL leads to a file named robots.txt."""
+    return url.partition("?")[0].lower().endswith("/robots.txt")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,38 +2,38 @@
 
 A robots.txt on the page's own host is fetched when that host is due. If it redirects to another
 host, the target is fetched when that other host is due, and the page's host awaits it. A target
-that the robots.txt of many hosts redirect to is fetched once for all of them.
+that the robots.txt of many hosts redirect to is fetched once for all of them. If another node owns
+the target's host, that node is asked, and fetches it.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.frontier.hosts.host import DEFERRED
+from krowlspider.frontier.robots.asks import Alone, Asks
 from krowlspider.frontier.robots.cache import RobotsCache
-from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
+from krowlspider.frontier.robots.fetch import URL_MAX, RetryLimits, RobotsFetch, is_robots_file
 from krowlspider.frontier.robots.gate import RobotsGate
+from krowlspider.frontier.robots.results import UNREACHABLE_TTL, RobotsResults
 from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
+from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.host import host_of
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.robots.asks import Peers
+    from krowlspider.politeness.robots import RobotsRecord
 
 # RFC 9309, section 2.3.1.2: follow at least five redirects, then robots.txt counts as unavailable.
 REDIRECTS = 5
-# Seconds before an unreachable robots.txt is fetched again: shorter than an hour, after which
-# deferred hosts are tried again.
-# It survives a restart only with a last good copy; without one, the next start tries at once.
-UNREACHABLE_TTL = 1800.0
 # Hosts waiting in memory (3 kB each) for a robots.txt on one other host, and in all. One turn of
-# the event loop settles all of one host. For hosts over the limit robots.txt is unreachable.
+# the event loop settles all of one host. For hosts over the limit robots.txt is unreachable. The
+# same limits hold for what other nodes ask for.
 WAITING_AT_ONE = 100
 WAITING_MAX = 10_000
 
@@ -44,7 +44,7 @@ class RobotsFetches:
     ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
     seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose
     robots.txt was fetched or does not exist, and with the sitemaps that the file names. ``waiting``
-    counts the fetches that hosts await from others.
+    counts the fetches that hosts await from others. ``peers`` are the other nodes.
     """
 
     def __init__(
@@ -56,16 +56,19 @@ class RobotsFetches:
         limits: RetryLimits,
         wall: Callable[[], float],
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
+        peers: Peers | None = None,
     ):
         self._schedule = frontier.schedule
+        self._peers = Alone() if peers is None else peers
+        self._asks = Asks(self._peers, frontier.now)
+        # The fetches that other nodes asked for, by URL.
+        self._asked: dict[str, RobotsFetch] = {}
         self._linked_ports = frontier.linked_ports
         self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
         self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max, wall=wall)
-        self._ttl = ttl
+        self._results = RobotsResults(self.cache, ttl=ttl, wall=wall, on_found=on_found)
         self._limits = limits
-        self._wall = wall
-        self._on_found = on_found
         self.waiting = 0
 
     # --- answers ---
@@ -79,7 +82,7 @@ class RobotsFetches:
             # Other hosts that wait for this robots.txt follow the redirect too. Fetches of this
             # host's own robots.txt stay queued.
             for other in self._sharing(robots_fetch):
-                if other.is_away:
+                if other.is_away or other.asked_by:
                     self._queued_at(host_of(robots_fetch.url)).remove(other)
                     self._follow(other, location)
             self._follow(robots_fetch, location)
@@ -92,7 +95,7 @@ class RobotsFetches:
             if robots_fetch.throttling <= limit:
                 self.queue(robots_fetch)
                 return
-        self._conclude(robots_fetch, self._record(ruling, status, body))
+        self._conclude(robots_fetch, self._results.record(ruling, status, body))
 
     def failed(self, robots_fetch: RobotsFetch, *, final: bool) -> None:
         """Handle a try without an answer; ``final`` means that a retry is pointless."""
@@ -101,13 +104,14 @@ class RobotsFetches:
         if not final and robots_fetch.retries <= self._limits.retries:
             self.queue(robots_fetch)
         else:
-            self._conclude(robots_fetch, self._record(Ruling.RETRY))
+            self._conclude(robots_fetch, self._results.record(Ruling.RETRY))
 
     def queue(self, robots_fetch: RobotsFetch) -> None:
-        """Queue a robots fetch at the host of its URL. If that is another host, its own host awaits
-        it."""
+        """Queue a robots fetch at the host of its URL, or ask the node that owns that host. If it
+        is another host, the fetch's own host awaits it."""
         target, own = host_of(robots_fetch.url), robots_fetch.host
-        if not self._schedule.ownership.is_ours(target):
+        owner = self._peers.owner(target)
+        if owner is not None and self._peers.owner(own.name) is not None:
             # The ring changed while it was in flight.
             self._give_up(robots_fetch)
             return
@@ -116,19 +120,25 @@ class RobotsFetches:
         elif not robots_fetch.is_away:
             own.robots.awaited.append(robots_fetch)
             self.waiting += 1
-        self._schedule.enqueue_robots_fetch(target, robots_fetch)
+        if owner is None:
+            self._schedule.enqueue_robots_fetch(target, robots_fetch)
+        else:
+            self._asks.add(robots_fetch, owner)
 
     def _follow(self, robots_fetch: RobotsFetch, location: str | None) -> None:
-        """Follow a redirect, or settle for what it leads to."""
+        """Follow a redirect, or settle for what it leads to. For other nodes, answer with it."""
         robots_fetch.redirects += 1
         target = normalise(location, robots_fetch.url) if location else None
+        if target is not None and len(target) <= URL_MAX and robots_fetch.asked_by:
+            self._answer(robots_fetch, location=target)
+            return
         if (
             target is None
             or robots_fetch.redirects > REDIRECTS
             or not robots_fetch.may_follow(target)
-            or not self._may_ask(host_of(target), robots_fetch.host)
+            or not (host_of(target) == robots_fetch.host.name or self._may_ask(host_of(target)))
         ):
-            self._settle(robots_fetch, self._record(Ruling.ALLOW_ALL))
+            self._settle(robots_fetch, self._results.record(Ruling.ALLOW_ALL))
             return
         if robots_fetch.source is not None:
             robots_fetch.passed.append(robots_fetch.source)
@@ -136,70 +146,138 @@ class RobotsFetches:
         source = robots_fetch.source
         if source is not None and (known := self.cache.record(source)) is not None:
             self._settle(robots_fetch, known)
-        elif self._would_wait_for_ever(robots_fetch.host, host_of(target)):
-            self._settle(robots_fetch, self._record(Ruling.RETRY))
+        elif self._would_wait_for_ever(robots_fetch.host.name, host_of(target)):
+            self._settle(robots_fetch, self._results.record(Ruling.RETRY))
         else:
             self.queue(robots_fetch)
 
-    def _may_ask(self, target: str, host: Host) -> bool:
-        """Return whether a redirect of a host's robots.txt may lead to a host, judged by its
-        port."""
-        if ":" not in target or target == host.name:
-            return True
-        return not is_blocked(target) and self._linked_ports.admits(target)
+    def _may_ask(self, target: str) -> bool:
+        """Return whether a redirect of robots.txt may lead to another host, by its port."""
+        return ":" not in target or (not is_blocked(target) and self._linked_ports.admits(target))
 
-    def _would_wait_for_ever(self, host: Host, target: str) -> bool:
-        """Return whether a host would wait for a day or more for a robots.txt on another host, or
+    def _would_wait_for_ever(self, host: str, target: str) -> bool:
+        """Return whether ``host`` would wait for a day or more for a robots.txt on ``target``, or
         too many hosts wait already."""
-        if not self._schedule.ownership.is_ours(target):
+        if target != host and self.waiting >= WAITING_MAX:
             return True
-        return self._schedule.cache.get(target).state is DEFERRED or (
-            target != host.name
-            and (self.waiting >= WAITING_MAX or len(self._queued_at(target)) >= WAITING_AT_ONE)
-        )
+        if self._peers.owner(target) is not None:
+            return self._asks.waiting_at(target) >= WAITING_AT_ONE
+        found = self._schedule.cache.get(target)
+        if found.state is DEFERRED and found.due > self._schedule.now() + UNREACHABLE_TTL:
+            return True
+        return target != host and len(found.robots.fetches) >= WAITING_AT_ONE
+
+    # --- other nodes ---
+
+    @property
+    def asked(self) -> int:
+        """Return how many robots.txt are to be fetched here for other nodes."""
+        return len(self._asked)
+
+    def take_ask(self, node: str, number: int, url: str) -> None:
+        """Answer another node's ask for the robots.txt at a normalised URL, now or once it is
+        fetched.
+
+        An ask for a host of another node is ignored: its sender asks again, by its new ring.
+        """
+        name = host_of(url)
+        if self._peers.owner(name) is not None:
+            return
+        if (known := self._asked.get(url)) is not None:
+            if known.asked_by.get(node) == number:
+                self._peers.answer(node, number)
+            known.asked_by[node] = number
+            return
+        asked = RobotsFetch("", self._schedule.cache.get(name), url, asked_by={node: number})
+        source = asked.source
+        if not is_robots_file(url) or not self._may_ask(name):
+            self._settle(asked, self._results.record(Ruling.ALLOW_ALL))
+        elif source is not None and (record := self.cache.record(source)) is not None:
+            self._settle(asked, record)
+        elif len(self._asked) >= WAITING_MAX or self._would_wait_for_ever("", name):
+            self._settle(asked, self._results.record(Ruling.RETRY))
+        else:
+            self._asked[url] = asked
+            self.queue(asked)
+
+    def take_answer(
+        self, number: int, *, record: RobotsRecord | None = None, location: str | None = None
+    ) -> None:
+        """Take another node's answer, as in `Peers.answer`; ignore it if nothing waits for it."""
+        ask = self._asks.by_number(number)
+        if ask is None:
+            return
+        if location is not None:
+            for robots_fetch in self._asks.end(ask):
+                self._follow(robots_fetch, location)
+        elif record is not None:
+            waiting, ours = self._asks.end(ask), self._results.received(record)
+            self._results.learn_passed(waiting[0], ours)
+            for robots_fetch in waiting:
+                self._settle(robots_fetch, ours)
+        else:
+            ask.unanswered = 0
+
+    def ask_again(self) -> None:
+        """Ask again where no answer came for a while. Call it about once a second."""
+        for robots_fetch in self._asks.repeat():
+            self._settle(robots_fetch, self._results.record(Ruling.RETRY))
+
+    def _answer(
+        self,
+        robots_fetch: RobotsFetch,
+        *,
+        record: RobotsRecord | None = None,
+        location: str | None = None,
+    ) -> None:
+        """Answer the nodes that asked for a robots fetch, which is over."""
+        self._asked.pop(robots_fetch.url, None)
+        for node, number in robots_fetch.asked_by.items():
+            self._peers.answer(node, number, record=record, location=location)
 
     # --- changes of the ring ---
 
     def ring_changed(self) -> None:
         """Call `Ownership.ring_changed`, then `abandon` each host that another node owns now.
 
-        Afterwards no host awaits a robots.txt from a host that is not ours.
+        Afterwards every robots.txt of another node's host is asked for from its present owner.
         """
-        ownership = self._schedule.ownership
-        ownership.ring_changed()
+        self._schedule.ownership.ring_changed()
         for host in list(self._schedule.cache.hosts.values()):
-            if host.robots.fetches and not ownership.is_ours(host.name):
+            if host.robots.fetches and self._peers.owner(host.name) is not None:
                 self.abandon(host.name)
+        for robots_fetch in self._asks.end_moved():
+            self.queue(robots_fetch)
 
     def abandon(self, name: str) -> None:
-        """End the robots fetches that are queued at a host that another node owns now.
+        """Remove the robots fetches that are queued at a host that another node owns now.
 
-        For our hosts that await them, robots.txt is unreachable.
+        Our hosts that await them ask that node.
         """
         queued = self._queued_at(name)
         waiting = queued.copy()
         queued.clear()
         for robots_fetch in waiting:
-            self._give_up(robots_fetch)
+            (self.queue if robots_fetch.is_away else self._give_up)(robots_fetch)
 
     def call_back(self, name: str) -> None:
-        """End the wait of a host that leaves, if its robots fetch is queued at another host. One
-        that is in flight goes on."""
+        """End the wait of a host that leaves, if its robots fetch is queued at another host, or
+        another node was asked. One that is in flight here goes on."""
         host = self._schedule.cache.get(name)
         for robots_fetch in cast("list[RobotsFetch]", host.robots.awaited.copy()):
             queued = self._queued_at(host_of(robots_fetch.url))
             if robots_fetch in queued:
                 queued.remove(robots_fetch)
                 self._come_home(robots_fetch)
+            elif self._asks.withdraw(robots_fetch):
+                self._come_home(robots_fetch)
 
     def _give_up(self, robots_fetch: RobotsFetch) -> None:
-        """End a robots fetch whose target host belongs to another node."""
-        if not robots_fetch.is_away:
-            return
-        if self._schedule.ownership.is_ours(robots_fetch.host.name):
-            self._settle(robots_fetch, self._record(Ruling.RETRY))
-        else:
-            self._come_home(robots_fetch)
+        """End a robots fetch whose own host, and that of its URL, belong to other nodes."""
+        if robots_fetch.asked_by:
+            # The node that asked asks the new owner.
+            self._asked.pop(robots_fetch.url, None)
+        self._come_home(robots_fetch)
 
     # --- results ---
 
@@ -210,13 +288,7 @@ class RobotsFetches:
         robots fetches that wait for the same URL.
         """
         target = self._schedule.cache.get(host_of(robots_fetch.url))
-        sources = {*robots_fetch.passed, robots_fetch.source or robots_fetch.authority}
-        for authority in sources - {robots_fetch.authority}:
-            # That authority will have no robots fetch of its own. The pages of this host may lead
-            # to the sitemaps of its own domain only.
-            own = domain_of(host_of(authority + "/")) == robots_fetch.host.domain
-            passed = RobotsFetch(authority, robots_fetch.host, robots_fetch.url) if own else None
-            self._learn(authority, record, passed)
+        self._results.learn_passed(robots_fetch, record)
         for other in self._sharing(robots_fetch):
             target.robots.fetches.remove(other)
             self._settle(other, record)
@@ -225,19 +297,13 @@ class RobotsFetches:
 
     def _settle(self, robots_fetch: RobotsFetch, record: RobotsRecord) -> None:
         """Keep the record and end the robots fetch."""
-        self._learn(robots_fetch.authority, record, robots_fetch)
+        if robots_fetch.asked_by:
+            self._answer(robots_fetch, record=record)
+            return
+        self._results.learn(robots_fetch.authority, record, robots_fetch)
         host = robots_fetch.host
         host.rate.floor = self.gate.crawl_delay(host.name)
         self._come_home(robots_fetch)
-
-    def _learn(
-        self, authority: str, record: RobotsRecord, robots_fetch: RobotsFetch | None
-    ) -> None:
-        """Keep the record of an authority; report its sitemaps for a robots fetch, if any."""
-        receive = None
-        if robots_fetch is not None and self._on_found is not None:
-            receive = partial(self._on_found, robots_fetch)
-        self.cache.learn(authority, record, receive)
 
     def _come_home(self, robots_fetch: RobotsFetch) -> None:
         """End the wait of the page's host for this fetch, if it waits."""
@@ -254,8 +320,3 @@ class RobotsFetches:
     def _queued_at(self, name: str) -> list[RobotsFetch]:
         """Return the list of robots fetches queued at a host: the list itself, not a copy."""
         return self._schedule.cache.get(name).robots.fetches  # type: ignore[return-value]
-
-    def _record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:
-        now = self._wall()
-        life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
-        return RobotsRecord(ruling.value, now, now + life, status, body)

@@ -39,12 +39,19 @@ class Address:
 
 class Addresses:
     """Addresses by their share. ``delay`` is the least seconds between two requests to an address;
-    with 0, it may be asked at any time."""
+    with 0, it may be asked at any time. It may be changed."""
 
     def __init__(self, delay: float):
         self.delay = delay
-        self._rule = DelayPolicy(0.0, delay, delay, 0.0, _RETRY_AFTER_MAX)
         self._known: dict[str, Address] = {}
+
+    @property
+    def delay(self) -> float:
+        return self._rule.minimum
+
+    @delay.setter
+    def delay(self, delay: float) -> None:
+        self._rule = DelayPolicy(0.0, delay, delay, 0.0, _RETRY_AFTER_MAX)
 
     def open_at(self, share: str) -> float:
         """Return when an address may be asked, in seconds of the job clock; 0.0 for immediately."""

@@ -68,6 +68,7 @@ class Shares:
         # Times at which addresses with a line may be asked again, each address once.
         self._clock: list[tuple[float, str]] = []
         self._clocked: set[str] = set()
+        self._at_address: float = limits.address_concurrency or inf
         self._block = max(limits.address_concurrency, limits.slots // _BLOCK)
         self._origin = max(1, limits.slots // _ORIGIN) if limits.slots else inf
         # Origins with a line, in the order of their turns.
@@ -80,6 +81,13 @@ class Shares:
         self._known = 0
         self._peak = 0.0
         self._ticked = self._next_tick = 0.0
+
+    def divide(self, nodes: int) -> None:
+        """Take this node's part of the limits of an address, in a cluster of so many nodes. At
+        least one host may be in flight."""
+        if self._limits.address_concurrency:
+            self._at_address = max(1, self._limits.address_concurrency // nodes)
+        self.addresses.delay = self._limits.address_delay * nodes
 
     def of(self, host: Host, *, spare: bool = False) -> tuple[str, ...]:
         """Return the shares of a host, the widest first: hosts that wait for one crowded share must
@@ -99,7 +107,7 @@ class Shares:
         """Return how many hosts in flight may have a place in a share; inf for no cap."""
         limits, kind = self._limits, share[0]
         if kind == "@":
-            return limits.address_concurrency or inf
+            return self._at_address
         if kind == "#":
             return self._block if limits.slots and limits.address_concurrency else inf
         if kind == "^":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.robots import fetches as robots_fetches
+from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.fetches import WAITING_AT_ONE
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.robots import RobotsRecord
@@ -264,3 +265,44 @@ def test_a_robots_txt_of_many_hosts_is_encoded_once(
     for number in range(20):
         authority = f"http://h{number}.test"
         assert robots.gate.verdict(authority, f"{authority}/private") is Verdict.DISALLOWED
+
+
+# --- asks of other nodes ---
+
+
+def test_asks_for_one_host_are_bounded(world: World, robots: RobotsFetches) -> None:
+    for number in range(WAITING_AT_ONE + 2):
+        robots.take_ask("there", number, f"{B}/{number}/robots.txt")
+    said = [(number, record.ruling) for _, number, record in world.peers.answers]
+    assert said == [(WAITING_AT_ONE, "retry"), (WAITING_AT_ONE + 1, "retry")]
+    assert robots.asked == WAITING_AT_ONE
+
+
+def test_an_ask_is_answered_when_the_robots_txt_came(world: World, robots: RobotsFetches) -> None:
+    """Its own host gets it too. An ask that comes again hears that it waits."""
+    robots.take_ask("there", 1, f"{B}/robots.txt")
+    robots.take_ask("elsewhere", 2, f"{B}/robots.txt")
+    robots.take_ask("there", 1, f"{B}/robots.txt")
+    assert world.peers.answers == [("there", 1, None)]
+    host = world.frontier.schedule.pop()
+    assert host is not None
+    (asked,) = host.robots.fetches
+    assert isinstance(asked, RobotsFetch)
+    host.robots.fetches.clear()
+    answer(robots, asked, 200, RULES)
+    told = [(node, number, record.body) for node, number, record in world.peers.answers[1:]]
+    assert told == [("there", 1, RULES), ("elsewhere", 2, RULES)]
+    assert robots.gate.verdict(B, f"{B}/private") is Verdict.DISALLOWED
+    robots.take_ask("there", 3, f"{B}/robots.txt")
+    assert world.peers.answers[-1][:2] == ("there", 3)
+    assert robots.asked == 0
+
+
+def test_asks_for_other_pages_fetch_nothing(world: World, robots: RobotsFetches) -> None:
+    """Nor do those for a forbidden port, or for a host of another node."""
+    world.foreign.add("c.test")
+    for url in (f"{B}/login", "http://b.test:22/robots.txt", "http://c.test/robots.txt"):
+        robots.take_ask("there", 1, url)
+    assert [record.ruling for _, _, record in world.peers.answers] == ["allow_all"] * 2
+    assert robots.asked == 0
+    assert world.frontier.schedule.pop() is None

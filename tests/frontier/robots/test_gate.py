@@ -9,14 +9,15 @@ import pytest
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.robots.cache import LAST_GOOD_MAX
 from krowlspider.frontier.robots.fetch import RobotsFetch
-from krowlspider.frontier.robots.fetches import UNREACHABLE_TTL, RobotsFetches
 from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.robots.results import UNREACHABLE_TTL
 from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from tests.frontier.conftest import World
 
 A, B = "http://a.test", "http://b.test"

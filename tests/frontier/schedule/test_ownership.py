@@ -199,19 +199,7 @@ def test_a_deferred_foreign_host_returns_with_a_round_once_ours(world: World) ->
     assert fetched(world) == [A]
 
 
-def test_no_host_awaits_a_robots_txt_of_a_foreign_host(world: World) -> None:
-    world.foreign.add("b.test")
-    world.add(A)
-    host = world.frontier.schedule.pop()
-    assert host is not None
-    robots_fetch = RobotsFetch("http://a.test", host, "http://a.test/robots.txt")
-    world.robots_fetches.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
-    assert not robots_fetch.is_away
-    assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
-    assert world.robots_fetches.waiting == 0
-
-
-def test_a_host_goes_on_when_the_awaited_host_becomes_foreign(world: World) -> None:
+def test_a_node_is_asked_when_the_awaited_host_becomes_its_own(world: World) -> None:
     world.add(A)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -221,11 +209,16 @@ def test_a_host_goes_on_when_the_awaited_host_becomes_foreign(world: World) -> N
     world.frontier.schedule.release(host, 0.25)
     world.foreign.add("b.test")
     world.robots_fetches.ring_changed()
-    assert world.robots_fetches.waiting == 0
-    assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
+    ((node, number, url),) = world.peers.asks
+    assert (node, url) == ("there", "http://b.test/robots.txt")
     world.clocks.pass_(1)
-    assert (again := world.frontier.schedule.pop()) is not None
-    assert again.name == "a.test"
+    assert world.frontier.schedule.pop() is None
+    # And back again.
+    world.foreign.clear()
+    world.robots_fetches.ring_changed()
+    world.robots_fetches.take_answer(number, location="http://a.test/late")
+    assert world.frontier.schedule.cache.get("b.test").robots.fetches == [robots_fetch]
+    assert world.robots_fetches.waiting == 1
 
 
 def redirected_to_b(world: World) -> tuple[RobotsFetch, Host]:
@@ -266,10 +259,11 @@ def test_a_robots_fetch_in_flight_ends_if_a_host_becomes_foreign(
         assert asked.robots.fetches == [robots_fetch]
         return
     assert asked.robots.fetches == []
-    assert world.robots_fetches.waiting == 0
-    assert not world.frontier.schedule.cache.get("a.test").robots.awaited
-    verdict = Verdict.UNREACHABLE if lost == "b.test" else Verdict.UNKNOWN
-    assert world.gate.verdict("http://a.test", A) is verdict
+    waits = lost == "b.test"
+    assert [url for _, _, url in world.peers.asks] == ["http://b.test/robots.txt"] * waits
+    assert world.robots_fetches.waiting == waits
+    assert len(world.frontier.schedule.cache.get("a.test").robots.awaited) == waits
+    assert world.gate.verdict("http://a.test", A) is Verdict.UNKNOWN
 
 
 def test_an_unsaved_host_is_handed_over_after_its_robots_fetch(
