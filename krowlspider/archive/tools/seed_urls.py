@@ -12,6 +12,7 @@ from krowlspider.archive.index.lookup import lines_with
 from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.reading import read_record
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.seeds import BadSeed, parse_seed
 
 if TYPE_CHECKING:
@@ -71,5 +72,6 @@ def _targets(warcs: Sequence[Path], urls: set[str]) -> Iterator[str]:
                     continue
                 with suppress(FileNotFoundError):
                     _, message = read_record(warc, line.offset)
-                    if target := normalise(header(message, "Location"), line.url):
+                    location = escape_octets(header(message, "Location").encode("latin-1"))
+                    if target := normalise(location, line.url):
                         yield target
