@@ -22,6 +22,7 @@ from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.inputs import files_in
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.tools.wacz import About, pack
 from krowlspider.archive.upload.destination import Destination
@@ -168,7 +169,7 @@ class Command(ScrapyCommand):
 
     def _check(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
-        with bar("checking", _size(folder.glob("*.warc.gz"))) as count_bytes:
+        with bar("checking", _size(files_in(folder))) as count_bytes:
             report = check_folder(folder, count_bytes)
         self._say(views_warc.checked(report, folder))
         if report.problem_count:
@@ -284,7 +285,7 @@ class Command(ScrapyCommand):
             if not folder.is_dir():
                 raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
             return folder
-        if any(True for pattern in ("*.warc.gz*", "*.cdxj") for _ in path.glob(pattern)):
+        if any(True for pattern in ("*.warc*", "*.cdxj") for _ in path.glob(pattern)):
             return path
         raise KrowlError(
             f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"

@@ -7,10 +7,11 @@ records written by older versions, or by other tools, may spell a digest otherwi
 from __future__ import annotations
 
 import hashlib
-from base64 import b32decode
+from base64 import b32decode, urlsafe_b64decode
 from contextlib import suppress
 
 ALGORITHMS = ("sha1", "sha256")
+_URL_SAFE = str.maketrans("+/", "-_")
 # Other tools write MD5 and SHA-512 too.
 _BITS = {"md5": 128, "sha1": 160, "sha256": 256, "sha512": 512}
 # Two letters for each ten bits: faster than `b32encode`, for the four digests of each page.
@@ -74,4 +75,6 @@ def _parsed(labelled: str) -> tuple[str, bytes | str]:
             return algorithm, bytes.fromhex(digits)
         if len(digits) == -(-bits // 5):
             return algorithm, b32decode(digits + "=" * (-len(digits) % 8), casefold=True)
+        if len(digits) == -(-bits // 6):
+            return algorithm, urlsafe_b64decode(digits.translate(_URL_SAFE) + "==")
     return algorithm, value

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from base64 import b32encode
+from base64 import b32encode, b64encode, urlsafe_b64encode
 
 import pytest
 from hypothesis import example, given
@@ -48,7 +48,8 @@ def test_any_sha1_is_labelled_in_base32(raw: bytes) -> None:
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256", "SHA-256", "sha512"])
 def test_digests_of_other_writers_are_checked(algorithm: str) -> None:
     raw = hashlib.new(algorithm.lower().replace("-", ""), b"a").digest()
-    for value in (raw.hex(), raw.hex().upper(), b32encode(raw).decode().lower()):
+    base64 = [encode(raw).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode)]
+    for value in (raw.hex(), raw.hex().upper(), b32encode(raw).decode().lower(), *base64):
         assert has_digest(b"a", f"{algorithm}:{value}")
         assert not has_digest(b"b", f"{algorithm}:{value}")
     assert is_checkable(f"{algorithm}:x")
