@@ -295,7 +295,8 @@ KROWL_WARC_INFO: dict[str, str] = {}
 KROWL_WARC_MAX_SIZE = 1_000_000_000
 # Seconds after which a file is ended even if it is smaller.
 KROWL_WARC_MAX_AGE = 3600.0
-# Digests of blocks and payloads: sha1, which every tool knows, or sha256.
+# Digests of blocks and payloads: sha1, which every tool knows, or sha256 (in
+# hexadecimal).
 KROWL_WARC_DIGEST = "sha1"
 # isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9. zlib-ng-6 makes files a fifth smaller and takes eight
 # times as long.

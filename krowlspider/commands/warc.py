@@ -1,7 +1,8 @@
-"""``scrapy warc``: index, check, mend, search, pack and upload the WARC files of a crawl."""
+"""``scrapy warc``: index, check, count, mend, search, pack and upload the WARC files of a crawl."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -22,12 +23,16 @@ from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import WARC, index_path
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.extract import Choice, extract
+from krowlspider.archive.tools.inputs import files_in
 from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.archive.tools.stats import count_files
 from krowlspider.archive.tools.wacz import About, pack
 from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import upload_folder
+from krowlspider.archive.write.compression import compressor
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder
@@ -47,10 +52,18 @@ if TYPE_CHECKING:
 # Exit code: the command itself worked, but it found a problem or something missing.
 FOUND_WRONG = 1
 _MERGED = "index.cdxj"
+# What extract chooses by.
+_CHOICE = (
+    *("--url PREFIX", "--surt PREFIX", "--host NAME", "--mime TYPE", "--status N"),
+    *("--from DATE", "--to DATE"),
+)
+_CHOSEN_BY = tuple(each.partition(" ")[0].lstrip("-") for each in _CHOICE)
 # Each subcommand, its usage, and the options that it accepts.
 _WORDS = {
     "index": ("<JOBDIR> [-o FILE]", {"output"}),
     "check": ("<JOBDIR>", set[str]()),
+    "stats": ("<JOBDIR> [--json]", {"json"}),
+    "extract": (f"<JOBDIR> -o FOLDER [{'] ['.join(_CHOICE)}]", {"output", *_CHOSEN_BY}),
     "mend": ("<JOBDIR>", set[str]()),
     "cat": ("<URL> <JOBDIR> [--all | --at DATE] [--payload]", {"all", "at", "payload"}),
     "wacz": (
@@ -62,6 +75,8 @@ _WORDS = {
 _DOES = {
     "index": "merge the indexes of all finished files into one, for pywb",
     "check": "check structure, lengths, digests and index of every finished file",
+    "stats": "count records, hosts, media types, statuses and bytes of the finished files",
+    "extract": "copy chosen captures, and what belongs to them, into new files",
     "mend": "finish the files that a killed crawl left open, salvage damaged ones",
     "cat": "print the newest stored response for a URL",
     "wacz": "pack the finished files into one, for replay",
@@ -82,7 +97,7 @@ class Command(ScrapyCommand):
         return f"<{'|'.join(_WORDS)}> ... <JOBDIR> [options]"
 
     def short_desc(self) -> str:
-        return "Index, check, mend, print, pack and upload a crawl's WARC files"
+        return "Index, check, count, extract, mend, print, pack and upload a crawl's WARC files"
 
     def long_desc(self) -> str:
         lines = [
@@ -94,7 +109,12 @@ class Command(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
         parser.formatter_class = _Help
-        parser.add_argument("-o", "--output", metavar="FILE", help="file that index and wacz write")
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="file that index and wacz write, or folder of extract",
+        )
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--all", action="store_true", help="list all captures of the URL")
         which.add_argument(
@@ -107,6 +127,12 @@ class Command(ScrapyCommand):
             action="store_true",
             help="the body alone, without its transfer and content codings",
         )
+
+        parser.add_argument("--json", action="store_true", help="print all counts of stats as JSON")
+
+        for choice in _CHOICE:
+            option, metavar = choice.split()
+            parser.add_argument(option, metavar=metavar, help="captures that extract copies")
 
         packing = "of a WACZ"
         parser.add_argument("--title", metavar="TEXT", help=f"title {packing}")
@@ -172,11 +198,54 @@ class Command(ScrapyCommand):
 
     def _check(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
-        with bar("checking", _size(folder.glob("*.warc.gz"))) as count_bytes:
+        with bar("checking", _size(files_in(folder))) as count_bytes:
             report = check_folder(folder, count_bytes)
         self._say(views_warc.checked(report, folder))
         if report.problem_count:
             self.exitcode = FOUND_WRONG
+
+    def _stats(self, name: str, opts: argparse.Namespace) -> None:
+        files = files_in(self._folder(name))
+        with bar("counting", _size(files)) as count_bytes:
+            stats = count_files(files, count_bytes)
+        self._say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
+        for file, offset, reason in stats.damaged:
+            self._complain(
+                f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG
+            )
+
+    def _extract(self, name: str, opts: argparse.Namespace) -> None:
+        files = files_in(self._folder(name))
+        if not opts.output:
+            raise KrowlError("give a new folder: scrapy warc extract <JOBDIR> -o FOLDER")
+        begin, end = getattr(opts, "from"), opts.to
+        choice = Choice(
+            url=opts.url or "",
+            surt=opts.surt or "",
+            host=(opts.host or "").lower(),
+            mime=(opts.mime or "").lower(),
+            status=opts.status or "",
+            begin=captures.stamp(begin) if begin else "",
+            end=captures.stamp(end, latest=True) if end else "",
+        )
+        assert self.settings is not None
+        compress = compressor(self.settings["KROWL_WARC_COMPRESSION"])
+        out = Path(opts.output)
+        try:
+            out.mkdir()
+        except FileExistsError as error:
+            raise KrowlError(f"{out} exists: give a new folder") from error
+        with bar("extracting", 3 * _size(files)) as count_bytes:
+            found = extract(files, choice, out, compress, count_bytes)
+        self._say(
+            f"{counted(found.captures, 'capture')}, {counted(found.records, 'record')}"
+            f" in {counted(len(found.files), 'file')} in {out}"
+        )
+        if found.missing:
+            what = "without their original: it is not in the input, or they name none"
+            self._complain(f"{counted(found.missing, 'revisit')} {what}", 0)
+        for file, offset, reason in found.damaged:
+            self._complain(f"{file} at byte {offset}: {reason}; not read from there", FOUND_WRONG)
 
     def _mend(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -292,7 +361,7 @@ class Command(ScrapyCommand):
             if not folder.is_dir():
                 raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
             return folder
-        if any(True for pattern in ("*.warc.gz*", "*.cdxj") for _ in path.glob(pattern)):
+        if any(True for pattern in ("*.warc*", "*.cdxj") for _ in path.glob(pattern)):
             return path
         raise KrowlError(
             f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"

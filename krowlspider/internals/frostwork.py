@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from frostwork._frostwork import Plan
+from frostwork._frostwork import Plan, detect_encoding
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "detect_encoding"]

@@ -29,7 +29,7 @@ from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.page.headers import read_links, read_robots_tag
+from krowlspider.urls.page.headers import escape_octets, read_links, read_robots_tag
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
@@ -292,10 +292,10 @@ class BroadSpider(Spider):
         meta = response.meta
         depth = meta["depth"]
         content_type = _header(response, b"Content-Type") or ""
-        location = _header(response, b"Location")
+        location = response.headers.get(b"Location")
         if response.status in _REDIRECTS and location is not None:
             page = Page.empty(response.url)
-            self._redirect(response, location, depth)
+            self._redirect(response, escape_octets(location), depth)
         else:
             page = self._read(response, content_type)
             if self._notes:
@@ -340,7 +340,9 @@ class BroadSpider(Spider):
         """Return what a page and its headers state; a response that is not HTML has no links."""
         url = response.url
         header_links, canonical = read_links(
-            _headers(response, b"Link"), url, follow_nofollow=self._follow_nofollow
+            map(escape_octets, response.headers.getlist(b"Link")),
+            url,
+            follow_nofollow=self._follow_nofollow,
         )
         if _is_html(content_type):
             charset = http_content_type_encoding(content_type)

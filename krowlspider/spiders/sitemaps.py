@@ -16,6 +16,7 @@ from scrapy import Request
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.page.sitemap import BYTES_MAX, Sitemap
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class SitemapReader:
         if not 200 <= response.status < 300:
             location = response.headers.get(b"Location")
             if location is not None and 300 <= response.status < 400:
-                self._redirect(response, location.decode("utf-8", errors="replace"))
+                self._redirect(response, escape_octets(location))
             return True
         domain = domain_of(host_of(response.url))
         async with self._reading:

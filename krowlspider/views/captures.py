@@ -72,7 +72,7 @@ def choose(found: Sequence[IndexLine], url: str, at: str | None) -> IndexLine:
     exact = [line for line in found if line.url == url] or found
     if at is None:
         return ([line for line in exact if not line.is_bare] or exact)[-1]
-    moment = _moment(_stamp(at))
+    moment = _moment(stamp(at))
     return min(exact, key=lambda line: (_distance(line, moment), line.is_bare))
 
 
@@ -84,12 +84,17 @@ def _distance(line: IndexLine, moment: float) -> float:
         return inf
 
 
-def _stamp(date: str) -> str:
-    stamp = timestamp(date)
+def stamp(date: str, *, latest: bool = False) -> str:
+    """Return the earliest 14 digits of a date; with ``latest`` the last ones, of a part of it.
+
+    :raises KrowlError: ``date`` is no date
+    """
+    earliest = timestamp(date)
     try:
         if _DATE.fullmatch(date):
-            _moment(stamp)
-            return stamp
+            _moment(earliest)
+            digits = re.sub("[^0-9]", "", date)[:14]
+            return digits + "9" * (14 - len(digits)) if latest else earliest
     except ValueError:
         pass
     raise KrowlError(f"{date!r} is not a date: give 2026-01-31, or 2026-01-31T12:00:00")

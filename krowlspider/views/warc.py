@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from krowlspider.archive.index.cdxj import IndexLine
     from krowlspider.archive.tools.check import CheckReport, Problem
     from krowlspider.archive.tools.mend import MendReport
+    from krowlspider.archive.tools.stats import WarcStats
+
+# Hosts, media types and statuses that a table lists; JSON has all.
+_NAMES_SHOWN = 20
 
 
 def checked(report: CheckReport, folder: Path) -> str:
@@ -39,6 +44,22 @@ def _listed(label: str, problems: list[Problem], count: int) -> Iterator[str]:
         yield f"{label}{problem.file} at byte {problem.offset}: {problem.what}"
     if count > len(problems):
         yield f"{label}and {count - len(problems):,} more"
+
+
+def counts(stats: WarcStats) -> str:
+    """Return the totals, then the most frequent names of each kind, as a table."""
+    whole = f"{counted(stats.files, 'file')}, {counted(stats.records.total(), 'record')}"
+    unsized = counted(stats.unsized_revisits, "revisit")
+    lines = [
+        f"{whole}: {counted(stats.stored_bytes, 'byte')}, uncompressed {stats.bytes:,}",
+        f"revisits saved {counted(stats.saved_bytes, 'byte')}; {unsized} without a Content-Length",
+    ]
+    kinds = ("records", "statuses", "media_types", "hosts")
+    for kind in kinds:
+        found: Counter[str] = getattr(stats, kind)
+        lines.append(f"{kind.replace('_', ' ')}: {len(found):,}")
+        lines += [f"{n:>14,}  {_printable(name)}" for name, n in found.most_common(_NAMES_SHOWN)]
+    return "\n".join(lines)
 
 
 def mended(report: MendReport, indexed: int) -> str:

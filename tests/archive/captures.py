@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.reading import Member
 from krowlspider.archive.write.capture import Capture, Wire
-from krowlspider.archive.write.records import record_id
+from krowlspider.archive.write.records import RecordIds
 from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 REQUEST = b"GET /page HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\n\r\n"
 # 2026-01-01T00:00:00.250000Z
 STARTED = 1767225600.25
+_IDS = RecordIds()
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def capture(
     end = odd.response.find(b"\r\n\r\n")
     found = re.search(rb"\r\nContent-Type: ([^\r]*)", odd.response[: max(end, 0)])
     return Capture(
-        identity=record_id(number.to_bytes(16)),
+        identity=_IDS.new(),
         url=url or f"http://example.org/page/{number}",
         request_bytes=request,
         response_bytes=odd.response,

@@ -379,13 +379,16 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
         assert f"archive/{second.name}" in packed.namelist()
 
 
+WORDS = ("index", "check", "stats", "extract", "mend", "cat", "wacz", "upload")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "give one of the words index, check, mend, cat, wacz"),
+        ([], f"give one of the words {', '.join(WORDS)}"),
         (
             ["dance", "x"],
-            "give one of the words index, check, mend, cat, wacz, upload, not 'dance'",
+            f"give one of the words {', '.join(WORDS)}, not 'dance'",
         ),
         (["check", "--nonsense", "FOLDER"], "--nonsense is not an option"),
         (["check", "FOLDER", "--payload"], "--payload does not go with check"),

@@ -449,6 +449,8 @@ def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
     asked = len(web.requests)
     # Besides: robots.txt, and targets of redirects and links. http://odd.test:1 has no server.
     assert len({path for path in web.asked if re.match("/[tl][1-7]", path)}) >= 10
+    # The octets of a Location are those that are asked for, as by browsers.
+    assert {"/t4/%C3%A9%E2%80%A8%C2%85%20x", "/t5/%E9%FF%A0"} <= set(web.asked)
     assert records.kinds == {
         "warcinfo": 1,
         "resource": 1,

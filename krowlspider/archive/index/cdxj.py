@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.surt import surt
-from krowlspider.archive.payloads.digests import ALGORITHMS, digest
+from krowlspider.archive.payloads.digests import digest, has_digest
 from krowlspider.archive.payloads.payload import header, payload_of
 from krowlspider.archive.reading import (
     Advance,
@@ -52,7 +52,6 @@ _PARAMETERS = re.compile(r"[;\s]")
 _NOT_DIGIT = re.compile("[^0-9]")
 # The missing digits of a shortened date (WARC 1.1 allows "2026-01"): those of its earliest moment.
 _EARLIEST = "00000101000000"
-_EMPTY_DIGESTS = frozenset(digest(b"", algorithm) for algorithm in ALGORITHMS)
 # A text as JSON; faster than encoding a whole object.
 _quoted = json.encoder.encode_basestring_ascii
 
@@ -77,7 +76,7 @@ class IndexLine:
     @property
     def is_bare(self) -> bool:
         """Return whether this is a 200 without payload, as to HEAD; no line holds the method."""
-        return self.status == "200" and self.digest in _EMPTY_DIGESTS
+        return self.status == "200" and has_digest(b"", self.digest)
 
 
 def line(place: Location, *, url: str, date: str, mime: str, status: str, digest: str) -> str:

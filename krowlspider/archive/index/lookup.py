@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.index.cdxj import REVISIT, key_of, timestamp
 from krowlspider.archive.index.indexes import parsed
+from krowlspider.archive.payloads.digests import are_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -75,7 +76,7 @@ def original_of(
         # Prefer an equal digest to a missing one, then the same URL to another with the same key.
         return max(
             found,
-            key=lambda line: (line.digest == revisit.digest, line.url == target),
+            key=lambda line: (are_equal(line.digest, revisit.digest), line.url == target),
             default=None,
         )
     before = [
@@ -90,4 +91,4 @@ def may_be_same(one: str, other: str) -> bool:
     """Return whether two payloads may be equal: only digests of one algorithm disprove it."""
     if not one or not other or one.partition(":")[0] != other.partition(":")[0]:
         return True
-    return one == other
+    return are_equal(one, other)

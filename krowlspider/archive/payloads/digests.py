@@ -1,11 +1,19 @@
-"""Digests in the form of WARC fields: a label, then Base32 (the examples in WARC 1.1, 5.8)."""
+"""Digests in the form of WARC fields: a label, then SHA-1 in Base32, or SHA-256 in hexadecimal.
+
+The Base32 form of SHA-256 ends in "=", which WARC 1.1, section 4 does not allow in a token. So
+records written by older versions, or by other tools, may spell a digest otherwise.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from base64 import b32encode
+from base64 import b32decode, urlsafe_b64decode
+from contextlib import suppress
 
 ALGORITHMS = ("sha1", "sha256")
+_URL_SAFE = str.maketrans("+/", "-_")
+# Other tools write MD5 and SHA-512 too.
+_BITS = {"md5": 128, "sha1": 160, "sha256": 256, "sha512": 512}
 # Two letters for each ten bits: faster than `b32encode`, for the four digests of each page.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
@@ -20,7 +28,7 @@ def raw_digest(content: bytes, algorithm: str) -> bytes:
 def label(raw: bytes, algorithm: str) -> str:
     """Return the value of a WARC field for the 20 or 32 bytes ``raw``."""
     if len(raw) != 20:
-        return f"{algorithm}:{b32encode(raw).decode()}"
+        return f"{algorithm}:{raw.hex()}"
     of, n = _PAIRS, int.from_bytes(raw)
     return (
         f"{algorithm}:"
@@ -36,6 +44,37 @@ def digest(content: bytes, algorithm: str = "sha1") -> str:
 
 
 def has_digest(content: bytes, claimed: str) -> bool:
-    """Return whether ``claimed`` is the labelled digest of ``content``, by one of ALGORITHMS."""
-    algorithm = claimed.partition(":")[0]
-    return algorithm in ALGORITHMS and claimed == digest(content, algorithm)
+    """Return whether ``claimed`` is the labelled digest of ``content``, by a known algorithm."""
+    algorithm, raw = _parsed(claimed)
+    return (
+        algorithm in _BITS
+        and hashlib.new(algorithm, content, usedforsecurity=False).digest() == raw
+    )
+
+
+def is_checkable(labelled: str) -> bool:
+    """Return whether `has_digest` knows the algorithm of a labelled digest."""
+    return _parsed(labelled)[0] in _BITS
+
+
+def are_equal(one: str, other: str) -> bool:
+    """Return whether two labelled digests are the same one, in whatever spelling."""
+    return one == other or _parsed(one) == _parsed(other)
+
+
+def _parsed(labelled: str) -> tuple[str, bytes | str]:
+    """Return the algorithm and the bytes of a digest; its text if the form is not known."""
+    label, _, value = labelled.partition(":")
+    algorithm = label.lower().replace("-", "")
+    bits = _BITS.get(algorithm)
+    if bits is None:
+        return algorithm, value
+    digits = value.rstrip("=")
+    with suppress(ValueError):
+        if len(digits) == bits // 4:
+            return algorithm, bytes.fromhex(digits)
+        if len(digits) == -(-bits // 5):
+            return algorithm, b32decode(digits + "=" * (-len(digits) % 8), casefold=True)
+        if len(digits) == -(-bits // 6):
+            return algorithm, urlsafe_b64decode(digits.translate(_URL_SAFE) + "==")
+    return algorithm, value

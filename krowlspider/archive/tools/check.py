@@ -1,8 +1,9 @@
 """Check finished WARC files and their indexes to the byte.
 
-Beyond ``fastwarc check`` this checks that the file ends where a gzip member ends and that a member
-is one record. Payload digests must be those of the entity, transfer coding removed. Each index
-line must lead to its capture, and the payload of each revisit must exist.
+Beyond ``fastwarc check`` this checks that the file ends where a member ends and that a member is
+one record, and the fields of each. A payload digest must be that of the entity, transfer coding
+removed; other tools digest the chunks. Each index line must lead to its capture, each record id
+must be of one record, and the records that others refer to must exist.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.indexes import indexes_in, merged
 from krowlspider.archive.index.lookup import lines_with, may_be_same
-from krowlspider.archive.payloads.digests import has_digest
-from krowlspider.archive.payloads.payload import payload_of
-from krowlspider.archive.reading import Advance, Location, ignore, read_members
+from krowlspider.archive.payloads.digests import has_digest, is_checkable
+from krowlspider.archive.payloads.payload import payload_of, without_head
+from krowlspider.archive.reading import Advance, Location, ignore
+from krowlspider.archive.tools.fields import faults_in
+from krowlspider.archive.tools.inputs import files_in, read_records
+from krowlspider.archive.tools.record_ids import RecordIds
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 
 # More problems are counted, but not kept: those of a broken disk would fill the memory.
 _PROBLEMS_KEPT = 1000
-_NEEDED = ("WARC-Type", "WARC-Record-ID", "WARC-Date", "Content-Length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class CheckReport:
 def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
     """Check every finished WARC file in ``directory``. Raises OSError.
 
-    ``advance`` is called with each member's length in bytes. Memory holds a record, about 100 bytes
+    ``advance`` is called with each member's length in bytes. Memory holds a record, about 700 bytes
     for each capture of one file, and the whole of one index. A file that was uploaded and removed
     in the meantime is skipped.
     """
@@ -86,12 +89,13 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
         report.warn(path.name, 0, "a damaged file: scrapy warc mend salvages its whole records")
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
         scratch = Path(name)
+        ids = RecordIds(scratch)
         with (scratch / "revisits").open("w+b") as revisits:
-            for path in sorted(directory.glob(f"*{cdxj.WARC}")):
+            for path in files_in(directory):
                 try:
                     with path.open("rb") as stream:
                         report.files += 1
-                        _FileCheck(path, report, revisits).run(stream, advance)
+                        _FileCheck(path, report, revisits, ids).run(stream, advance)
                 except FileNotFoundError:
                     continue
             indexes = indexes_in(directory)
@@ -100,6 +104,8 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
             if revisits.tell():
                 revisits.seek(0)
                 _check_revisits(revisits, _originals(indexes.there, scratch), report)
+        for is_fault, file, offset, what in ids.faults():
+            (report.add if is_fault else report.warn)(file, offset, what)
     return report
 
 
@@ -110,24 +116,26 @@ class _FileCheck:
     revisit's digest, offset and file name.
     """
 
-    def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO):
+    def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO, ids: RecordIds):
         self._path = path
         self._report = report
         self._revisits = revisits
-        # The `_essence` of each capture.
-        self._captures: set[int] = set()
+        self._ids = ids
+        # The line of each capture, by its `_essence`.
+        self._captures: dict[int, IndexLine] = {}
 
     def run(self, stream: BinaryIO, advance: Advance) -> None:
         """Check the open file; a broken member ends the check."""
         if not os.fstat(stream.fileno()).st_size:
             self._problem(0, "the file is empty")
         try:
-            for member in read_members(stream, advance):
+            for member in read_records(stream, advance):
                 self._check_member(member)
         except RecordError as error:
             self._problem(error.offset, error.reason)
         else:
             self._check_index()
+        self._ids.end_file()
 
     def _problem(self, offset: int, what: str) -> None:
         self._report.add(self._path.name, offset, what)
@@ -139,18 +147,21 @@ class _FileCheck:
         except RecordError as error:
             self._problem(error.offset, error.reason)
             return
-        for name in _NEEDED:
-            if name not in record.headers:
-                self._problem(member.offset, f"no {name}")
-        if "WARC-Block-Digest" in record.headers and not record.verify_block_digest():
-            self._problem(member.offset, "the block does not match its digest")
+        for is_fault, what in faults_in(record):
+            (self._report.add if is_fault else self._report.warn)(
+                self._path.name, member.offset, what
+            )
+        self._ids.add(record, self._path.name, member.offset)
         block = record.reader.read()
+        claimed = record.headers.get("WARC-Block-Digest") or ""
+        if is_checkable(claimed) and not has_digest(block, claimed):
+            self._problem(member.offset, "the block does not match its digest")
         text = cdxj.record_line(
             record, block, Location(self._path.name, member.offset, member.length)
         )
         line = None if text is None else cdxj.parse(text.encode())
         if line is not None:
-            self._captures.add(_essence(line))
+            self._captures[_essence(line)] = line
         if record.headers.get("WARC-Type") == "revisit":
             # The payload of a revisit is in another record.
             self._note_revisit(record, line.digest if line else "", member.offset)
@@ -165,6 +176,8 @@ class _FileCheck:
             self._revisits.write(json.dumps(values).encode() + b"\n")
 
     def _check_index(self) -> None:
+        if not self._path.name.endswith(cdxj.WARC):
+            return
         index = cdxj.index_path(self._path)
         if not index.exists():
             self._report.warn(index.name, 0, "the index is missing")
@@ -176,10 +189,14 @@ class _FileCheck:
 
 
 def _has_payload_digest(record: WarcRecord, block: bytes) -> bool:
-    """Return whether the payload has the digest of its record; True without a digest."""
-    claimed = record.headers.get("WARC-Payload-Digest")
-    http = (record.headers.get("Content-Type") or "").startswith("application/http")
-    return claimed is None or has_digest(payload_of(block) if http else block, claimed)
+    """Return whether the payload has the digest of its record; True if that cannot be checked."""
+    claimed = record.headers.get("WARC-Payload-Digest") or ""
+    # A segment holds part of the payload.
+    if not is_checkable(claimed) or "WARC-Segment-Number" in record.headers:
+        return True
+    if not (record.headers.get("Content-Type") or "").startswith("application/http"):
+        return has_digest(block, claimed)
+    return any(has_digest(find(block), claimed) for find in (payload_of, without_head))
 
 
 def _essence(line: IndexLine) -> int:
@@ -187,7 +204,7 @@ def _essence(line: IndexLine) -> int:
     return hash((line.key, line.timestamp, line.url, line.length, line.offset, line.filename))
 
 
-def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) -> int:
+def _check_lines(index: Path, captures: dict[int, IndexLine] | None, report: CheckReport) -> int:
     """Check that lines are sorted and that each leads to a capture; return the bytes of the index.
 
     A found capture is removed from ``captures``. With None, for a file that was moved elsewhere,
@@ -203,10 +220,24 @@ def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) ->
             if not leads and text != last:
                 report.add(index.name, offset, "a line points to no capture")
             elif captures is not None and line is not None:
-                captures.discard(_essence(line))
+                capture = captures.pop(_essence(line), None)
+                if capture is not None and (wrong := _disagreement(line, capture)):
+                    report.add(index.name, offset, f"the {wrong} of a line is not its record's")
             last = text
             offset += len(text)
     return offset
+
+
+def _disagreement(line: IndexLine, capture: IndexLine) -> str | None:
+    """Return the value of a line that the line of its record has otherwise; None if they agree.
+
+    Other tools leave values out, and may digest the chunks of a chunked payload.
+    """
+    if line.status not in {"", "-", capture.status}:
+        return "status"
+    if capture.mime and line.mime.lower() not in {"", "-", "unk", capture.mime}:
+        return "media type"
+    return None
 
 
 def _valid(text: bytes) -> IndexLine | None:

@@ -12,6 +12,7 @@ from krowlspider.archive.index.lookup import lines_with
 from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.reading import read_record
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.seeds import BadSeed, parse_seed
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def _targets(warcs: Sequence[Path], urls: set[str], damage: FileDamage) -> Itera
                 if line.url not in urls:
                     continue
                 message = _block(warc, line.offset, damage)
-                if target := normalise(header(message, "Location"), line.url):
+                location = escape_octets(header(message, "Location").encode("latin-1"))
+                if target := normalise(location, line.url):
                     yield target
 
 

@@ -84,9 +84,11 @@ class Composer:
         The key adds a hash with a secret seed, because payloads with equal SHA-1 can be made on
         purpose. A chunked payload and a plain one have different keys. Readers put the head of a
         revisit before the original's body as stored, so both must have the same transfer coding.
+        SHA-256 was spelt otherwise once: pywb finds no original whose digest is spelt otherwise.
         """
         in_chunks = len(capture.response_bytes) != capture.head + len(capture.payload)
-        return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + b"c" * in_chunks
+        kind = b"h" * (len(raw) == 32) + b"c" * in_chunks
+        return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + kind
 
     def written(self, capture: Capture, composed: Composed) -> None:
         """Add a capture whose records were written to the payload index."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import is_final
 from krowlspider.fetch.errors import AddressForbidden, TooLarge
+from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ class RobotsAnswers:
         location: bytes | None,
     ) -> None:
         """Record an answer; ``location`` is its Location header as sent."""
-        target = None if location is None else location.decode("utf-8", errors="replace")
+        target = None if location is None else escape_octets(location)
         begun = self._frontier.now()
         mark = page_mark(self._frontier, in_flight)
         self._mark.during(mark, self._fetches.answered, robots_fetch, status, body, target)

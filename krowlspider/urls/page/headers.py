@@ -1,4 +1,4 @@
-"""Read the HTTP headers of a page that concern crawlers: Link (RFC 8288) and X-Robots-Tag."""
+"""Read HTTP headers that concern crawlers: Link (RFC 8288), X-Robots-Tag, and URLs in any."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ _PARAMETER = re.compile(
 )
 # Rules of X-Robots-Tag that have a value; any other name before a colon names a crawler.
 _VALUED = frozenset({"max-image-preview", "max-snippet", "max-video-preview", "unavailable_after"})
+
+
+_NON_ASCII = re.compile(rb"[\x80-\xff]+")
+
+
+def escape_octets(value: bytes) -> str:
+    """Return a header's value with its non-ASCII bytes percent-encoded, as browsers read URLs."""
+    return _NON_ASCII.sub(lambda found: b"%" + found[0].hex("%").upper().encode(), value).decode(
+        "ascii"
+    )
 
 
 def read_links(

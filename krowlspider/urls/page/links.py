@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from krowlspider.internals.frostwork import Plan
+from krowlspider.internals.frostwork import Plan, detect_encoding
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.page.bound import bounded
+from krowlspider.urls.page.queries import encode_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,16 +100,24 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     ``charset`` is the one of the HTTP header. The encoding is found in the order of browsers: byte
     order mark, header, meta element, UTF-8. A page is read up to a bound on its tags (`bounded`).
     """
-    hrefs, refreshes, bases, robots, *description = plan.extract(bounded(body), charset)
+    html = bounded(body)
+    hrefs, refreshes, bases, robots, *description = plan.extract(html, charset)
     titles, canonicals, langs = description or ([], [], [])
-    base = _base(bases, url)
     if target := _refresh_target(refreshes):
         hrefs.insert(0, target)
-    nofollow, noindex = refusals_in(_robots_tokens(robots))
+    surplus = max(0, len(hrefs) - MAX_LINKS)
+    del hrefs[MAX_LINKS:]
     refused: list[str] = []
     oversize: list[str] = []
+    if not "".join([*hrefs, *bases[:1], *canonicals[:1]]).isascii():
+        encoding = detect_encoding(html, charset)
+        hrefs = encode_queries(hrefs, encoding, oversize)
+        bases = encode_queries(bases[:1], encoding, [])
+        canonicals = encode_queries(canonicals[:1], encoding, [])
+    base = _base(bases, url)
+    nofollow, noindex = refusals_in(_robots_tokens(robots))
     return Page(
-        links=normalise_all(hrefs[:MAX_LINKS], base, refused, oversize),
+        links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles, MAX_TITLE),
         base=base,
         nofollow=nofollow,
@@ -117,7 +126,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         lang=_collapsed(langs, MAX_LANG),
         refused=len(refused),
         oversize=len(oversize),
-        surplus=max(0, len(hrefs) - MAX_LINKS),
+        surplus=surplus,
     )
 
 

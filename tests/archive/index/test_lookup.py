@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from warcio.utils import Digester
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index import cdxj
@@ -118,6 +119,15 @@ def test_digest_selects_among_captures_of_one_second(
         assert original.digest == digest_
     other = line_of(100, mime=cdxj.REVISIT, digest="sha1:C")
     assert original_of(there, other, fields) is None
+    # An older record may spell the digest otherwise.
+    spelt = Digester("sha256")
+    old = index_of(
+        tmp_path / "b.cdxj", line_of(0, digest=str(spelt)), line_of(0.3, digest="sha1:B")
+    )
+    again = line_of(100, mime=cdxj.REVISIT, digest=digest(b"", "sha256"))
+    found = original_of(old, again, revisit_fields("http://example.org/", 0))
+    assert found is not None
+    assert found.digest == str(spelt)
     # Another algorithm says nothing, nor does no digest.
     for digest_ in ("sha256:C", ""):
         assert original_of(there, line_of(100, mime=cdxj.REVISIT, digest=digest_), fields)
@@ -151,6 +161,7 @@ def test_304_prefers_a_page_to_an_error_or_an_answer_to_head(
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
 def test_200_without_payload_is_bare(algorithm: str) -> None:
     assert line_of(0, digest=digest(b"", algorithm)).is_bare
+    assert line_of(0, digest=str(Digester(algorithm))).is_bare
     assert not line_of(0, digest=digest(b"", algorithm), status="301").is_bare
     assert not line_of(0, digest=digest(b"x", algorithm)).is_bare
     assert not line_of(0, digest="").is_bare

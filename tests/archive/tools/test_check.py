@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,11 +20,21 @@ from krowlspider.archive.write import records
 from krowlspider.archive.write.series import WarcSeries
 from tests.archive.captures import ALL_ODD, STARTED, capture, options, series, undamaged, written
 
+from .foreign import gzipped, in_zstandard, plain
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 ID = records.record_id(bytes(16))
-GOOD = records.RecordMaker(ID, "sha1").response(capture(), digest(capture().payload))
+# The same in every process, as parameters of tests.
+GOOD, OTHER = (
+    records.RecordMaker(ID, "sha1").response(
+        replace(capture(), identity=records.record_id(each * 16)), digest(capture().payload)
+    )
+    for each in (b"g", b"o")
+)
+IDS = records.RecordIds()
+REPEATED = "another record has the same WARC-Record-ID"
 
 
 def problems(directory: Path, *members: bytes) -> list[Problem]:
@@ -33,7 +44,7 @@ def problems(directory: Path, *members: bytes) -> list[Problem]:
 
 
 def test_a_folder_of_odd_responses_is_valid(tmp_path: Path) -> None:
-    written(tmp_path, [capture(odd=odd) for odd in ALL_ODD.values()], max_size=2000)
+    written(tmp_path, map(capture, range(20), ALL_ODD.values()), max_size=2000)
     report = check_folder(tmp_path)
     assert report.problems == []
     assert report.problem_count == 0
@@ -93,8 +104,9 @@ def test_records_after_a_broken_record_are_checked(
     tmp_path: Path, content: bytes, what: str
 ) -> None:
     bad = gzip.compress(content)
-    good = gzip.compress(GOOD)
-    found = problems(tmp_path, good, bad, bad, good)
+    good, other = gzip.compress(GOOD), gzip.compress(OTHER)
+    found = problems(tmp_path, good, bad, bad, other)
+    found = [problem for problem in found if problem.what != REPEATED]
     assert [problem.offset for problem in found] == [len(good), len(good) + len(bad)]
     assert all(what in problem.what for problem in found)
 
@@ -151,6 +163,8 @@ def test_complete_index_is_valid(tmp_path: Path) -> None:
         (b"org,example)/page/1 ", b"org,example)/page/11 "),
         (b'"url": "http://example.org/page/1"', b'"url": "http://example.org/page/7"'),
         (b"test-", b"tset-"),
+        (b'"status": "200"', b'"status": "404"'),
+        (b'"mime": "text/html"', b'"mime": "text/plain"'),
         (b"}", b""),
     ],
 )
@@ -161,8 +175,13 @@ def test_a_line_that_leads_to_no_capture_is_a_problem(
     first, second, third = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(first + second.replace(old, new) + third)
     report = check_folder(tmp_path)
-    assert report.problems == [Problem(index.name, len(first), "a line points to no capture")]
-    assert [each.what for each in report.warnings] == ["1 captures have no line"]
+    [problem] = report.problems
+    assert (problem.file, problem.offset) == (index.name, len(first))
+    if b"status" in old or b"mime" in old:
+        assert re.fullmatch("the (status|media type) of a line is not its record's", problem.what)
+    else:
+        assert problem.what == "a line points to no capture"
+        assert [each.what for each in report.warnings] == ["1 captures have no line"]
 
 
 def test_a_line_out_of_its_place_is_a_problem(tmp_path: Path) -> None:
@@ -190,7 +209,7 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
             # A file each, and time for each capture: the second is a revisit of what is in the
             # first.
             files = WarcSeries(tmp_path, options(), payloads)
-            page = replace(capture(number), started=STARTED + len(places))
+            page = replace(capture(number), started=STARTED + len(places), identity=IDS.new())
             places.append(files.append(page))
             files.close()
     assert check_folder(tmp_path).warnings == []
@@ -215,7 +234,8 @@ def revisited(directory: Path) -> tuple[Path, Path]:
         for number, seconds in ((1, 0.0), (2, 0.3)):
             files.append(replace(capture(number, url=url), started=STARTED + seconds))
         files.close()
-        files.append(replace(capture(2, url=url), started=STARTED + 100))
+        again = replace(capture(2, url=url), started=STARTED + 100, identity=ID)
+        files.append(again)
         files.close()
     first, second = sorted(directory.glob("*.warc.gz"))
     return first, second
@@ -286,13 +306,18 @@ def test_invalid_url_of_another_tool_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "foreign.warc.gz"
     url = b"http://example.org:99999/a b"
     there = GOOD.replace(b"http://example.org/page/0", url)
-    again = GOOD.replace(b"WARC-Type: response", b"WARC-Type: revisit")
-    refers = b"WARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: 2026-01-01T00:00:00Z\r\n" % url
+    again = OTHER.replace(b"WARC-Type: response", b"WARC-Type: revisit")
+    refers = b"WARC-Profile: x:y\r\nWARC-Refers-To-Target-URI: %b\r\n" % url
+    refers += b"WARC-Refers-To-Date: 2026-01-01T00:00:00Z\r\n"
     again = again.replace(b"Content-Type", refers + b"Content-Type", 1)
     path.write_bytes(gzip.compress(there) + gzip.compress(again))
     make_indexes([path], undamaged)
     report = check_folder(tmp_path)
-    assert (report.problems, report.warnings, report.records) == ([], [], 2)
+    assert (report.problems, report.records) == ([], 2)
+    assert [each.what[:15] for each in report.warnings] == [
+        *("WARC-Target-URI", "WARC-Refers-To-"),
+        "its warcinfo re",
+    ]
     [line] = captures_of([index_path(path)], url.decode())
     assert line.url == url.decode()
 
@@ -314,3 +339,49 @@ def test_progress_is_the_length_of_each_member(tmp_path: Path) -> None:
     check_folder(tmp_path, lengths.append)
     assert len(lengths) == 1 + 2 * 3
     assert sum(lengths) == index.with_name(index.stem + ".warc.gz").stat().st_size
+
+
+def test_repeated_and_missing_record_ids_are_found_in_the_folder(tmp_path: Path) -> None:
+    """Ids are of one record in all files, and a record may refer to another file."""
+    ids = [IDS.new() for _ in range(5)]
+    maker = records.RecordMaker(ids[0], "sha1")
+    info = maker.warcinfo(b"", date="2026-01-01", filename="a")
+    one, two = (
+        maker.response(replace(capture(), identity=each), digest(capture().payload))
+        for each in ids[1:3]
+    )
+    lost = records.RecordMaker(ids[2], "sha1").request(capture(1), ids[4])
+    files = {"a": [info, one], "b": [two, one], "c": [lost]}
+    for name, content in files.items():
+        (tmp_path / f"{name}.warc.gz").write_bytes(b"".join(map(gzip.compress, content)))
+        make_indexes([tmp_path / f"{name}.warc.gz"])
+    report = check_folder(tmp_path)
+    assert report.problems == [Problem("b.warc.gz", len(gzip.compress(two)), REPEATED)]
+    lacks = "the record that it is concurrent to is missing"
+    assert [(each.file, each.what) for each in report.warnings] == [("c.warc.gz", lacks)]
+    (tmp_path / "a.warc.gz").unlink()
+    index_path(tmp_path / "a.warc.gz").unlink()
+    report = check_folder(tmp_path)
+    assert report.problems == []
+    assert sorted((each.file, each.what) for each in report.warnings) == [
+        ("b.warc.gz", "its warcinfo record is missing"),
+        ("c.warc.gz", lacks),
+    ]
+
+
+@pytest.mark.parametrize("version", ["WARC/1.0", "WARC/1.1"])
+def test_files_of_another_tool_are_valid(tmp_path: Path, version: str) -> None:
+    for name in ("a.warc.gz", "b.warc", "c.warc.zst", "d.warc.zst"):
+        (tmp_path / name).mkdir()
+    make_indexes([gzipped(tmp_path / "a.warc.gz" / "a.warc.gz", version)])
+    plain(tmp_path / "b.warc" / "b.warc", version)
+    in_zstandard(tmp_path / "c.warc.zst" / "c.warc.zst", version)
+    in_zstandard(tmp_path / "d.warc.zst" / "d.warc.zst", version, dictionary=True)
+    for folder in tmp_path.iterdir():
+        report = check_folder(folder)
+        assert (report.files, report.records, report.problems) == (1, 5, []), folder
+        whole = (folder / folder.name).read_bytes()
+        (folder / folder.name).write_bytes(whole[:-9])
+        assert check_folder(folder).problem_count >= 1, folder
+        (folder / folder.name).write_bytes(whole + b"junk")
+        assert check_folder(folder).problem_count == 1, folder

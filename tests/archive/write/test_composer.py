@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.digests import digest, raw_digest
 from krowlspider.archive.payloads.payload_index import Original
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
@@ -117,6 +118,17 @@ def test_two_bodies_with_equal_sha1_are_two_payloads() -> None:
     assert (first != second, digest(first)) == (True, digest(second))
     captures = [page(1, first), page(2, second), page(3, first), page(4, second)]
     assert kinds(composer(Known()), captures) == ["response", "response", "revisit", "revisit"]
+
+
+def test_payload_with_sha256_in_base32_is_stored_again() -> None:
+    """Such entries are in the index of an older version; pywb matches digests by their text."""
+    known = Known()
+    old = raw_digest(b"a", "sha256") + xxhash.xxh3_64_digest(b"a", 7)
+    known.add(old, Original("http://old.test/", warc_date(0)))
+    assert kinds(composer(known, "sha256"), [page(1, b"a"), page(2, b"a")]) == [
+        "response",
+        "revisit",
+    ]
 
 
 def test_capture_that_was_not_written_has_no_revisit() -> None:

@@ -197,6 +197,19 @@ FETCHES = st.tuples(st.just("fetch"), st.integers(1, 30))
 MOVES = st.tuples(st.sampled_from(["hand over", "import"]), st.just(1))
 
 
+def moved(how: str, world: World, node: str, count: int) -> World:
+    """Return another world, to which a.test with ``count`` entries was handed over or imported."""
+    other = World(MemoryStore, limits=world.limits, node=node)
+    if how == "hand over":
+        world.hand_over("a.test", other)
+        return other
+    lines = [line.encode() for line in export_lines(world.store)]
+    parse = partial(parse_line, identify=world.identify, url_max=100)
+    result = import_lines(other.frontier, other.store, lines, parse, print)
+    assert result == Imported(count, 0, {}, 0)
+    return other
+
+
 @given(
     st.lists(st.one_of(FINDS, FETCHES, MOVES), max_size=20),
     st.integers(1, 24),
@@ -259,15 +272,7 @@ def test_overflow_comes_last_and_nothing_is_lost(
                 fetch()
             world.commit()
         elif kind in ("hand over", "import"):
-            other = World(MemoryStore, limits=limits, node=f"node {next(names)}")
-            if kind == "import":
-                lines = [line.encode() for line in export_lines(world.store)]
-                parse = partial(parse_line, identify=world.identify, url_max=100)
-                result = import_lines(other.frontier, other.store, lines, parse, print)
-                assert result == Imported(sum(map(len, queues)), 0, {}, 0)
-            else:
-                world.hand_over("a.test", other)
-            world = other
+            world = moved(kind, world, f"node {next(names)}", queued())
         else:
             via = {"stranger": "evil.test", "seed": ""}.get(kind, "a.test")
             taken = int(min(number, room(kind)))

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.headers import MAX_HEADER_LINKS, read_links, read_robots_tag
+from krowlspider.urls.page.headers import (
+    MAX_HEADER_LINKS,
+    escape_octets,
+    read_links,
+    read_robots_tag,
+)
 
 URL = "https://example.com/dir/page?q"
 
@@ -126,3 +131,19 @@ def test_date_in_a_rule_addresses_no_crawler(date: str) -> None:
     assert "nofollow" in read_robots_tag([gone], "krowlspider")
     assert "nofollow" in read_robots_tag([f"krowlspider: {gone}"], "krowlspider")
     assert read_robots_tag([f"otherbot: {gone}"], "krowlspider") == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"/n\xe9?q=\xff#\x80x", "/n%E9?q=%FF#%80x"),
+        ("/é".encode(), "/%C3%A9"),
+        (b" /a%e9 b\x7f", " /a%e9 b\x7f"),
+    ],
+)
+def test_octets_of_a_header_are_kept_in_its_url(value: bytes, expected: str) -> None:
+    assert escape_octets(value) == expected
+
+
+def test_name_in_raw_utf8_is_the_host() -> None:
+    assert normalise(escape_octets("http://münchen.de/\n".encode())) == "http://xn--mnchen-3ya.de/"

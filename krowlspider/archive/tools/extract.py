@@ -1,0 +1,207 @@
+"""Copy chosen captures, and the records that belong to them, into new WARC files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.disk import write_durably
+from krowlspider.archive.errors import ArchiveError, RecordError
+from krowlspider.archive.index import cdxj
+from krowlspider.archive.index.indexes import make_indexes
+from krowlspider.archive.index.lookup import may_be_same
+from krowlspider.archive.payloads.payload import header
+from krowlspider.archive.reading import Advance, Location, ignore
+from krowlspider.archive.tools.inputs import read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from fastwarc.warc import WarcRecord
+
+    from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.archive.reading import Member
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_SUFFIX = re.compile(r"\.warc(\.gz|\.zst)?$")
+# Records whose captures are chosen, beside which others are only taken along.
+_CHOSEN = frozenset({"response", "revisit", "resource"})
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which captures to extract: those that fit every value that is not empty.
+
+    ``begin`` and ``end`` are timestamps of 14 digits, both included. ``surt`` is the beginning of a
+    key, ``host`` a name without port, ``mime`` a media type or its beginning up to the slash.
+    """
+
+    url: str = ""
+    surt: str = ""
+    host: str = ""
+    mime: str = ""
+    status: str = ""
+    begin: str = ""
+    end: str = ""
+
+    def fits(self, line: IndexLine, mime: str) -> bool:
+        host = line.url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
+        return (
+            line.url.startswith(self.url)
+            and line.key.startswith(self.surt)
+            and self.host in {"", host.lower()}
+            and (self.mime in {"", mime} or (self.mime[-1] == "/" and mime.startswith(self.mime)))
+            and self.status in {"", line.status}
+            and self.begin <= line.timestamp <= (self.end or "9")
+        )
+
+
+@dataclass
+class Extracted:
+    """What was copied to ``files``; ``damaged`` are input files with place and reason.
+
+    ``missing`` counts chosen revisits whose original is not in the input, or that name none.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    captures: int = 0
+    records: int = 0
+    missing: int = 0
+    damaged: list[tuple[str, int, str]] = field(default_factory=list)
+
+
+def extract(
+    paths: Sequence[Path],
+    choice: Choice,
+    out: Path,
+    compress: Callable[[bytes], bytes],
+    advance: Advance = ignore,
+) -> Extracted:
+    """Copy the chosen captures of finished files to the folder ``out``, with new indexes.
+
+    gzip members are copied as they are; ``compress`` makes one of any other record. With a capture
+    go its request and metadata, its warcinfo record, and the original of a revisit. The files are
+    read three times; ``advance`` is called with each member's length in bytes. Memory holds about
+    200 bytes for each chosen capture. Raises OSError.
+
+    :raises ArchiveError: two input files would have the same name
+    """
+    names = [_SUFFIX.sub(cdxj.WARC, path.name) for path in paths]
+    if len(set(names)) < len(names):
+        raise ArchiveError("two input files have the same name but for its ending: rename one")
+    found = Extracted()
+    wanted = _Wanted()
+    for path in paths:
+        for member, record in _records(path, advance, found.damaged):
+            line, mime = _line(member, record, path.name)
+            if line is not None and choice.fits(line, mime):
+                found.captures += 1
+                wanted.add(record, line, path)
+    for path in paths:
+        for member, record in _records(path, advance):
+            line, _ = _line(member, record, path.name)
+            if line is not None:
+                wanted.add_original(record, line, path)
+    found.missing = wanted.missing
+    for path, name in zip(paths, names, strict=True):
+        if path in wanted.files:
+            with write_durably(out / name) as file:
+                for stored in _chosen(path, wanted, compress, advance):
+                    file.write(stored)
+                    found.records += 1
+            found.files.append(out / name)
+    make_indexes(found.files)
+    return found
+
+
+class _Wanted:
+    """The records to copy, by their ids, and the files that have them."""
+
+    def __init__(self) -> None:
+        self.files: set[Path] = set()
+        # Revisits whose original is not found yet, or that name none.
+        self.missing = 0
+        self._ids: set[str] = set()
+        self._infos: set[str] = set()
+        # The digest of each revisit, by the key and time of its original.
+        self._originals: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, record: WarcRecord, line: IndexLine, path: Path) -> None:
+        self._take(record, path)
+        if line.mime != cdxj.REVISIT:
+            return
+        self.missing += 1
+        url = record.headers.get("WARC-Refers-To-Target-URI")
+        date = record.headers.get("WARC-Refers-To-Date")
+        if url and date:
+            place = cdxj.key_of(url), cdxj.timestamp(date)
+            self._originals.setdefault(place, []).append(line.digest)
+
+    def add_original(self, record: WarcRecord, line: IndexLine, path: Path) -> None:
+        place = line.key, line.timestamp
+        if line.mime == cdxj.REVISIT or place not in self._originals:
+            return
+        digests = self._originals[place]
+        others = [each for each in digests if not may_be_same(line.digest, each)]
+        if len(others) < len(digests):
+            self.missing -= len(digests) - len(others)
+            self._originals[place] = others
+            self._take(record, path)
+
+    def _take(self, record: WarcRecord, path: Path) -> None:
+        fields = record.headers
+        self.files.add(path)
+        # Other writers name the request in the response.
+        self._ids.update(_ids(record, "WARC-Record-ID"), _ids(record, "WARC-Concurrent-To"))
+        self._infos.add(fields.get("WARC-Warcinfo-ID") or "")
+
+    def has(self, record: WarcRecord) -> bool:
+        kind, ids = record.headers.get("WARC-Type"), _ids(record, "WARC-Record-ID")
+        if kind == "warcinfo":
+            return not self._infos.isdisjoint(ids)
+        beside = _ids(record, "WARC-Concurrent-To") if kind not in _CHOSEN else []
+        return not self._ids.isdisjoint([*ids, *beside])
+
+
+def _ids(record: WarcRecord, name: str) -> list[str]:
+    return list(record.headers.get_multiple(name))
+
+
+def _records(
+    path: Path, advance: Advance, damaged: list[tuple[str, int, str]] | None = None
+) -> Iterator[tuple[Member, WarcRecord]]:
+    """Yield the records of a file up to its damage, which is added to ``damaged``."""
+    try:
+        with path.open("rb") as stream:
+            for member in read_records(stream, advance):
+                yield member, member.record()
+    except RecordError as error:
+        if damaged is not None:
+            damaged.append((path.name, error.offset, error.reason))
+
+
+def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | None, str]:
+    """Return the index line of a record that may be chosen, and its media type."""
+    if record.headers.get("WARC-Type") not in _CHOSEN:
+        return None, ""
+    block = record.reader.read()
+    text = cdxj.record_line(record, block, Location(file, member.offset, member.length))
+    if text is None:
+        return None, ""
+    line = cdxj.parse(text.encode())
+    of_revisit = header(block, "Content-Type").partition(";")[0].strip().lower()
+    return line, of_revisit if line.mime == cdxj.REVISIT else line.mime
+
+
+def _chosen(
+    path: Path, wanted: _Wanted, compress: Callable[[bytes], bytes], advance: Advance
+) -> Iterator[bytes]:
+    """Yield each wanted record of a file as a gzip member."""
+    with path.open("rb") as stream:
+        is_gzip = stream.read(2) == _GZIP_MAGIC
+        for member, record in _records(path, advance):
+            if wanted.has(record):
+                stream.seek(member.offset)
+                yield stream.read(member.length) if is_gzip else compress(member.content)

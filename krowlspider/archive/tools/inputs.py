@@ -1,0 +1,108 @@
+"""Read WARC files of any writer: members of gzip or Zstandard, or uncompressed records."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, BinaryIO
+
+from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
+
+from krowlspider.archive.errors import RecordError
+from krowlspider.archive.reading import Advance, Member, ignore, read_members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# The ends of the names of finished files.
+SUFFIXES = (".warc.gz", ".warc", ".warc.zst")
+_PIECE = 64 * 1024
+# Bytes of a head: fastwarc reads no longer one.
+_HEAD_MAX = 32 * 1024
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# A skippable frame that holds the dictionary (WARC with Zstandard, section 3).
+_DICTIONARY = b"\x5d\x2a\x4d\x18"
+_DICTIONARY_MAX = 16 * 1024 * 1024
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the finished WARC files of a folder, sorted."""
+    return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+
+
+def read_records(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
+    """Yield each record as it is stored, then call ``advance`` with its length. Raises OSError.
+
+    :raises RecordError: the file is damaged from there on, or is no WARC file
+    """
+    magic = stream.read(4)
+    stream.seek(0)
+    if magic in {_ZSTD_MAGIC, _DICTIONARY}:
+        yield from _zstd_frames(stream, advance)
+    elif magic == b"WARC":
+        yield from _plain_records(stream, advance)
+    else:
+        yield from read_members(stream, advance)
+
+
+def _plain_records(stream: BinaryIO, advance: Advance) -> Iterator[Member]:
+    offset, size = 0, os.fstat(stream.fileno()).st_size
+    while offset < size:
+        stream.seek(offset)
+        head, end, _ = stream.read(_HEAD_MAX).partition(b"\r\n\r\n")
+        length = _LENGTH.search(head + b"\r\n")
+        if not head.startswith(b"WARC/") or not end or length is None:
+            raise RecordError(offset, "not a WARC record")
+        whole = len(head) + len(end) + int(length[1]) + len(b"\r\n\r\n")
+        if offset + whole > size:
+            raise RecordError(offset, "the record is cut off")
+        stream.seek(offset)
+        yield Member(offset, whole, stream.read(whole))
+        offset += whole
+        advance(whole)
+
+
+def _zstd_frames(stream: BinaryIO, advance: Advance) -> Iterator[Member]:
+    size = os.fstat(stream.fileno()).st_size
+    dictionary, offset = _dictionary(stream)
+    advance(offset)
+    while offset < size:
+        frame = _zstd_frame(stream, offset, dictionary)
+        yield frame
+        offset += frame.length
+        advance(frame.length)
+
+
+def _dictionary(stream: BinaryIO) -> tuple[ZstdDict | None, int]:
+    """Return the dictionary of a file and the offset of its first record. Raises RecordError."""
+    if stream.read(4) != _DICTIONARY:
+        return None, 0
+    length = int.from_bytes(stream.read(4), "little")
+    if length > _DICTIONARY_MAX:
+        raise RecordError(0, f"a dictionary of {length:,} bytes")
+    try:
+        content = stream.read(length)
+        if content.startswith(_ZSTD_MAGIC):
+            content = ZstdDecompressor().decompress(content, _DICTIONARY_MAX)
+        return ZstdDict(content), 8 + length
+    except (ZstdError, ValueError) as error:
+        raise RecordError(0, f"not a dictionary: {error}") from error
+
+
+def _zstd_frame(stream: BinaryIO, offset: int, dictionary: ZstdDict | None) -> Member:
+    decoder, fed = ZstdDecompressor(dictionary), 0
+    content: list[bytes] = []
+    stream.seek(offset)
+    while not decoder.eof:
+        piece = stream.read(_PIECE)
+        if not piece:
+            raise RecordError(offset, "the Zstandard frame is cut off")
+        fed += len(piece)
+        try:
+            content.append(decoder.decompress(piece))
+        except ZstdError as error:
+            raise RecordError(offset, f"not a Zstandard frame: {error}") from error
+    return Member(offset, fed - len(decoder.unused_data), b"".join(content))

@@ -1,0 +1,78 @@
+"""Counts of what WARC files hold."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.tools import stats
+from krowlspider.archive.tools.inputs import files_in
+from krowlspider.archive.tools.stats import OTHERS, count_files
+from krowlspider.archive.write.series import WarcSeries
+from tests.archive.captures import Odd, capture, finished, options
+from tests.archive.command import warc
+
+from .foreign import gzipped, in_zstandard, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = Odd(
+    b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\nContent-Length: 3\r\n\r\nabc",
+    b"abc",
+)
+MOVED = Odd(b"HTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n", b"")
+
+
+def test_records_of_a_crawl_are_counted(tmp_path: Path) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number, (odd, host) in enumerate([(PAGE, "a"), (PAGE, "a"), (MOVED, "b"), (PAGE, "c")]):
+            files.append(capture(number, odd, url=f"http://{host}.test:81/{number}"))
+        files.close()
+    [path] = finished(tmp_path)
+    found = count_files([path])
+    assert found.records == {"warcinfo": 1, "response": 2, "revisit": 2, "request": 4}
+    assert found.hosts == {"a.test": 2, "b.test": 1, "c.test": 1}
+    assert found.statuses == {"200": 3, "301": 1}
+    assert found.media_types == {"text/html": 3, "-": 1}
+    assert (found.saved_bytes, found.unsized_revisits, found.damaged) == (6, 0, [])
+    assert found.stored_bytes == path.stat().st_size < found.bytes
+
+
+def test_files_of_other_tools_are_counted_alike(tmp_path: Path) -> None:
+    for write, name in ((gzipped, "a.warc.gz"), (plain, "b.warc"), (in_zstandard, "c.warc.zst")):
+        found = count_files([write(tmp_path / name)])
+        assert found.records == {"warcinfo": 1, "response": 2, "revisit": 1, "request": 1}
+        assert (found.hosts, found.unsized_revisits) == ({"other.test": 3}, 1)
+        assert (found.files, found.damaged) == (1, [])
+    assert count_files(files_in(tmp_path)).records.total() == 15
+
+
+def test_damaged_file_is_named_and_counted_to_the_damage(tmp_path: Path) -> None:
+    cut = plain(tmp_path / "cut.warc")
+    cut.write_bytes(cut.read_bytes()[:-5])
+    gzipped(tmp_path / "whole.warc.gz")
+    out, errors = warc("stats", tmp_path, "--json", code=1)
+    found = json.loads(out)
+    assert found["records"] == {"warcinfo": 2, "response": 4, "revisit": 2, "request": 1}
+    [[file, offset, reason]] = found["damaged"]
+    assert (file, reason) == ("cut.warc", "the record is cut off")
+    assert f"cut.warc at byte {offset}: the record is cut off; not counted from there" in errors
+    cut.unlink()
+    table = warc("stats", tmp_path)[0].decode()
+    assert table.startswith("1 file, 5 records: ")
+    assert "statuses: 1\n             3  200\n" in table
+
+
+def test_names_are_counted_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "NAMES_MAX", 1)
+    files = WarcSeries(tmp_path, options())
+    for number in range(3):
+        files.append(capture(number, url=f"http://{number}.test/"))
+    files.close()
+    assert count_files(finished(tmp_path)).hosts == {"0.test": 1, OTHERS: 2}
