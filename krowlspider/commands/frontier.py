@@ -14,6 +14,7 @@ from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.commands.explaining import explain
 from krowlspider.commands.importing import import_into
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
@@ -46,6 +47,7 @@ _MOST = 10
 # Options for more than an overview, with what they do. None can be used while a crawl runs.
 _OF_HOSTS = {
     "host": "one host, and why it is not being fetched",
+    "explain": "where a URL is, and why it is not being fetched",
     "drop-host": "remove the queued URLs of a host for good",
     "forget": "remove all data of a host, so that it can be found again",
 }
@@ -73,7 +75,8 @@ class Command(ScrapyCommand):
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         one = parser.add_mutually_exclusive_group()
         for name, text in _OF_HOSTS.items():
-            one.add_argument(f"--{name}", metavar="NAME", dest=name, help=text)
+            kind = "URL" if name == "explain" else "NAME"
+            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text)
         for name, text in _OF_FILES.items():
             # An export without a file goes to standard output.
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
@@ -117,6 +120,7 @@ class Command(ScrapyCommand):
         for name in _ACTIONS:
             if getattr(opts, name) == "":
                 wanted = "a file" if name in _OF_FILES else "the name of a host"
+                wanted = "a URL" if name == "explain" else wanted
                 raise KrowlError(f"--{name} is given an empty name: give {wanted}")
         assert self.settings is not None
         validate(offline(self.settings))
@@ -179,6 +183,11 @@ class Command(ScrapyCommand):
             one = view_host(store, _host(given["host"]), policy, now, _MOST)
             fields = asdict(one)
             self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one))
+        elif given["explain"]:
+            found = explain(folder, head, store, self.settings, given["explain"])
+            self._say(opts, asdict(found), frontier.explained(found))
+            if found.state == "invalid":
+                self.exitcode = BAD_INPUT
         elif given["export"]:
             count = 0
             with written(given["export"]) as file:
