@@ -185,12 +185,15 @@ class Explainer:
         return None
 
     def _queued(self, host: Host, place: _Place) -> tuple[str, str, str]:
+        verdict = self._verdict(place.entry.url)
+        if place.leased and verdict is Verdict.DISALLOWED:
+            why = f"It was dropped just now: {self._forbidden(place.entry.url)}."
+            return "dropped", why, "ROBOTSTXT_OBEY"
         if place.leased:
             why = "Its request is under way, or its page is being read or written."
             return "in flight", why, ""
         number, of = place.ahead + 1, host.queue.queued
         where = f"It is number {number:,} of {of:,} in the queue of its host."
-        verdict = self._verdict(place.entry.url)
         if verdict is Verdict.DISALLOWED:
             why = f"{where} {self._forbidden(place.entry.url)}: it will be dropped at its turn."
             return "queued", why, "ROBOTSTXT_OBEY"

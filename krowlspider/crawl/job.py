@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.cache import RobotsCache
@@ -95,6 +96,8 @@ class Job:
     def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
         self.spider = spider
+        # When this start began, in epoch seconds.
+        self.began = self.wall()
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = delay_policy(settings)
@@ -107,6 +110,8 @@ class Job:
         self.nothing_fetched = False
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
+        # What answers at each path of the server of the metrics: extensions add to it.
+        self.routes: dict[str, Route] = {}
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import warc_folder
-from krowlspider.crawl.status import pause_reason
+from krowlspider.crawl.status import by_last_part, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import Reason, view_of
@@ -28,6 +28,13 @@ _MOST = 10
 SORTED_BY = ("queued", "done", "dropped", "delay", "due_in", "errors")
 
 
+class PageRow(NamedTuple):
+    """A page that is over: done, or the reason for which it was dropped."""
+
+    url: str
+    outcome: str
+
+
 class Control:
     """Answers questions about a crawl that is open; it changes nothing.
 
@@ -39,23 +46,44 @@ class Control:
         self._job = Job.of(crawler)
 
     def status(self) -> dict[str, Any]:
-        """Return the figures of the crawl now, and why no request is sent, "" usually."""
+        """Return the figures of the crawl now, and why no request is sent, "" usually.
+
+        Counts are since the start; ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed``
+        are counts by status and by kind of failure.
+        """
         scheduler, frontier = Scheduler.of(self._crawler), self._job.frontier
-        counted = scheduler.counted()
+        counted, stats = scheduler.counted(), self._crawler.stats.get_stats()
         return {
+            "spider": self._job.spider,
+            "folder": str(self._job.folder.path),
+            "seconds": round(self._job.wall() - self._job.began, 1),
             "done": counted["done"],
+            "of": scheduler.budget.total,
             "queued": frontier.queued - frontier.deferred_queued,
             "deferred": frontier.deferred_queued,
             "hosts": frontier.schedule.host_count,
             "due": frontier.schedule.count_due(),
             "in_flight": scheduler.flights.on_the_wire,
-            "dropped": {
-                name.removeprefix("dropped/"): count
-                for name, count in sorted(counted.items())
-                if name.startswith("dropped/") and count
-            },
+            "dropped": by_last_part(counted, "dropped/"),
+            "statuses": by_last_part(stats, "downloader/response_status_count/"),
+            "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
+            "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 1),
             "paused": pause_reason(self._job),
         }
+
+    def sample(self) -> dict[str, float]:
+        """Return the figures of `History`."""
+        status, stats = self.status(), self._crawler.stats
+        return {
+            **{name: status[name] for name in ("done", "in_flight", "queued", "archive_mb")},
+            "failed": sum(status["failed"].values()),
+            "lag_ms": stats.get_value("krowl/loop/recent_lag_p99_ms", 0.0),
+        }
+
+    def pages(self) -> list[PageRow]:
+        """Return the last pages that were committed, the newest first."""
+        recent = reversed(self._job.frontier.recent)
+        return [PageRow(lease.entry.url, dropped or "done") for lease, dropped in recent]
 
     def hosts(self, sort: str = "queued", limit: int = _MOST) -> list[HostRow]:
         """Return the first hosts of those in memory, the greatest by a field first.

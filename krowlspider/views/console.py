@@ -47,7 +47,9 @@ class Console:
     def status(self) -> Text:
         """Return the figures of the crawl."""
         found = self._control.status()
-        dropped = ", ".join(f"{reason}: {count:,}" for reason, count in found["dropped"].items())
+        dropped = ", ".join(
+            f"{reason}: {count:,}" for reason, count in found["dropped"].items() if count
+        )
         hosts = f"{counted(found['hosts'], 'host')}, {found['due']:,} of them due now"
         lines = [
             f"pages done  {found['done']:,} since the start",
