@@ -12,6 +12,7 @@ from twisted.internet.error import CannotListenError
 from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
 from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
 from krowlspider.views.console import Console
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class TelnetConsole(telnet.TelnetConsole):
         super().__init__(crawler)
 
     def _get_telnet_vars(self) -> dict[str, Any]:
-        return {**super()._get_telnet_vars(), "krowl": Console(Control(self.crawler))}
+        steering = Steering(self.crawler, who="the telnet console")
+        console = Console(Control(self.crawler), steering)
+        return {**super()._get_telnet_vars(), "krowl": console}
 
     def start_listening(self) -> None:
         try:

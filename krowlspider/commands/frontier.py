@@ -30,10 +30,10 @@ from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
-from krowlspider.urls.canonical import IdentityHasher, normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, drop_output, read_lines, written
+from krowlspider.views.names import named_host
 
 if TYPE_CHECKING:
     import argparse
@@ -180,7 +180,7 @@ class Command(ScrapyCommand):
         policy, now = delay_policy(self.settings), time.time()
         given = vars(opts)
         if given["host"]:
-            one = view_host(store, _host(given["host"]), policy, now, _MOST)
+            one = view_host(store, named_host(given["host"]), policy, now, _MOST)
             fields = asdict(one)
             self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one))
         elif given["explain"]:
@@ -201,11 +201,11 @@ class Command(ScrapyCommand):
             if result.useless:
                 self.exitcode = BAD_INPUT
         elif given["drop-host"]:
-            dropped = drop_host(store, _host(given["drop-host"]))
+            dropped = drop_host(store, named_host(given["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
         elif given["forget"]:
             remove_filter = FilterFile(folder.seen).remove
-            seen, dropped = forget_host(store, _host(given["forget"]), remove_filter)
+            seen, dropped = forget_host(store, named_host(given["forget"]), remove_filter)
             text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
             text += "; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped}, text)
@@ -216,14 +216,3 @@ class Command(ScrapyCommand):
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:
             print(json.dumps(values) if opts.json else text, file=file)
-
-
-def _host(name: str) -> str:
-    """Return the host of a name or a URL, as written in the frontier.
-
-    :raises JobError: ``name`` is not the name of a host
-    """
-    url = normalise(name if "://" in name else f"http://{name}")
-    if url is None:
-        raise JobError(f"{name!r} is not the name of a host")
-    return host_of(url)

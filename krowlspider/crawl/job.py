@@ -45,7 +45,8 @@ from krowlspider.frontier.poison import strike
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.owner import check_owner, put_owner
-from krowlspider.frontier.store.store import LevelStore, StoreError
+from krowlspider.frontier.store.schema import CRAWL_PAUSED
+from krowlspider.frontier.store.store import LevelStore, StoreError, delete, put
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
 from krowlspider.urls.canonical import IdentityHasher
 
@@ -108,6 +109,8 @@ class Job:
         self.failure: Exception | None = None
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
+        # Whether a person has paused it; kept in the frontier's store.
+        self.is_paused = False
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
         # What answers at each path of the server of the metrics: extensions add to it.
@@ -207,6 +210,7 @@ class Job:
         self.store = LevelStore(self.folder.frontier, create=new)
         check_owner(self.store, head.seed, head.ring)
         put_owner(self.store, head.seed, head.ring)
+        self.is_paused = self.store.get(CRAWL_PAUSED) is not None
         if new:
             sync_folder(self.folder.path)
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
@@ -309,6 +313,15 @@ class Job:
 
     def _written_folders(self) -> tuple[Path, Path]:
         return self.archive.directory, self.folder.path
+
+    def pause(self) -> None:
+        """Send no request until `unpause`, after restarts too."""
+        put(self.store, CRAWL_PAUSED, b"")
+        self.is_paused = True
+
+    def unpause(self) -> None:
+        delete(self.store, [CRAWL_PAUSED])
+        self.is_paused = False
 
     def give_up(self) -> None:
         """Stop waiting for room on the archive's disk.

@@ -15,8 +15,7 @@ from aiohttp import web
 from krowlspider.engine.control import SORTED_BY
 from krowlspider.errors import KrowlError, error_text
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.views.names import named_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +57,7 @@ def routes(control: Control, history: Callable[[], dict[str, Any]]) -> dict[str,
         "history": lambda _: history(),
         "pages": lambda _: [row._asdict() for row in control.pages()],
         "hosts": lambda request: _hosts(control, request),
-        "host": lambda request: control.host(_host(_given(request, "name"))),
+        "host": lambda request: control.host(named_host(_given(request, "name"))),
         "explain": lambda request: control.explain(_given(request, "url")),
     }
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
@@ -121,13 +120,6 @@ def _given(request: web.BaseRequest, name: str) -> str:
     if not (value := request.query.get(name, "").strip()):
         raise _BadRequestError(f"{request.path} needs ?{name}=")
     return value
-
-
-def _host(name: str) -> str:
-    url = normalise(name if "://" in name else f"http://{name}")
-    if url is None:
-        raise _BadRequestError(f"{name!r} is not the name of a host")
-    return host_of(url)
 
 
 def _hosts(control: Control, request: web.BaseRequest) -> Any:

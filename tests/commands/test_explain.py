@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.crawl.job import _jobs
 from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
 from krowlspider.views.console import Console
 from tests.support.crawling import scrapy
 from tests.support.crawls import anchors, crawl_of, page
@@ -102,7 +103,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             yield lambda: any(entry.path == "/one" for entry in web.log())
             # Earlier crawls of this process may not be collected yet.
             (crawler,) = (each for each, job in _jobs.items() if job._opened)
-            krowl = Console(Control(crawler))
+            krowl = Console(Control(crawler), Steering(crawler, who="a test"))
             told["status"] = repr(krowl.status())
             told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))
             told["in flight"] = repr(krowl.explain(web.url(HOST, "/one")))

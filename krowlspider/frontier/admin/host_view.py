@@ -11,6 +11,7 @@ from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.hosts.holds import Hold, hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
+from krowlspider.frontier.schedule.scheduler import PAUSED
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries, entry_keys
@@ -191,6 +192,8 @@ def why_host_waits(
             f"All its queued URLs are retries, the first due in {duration(wait)}.",
             "KROWL_RETRY_DELAY",
         )
+    if due_in > PAUSED / 2:
+        return Reason("It is paused by a person; the telnet console of a running crawl resumes it.")
     if due_in:
         cause = _cause(host, due_in, policy)
         return Reason(f"It is due in {duration(due_in)}, because of {cause.words}.", cause.setting)

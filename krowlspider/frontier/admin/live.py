@@ -14,6 +14,7 @@ from krowlspider.frontier.hosts.host import (
     IN_FLIGHT,
     SEALED,
 )
+from krowlspider.frontier.schedule.scheduler import is_paused
 from krowlspider.frontier.shares.names import CROWD
 from krowlspider.frontier.stopped import read_host
 
@@ -41,6 +42,8 @@ def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
         return _for_room(frontier, host)
     if (words := _STATES.get(host.state)) is not None:
         return Reason(words)
+    if is_paused(host, frontier.now()):
+        return Reason(f"It is paused: krowl.resume({host.name!r}) lets it go on.")
     policy = frontier.schedule.rule.of(host.name)
     hold = hold_of(frontier.store, host.name)
     return why_host_waits(host, hold, policy, frontier.now(), due="It is due.")

@@ -31,6 +31,7 @@ key                          value
 ``t`` due host               the heap by next-fetch time, for hosts that have entries: empty
 ``u`` host                   a deferred host: empty
 ``v``                        URLs queued by domain, of the largest domains: JSON
+``y``                        present while a person has paused the crawl: empty
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -74,6 +75,7 @@ SEEN = b"s"
 DUE = b"t"
 DEFERRED = b"u"
 LOAD = b"v"
+CRAWL_PAUSED = b"y"
 
 # Bytes of an identity.
 KEY_SIZE = 8
