@@ -48,11 +48,15 @@ class Metrics:
 
     async def _start(self) -> None:
         # Importing aiohttp is slow, so it is imported only if metrics are served.
-        from krowlspider.crawl.monitoring.endpoint import Endpoint, Page  # noqa: PLC0415
+        from krowlspider.crawl.monitoring import endpoint  # noqa: PLC0415
 
-        self._endpoint = Endpoint(self._path, Page(self._text).get)
+        job = Job.of(self._crawler)
+        job.routes[self._path] = endpoint.metrics_route(endpoint.Page(self._text).get)
+        self._endpoint = endpoint.Endpoint(job.routes)
         if url := await self._endpoint.serve(self._host, self._ports):
-            Job.of(self._crawler).watched_at.append(f"metrics {url}")
+            if "/" in job.routes:
+                job.watched_at.append(f"page {url}/")
+            job.watched_at.append(f"metrics {url}{self._path}")
 
     def _text(self) -> bytes:
         self._crawler.signals.send_catch_log(figures_wanted)

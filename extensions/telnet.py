@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.extensions import telnet
 from twisted.internet.error import CannotListenError
 
 from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
+from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
+from krowlspider.views.console import Console
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -33,6 +36,11 @@ class TelnetConsole(telnet.TelnetConsole):
             # Scrapy would generate a password and log it.
             settings.set("TELNETCONSOLE_PASSWORD", token_hex(16), settings.maxpriority())
         super().__init__(crawler)
+
+    def _get_telnet_vars(self) -> dict[str, Any]:
+        steering = Steering(self.crawler, who="the telnet console")
+        console = Console(Control(self.crawler), steering)
+        return {**super()._get_telnet_vars(), "krowl": console}
 
     def start_listening(self) -> None:
         try:

@@ -370,6 +370,7 @@ EXTENSIONS_BASE = {
     "extensions.core_stats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
     "extensions.telnet.TelnetConsole": 0,
+    "extensions.live_page.LivePage": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,
@@ -403,6 +404,9 @@ PROMETHEUS_HOST = "127.0.0.1"
 # crawls on a machine.
 PROMETHEUS_PORT = [9410, 9420]
 PROMETHEUS_PATH = "metrics"
+# True: a live page of the crawl is served at http://PROMETHEUS_HOST:PROMETHEUS_PORT/, if that is a
+# loopback address and PROMETHEUS_ENABLED is True.
+KROWL_LIVE_PAGE = True
 
 # --- Log ------------------------------------------------------------------------------------------
 

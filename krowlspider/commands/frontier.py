@@ -14,6 +14,7 @@ from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.commands.explaining import explain
 from krowlspider.commands.importing import import_into
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
@@ -29,10 +30,10 @@ from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
-from krowlspider.urls.canonical import IdentityHasher, normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, drop_output, read_lines, written
+from krowlspider.views.names import named_host
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +47,7 @@ _MOST = 10
 # Options for more than an overview, with what they do. None can be used while a crawl runs.
 _OF_HOSTS = {
     "host": "one host, and why it is not being fetched",
+    "explain": "where a URL is, and why it is not being fetched",
     "drop-host": "remove the queued URLs of a host for good",
     "forget": "remove all data of a host, so that it can be found again",
 }
@@ -73,7 +75,8 @@ class Command(ScrapyCommand):
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         one = parser.add_mutually_exclusive_group()
         for name, text in _OF_HOSTS.items():
-            one.add_argument(f"--{name}", metavar="NAME", dest=name, help=text)
+            kind = "URL" if name == "explain" else "NAME"
+            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text)
         for name, text in _OF_FILES.items():
             # An export without a file goes to standard output.
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
@@ -117,6 +120,7 @@ class Command(ScrapyCommand):
         for name in _ACTIONS:
             if getattr(opts, name) == "":
                 wanted = "a file" if name in _OF_FILES else "the name of a host"
+                wanted = "a URL" if name == "explain" else wanted
                 raise KrowlError(f"--{name} is given an empty name: give {wanted}")
         assert self.settings is not None
         validate(offline(self.settings))
@@ -178,9 +182,14 @@ class Command(ScrapyCommand):
         note = "" if head.delays else frontier.DELAYS_OF_COMMAND
         given = vars(opts)
         if given["host"]:
-            one = view_host(store, _host(given["host"]), policy, now, _MOST)
+            one = view_host(store, named_host(given["host"]), policy, now, _MOST)
             fields = asdict(one)
             self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one) + note)
+        elif given["explain"]:
+            found = explain(folder, head, store, self.settings, given["explain"])
+            self._say(opts, asdict(found), frontier.explained(found))
+            if found.state == "invalid":
+                self.exitcode = BAD_INPUT
         elif given["export"]:
             count = 0
             with written(given["export"]) as file:
@@ -194,11 +203,11 @@ class Command(ScrapyCommand):
             if result.useless:
                 self.exitcode = BAD_INPUT
         elif given["drop-host"]:
-            dropped = drop_host(store, _host(given["drop-host"]))
+            dropped = drop_host(store, named_host(given["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
         elif given["forget"]:
             remove_filter = FilterFile(folder.seen).remove
-            seen, dropped = forget_host(store, _host(given["forget"]), remove_filter)
+            seen, dropped = forget_host(store, named_host(given["forget"]), remove_filter)
             text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
             text += "; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped}, text)
@@ -209,14 +218,3 @@ class Command(ScrapyCommand):
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:
             print(json.dumps(values) if opts.json else text, file=file)
-
-
-def _host(name: str) -> str:
-    """Return the host of a name or a URL, as written in the frontier.
-
-    :raises JobError: ``name`` is not the name of a host
-    """
-    url = normalise(name if "://" in name else f"http://{name}")
-    if url is None:
-        raise JobError(f"{name!r} is not the name of a host")
-    return host_of(url)

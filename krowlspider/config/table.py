@@ -143,6 +143,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
     "KROWL_STATUS_INTERVAL": _seconds,
     "PROMETHEUS_ENABLED": boolean,
+    "KROWL_LIVE_PAGE": boolean,
     "PROMETHEUS_HOST": text(r"[A-Za-z0-9._:-]+", "is not an address to listen at"),
     "PROMETHEUS_PORT": parsed(
         checks.port_range,

@@ -49,7 +49,8 @@ from krowlspider.frontier.poison import strike
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.owner import check_owner, put_owner
-from krowlspider.frontier.store.store import LevelStore, StoreError
+from krowlspider.frontier.store.schema import CRAWL_PAUSED
+from krowlspider.frontier.store.store import LevelStore, StoreError, delete, put
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
 from krowlspider.urls.canonical import IdentityHasher
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.cache import RobotsCache
@@ -99,6 +101,8 @@ class Job:
     def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
         self.spider = spider
+        # When this start began, in epoch seconds.
+        self.began = self.wall()
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = delay_policy(settings)
@@ -111,8 +115,12 @@ class Job:
         self.nothing_fetched = False
         # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
         self.not_uploaded = 0
+        # Whether a person has paused it; kept in the frontier's store.
+        self.is_paused = False
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
+        # What answers at each path of the server of the metrics: extensions add to it.
+        self.routes: dict[str, Route] = {}
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
@@ -212,6 +220,7 @@ class Job:
         self.store = LevelStore(self.folder.frontier, create=new)
         check_owner(self.store, head.seed, head.ring)
         put_owner(self.store, head.seed, head.ring)
+        self.is_paused = self.store.get(CRAWL_PAUSED) is not None
         if new:
             sync_folder(self.folder.path)
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
@@ -328,6 +337,15 @@ class Job:
 
     def _written_folders(self) -> tuple[Path, Path]:
         return self.archive.directory, self.folder.path
+
+    def pause(self) -> None:
+        """Send no request until `unpause`, after restarts too."""
+        put(self.store, CRAWL_PAUSED, b"")
+        self.is_paused = True
+
+    def unpause(self) -> None:
+        delete(self.store, [CRAWL_PAUSED])
+        self.is_paused = False
 
     def give_up(self) -> None:
         """Stop waiting for room on the archive's disk.

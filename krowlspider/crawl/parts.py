@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import socket
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.ports import Ports
+from krowlspider.urls.rules.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +66,16 @@ def frontier_limits(settings: BaseSettings) -> Limits:
             hosts=idle_connections(settings),
         ),
         ports=Ports(map(str, settings.getlist("KROWL_PORTS"))),
+    )
+
+
+def trap_rules(settings: BaseSettings) -> Traps:
+    """Return the rules against crawler traps, as of today."""
+    return Traps(
+        path_depth_max=settings.getint("KROWL_PATH_DEPTH_MAX"),
+        repeated_segments_max=settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
+        skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"),
+        today=datetime.now(UTC).date(),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from krowlspider.config.contact import is_unreachable
 from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.next_commands import scrapy_with
+from krowlspider.crawl.status import pause_reason
 from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
     logger.info("Watch: %s; Ctrl-C stops, the same command continues", watch)
     if job.scope is None:
         log_crawled(job, spider, "from its own start requests")
+    if job.is_paused:
+        logger.warning("The crawl is %s", pause_reason(job))
     if is_unreachable(job.contact):
         logger.warning(
             "KROWL_CONTACT=%s is at a reserved domain: no site owner can reach you there",

@@ -98,7 +98,7 @@ class Progress:
             "due": due,
             "waiting": max(0, frontier.schedule.host_count - due),
             "in_flight": in_flight,
-            "dropped": sum(_by_last_part(counted, "dropped/").values()),
+            "dropped": sum(by_last_part(counted, "dropped/").values()),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
         try:
@@ -119,15 +119,15 @@ class Progress:
         frontier, archive = self._job.frontier, self._job.archive.stats
         path = self._job.folder.path
         numbers, _ = measured
-        done, reasons = numbers["done"], _by_last_part(numbers, "dropped/")
-        answers = _listing(_by_last_part(stats, "downloader/response_status_count/")) or "none"
+        done, reasons = numbers["done"], by_last_part(numbers, "dropped/")
+        answers = _listing(by_last_part(stats, "downloader/response_status_count/")) or "none"
         late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
         rows = {
             "pages done": f"{done:,} ({done / max(seconds, 0.001):.1f}/s)",
             "answers": f"{answers} (robots.txt and retries included)",
             "URLs": f"{numbers['queued']:,} queued, {numbers['known']:,} known already,"
             f" {sum(reasons.values()):,} dropped, {frontier.pending:,} left",
-            "no answer": _listing(_by_last_part(stats, "krowl/fetch/failed_count/")),
+            "no answer": _listing(by_last_part(stats, "krowl/fetch/failed_count/")),
             "dropped": _listing(reasons),
             "archive": f"{counted(archive.records, 'record')} in"
             f" {counted(archive.files, 'file')},"
@@ -174,6 +174,8 @@ def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
 
 def pause_reason(job: Job) -> str:
     """Return why no request is sent; usually empty."""
+    if job.is_paused:
+        return "paused by a person: krowl.resume() at the telnet console lets it go on"
     if (full := job.full) is not None:
         return f"paused: no room in {full}"
     if job.outages.paused:
@@ -226,7 +228,7 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
         "krowl/dns/joined_count": names.joined,
         "krowl/dns/wait_seconds": round(names.waited, 3),
     }
-    for reason, count in _by_last_part(counted, "dropped/").items():
+    for reason, count in by_last_part(counted, "dropped/").items():
         figures[f"krowl/frontier/dropped_count/{reason}"] = count
     for kind, count in names.failures.items():
         figures[f"krowl/dns/failed_count/{kind}"] = count
@@ -237,7 +239,8 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
     return figures
 
 
-def _by_last_part(numbers: Mapping[str, int], prefix: str) -> dict[str, int]:
+def by_last_part(numbers: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """Return the numbers whose names begin with a prefix, by the rest of their names."""
     return {
         name.removeprefix(prefix): count
         for name, count in numbers.items()

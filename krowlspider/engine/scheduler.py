@@ -302,6 +302,10 @@ class Scheduler(BaseScheduler):
 
     # --- the next request ---
 
+    def wake(self) -> None:
+        """Have the engine ask for requests: there may be some to send."""
+        self._waker.wake()
+
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
@@ -337,11 +341,8 @@ class Scheduler(BaseScheduler):
 
     @property
     def paused(self) -> bool:
-        """Return whether the crawl waits for room on its disk.
-
-        Meanwhile discovered URLs are kept in memory.
-        """
-        return self._job.full is not None
+        """Return whether the crawl waits for room on its disk, or is paused by a person."""
+        return self._job.is_paused or self._job.full is not None
 
     def has_pending_requests(self) -> bool:
         node = self._node

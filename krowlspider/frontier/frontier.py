@@ -8,7 +8,7 @@ are durable.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 # Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads
 # across what LevelDB keeps of it. Queues are read by key, and need no compaction.
 COMPACT_EVERY = 500_000
+
+# Pages of the last commits that are kept to be shown.
+_RECENT = 100
 
 # A lease that has ended, and the reason its entry was dropped; None where it was not dropped.
 Acknowledged = tuple[Lease, str | None]
@@ -107,6 +110,8 @@ class Frontier:
         self._admission = Admission(limits, self._load, self.budget, self.counters, may_overflow)
         self.refused = self._admission.refused
         self._acknowledged: list[Acknowledged] = []
+        # The last that were committed, the newest last.
+        self.recent: deque[Acknowledged] = deque(maxlen=_RECENT)
         self._consumed = 0
         batch = store.batch(sync=True)
         batch.delete(schema.CLEAN)
@@ -312,6 +317,7 @@ class Frontier:
         self.budget.end_batch(batch)
         batch.write()
         self.counters.update(commit.counters)
+        self.recent.extend(commit.acknowledged[-_RECENT:])
 
     # --- figures ---
 

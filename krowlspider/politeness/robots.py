@@ -116,6 +116,19 @@ def _read(body: bytes, token: str) -> tuple[dict[str, _Group], list[str]]:
     return groups, sitemaps
 
 
+def _read_for(body: bytes, agent: str) -> tuple[_Group, list[str]]:
+    """Return the group that applies to a product token, and the sitemaps, of a body of any
+    bytes."""
+    token = _token(agent)
+    groups, sitemaps = _read(_readable(body), token)
+    return groups.get(token) or groups.get(_ALL) or _Group(), sitemaps
+
+
+def rules_for(body: bytes, agent: str) -> dict[str, bool]:
+    """Return the patterns that apply to a product token, each with whether it allows."""
+    return _read_for(body, agent)[0].rules
+
+
 def _text(value: bytes) -> str:
     try:
         return value.decode().strip()
@@ -163,9 +176,7 @@ class RobotsRules:
     @classmethod
     def parse(cls, body: bytes, agent: str) -> Self:
         """Parse a robots.txt body of any bytes. ``agent`` is the product token of the crawler."""
-        token = _token(agent)
-        groups, sitemaps = _read(_readable(body), token)
-        group = groups.get(token) or groups.get(_ALL) or _Group()
+        group, sitemaps = _read_for(body, agent)
         return cls(group.rules, group.crawl_delay, sitemaps)
 
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.request_warnings import warn_of_proxies
@@ -34,7 +34,6 @@ from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
-from krowlspider.urls.rules.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -181,12 +180,7 @@ class BroadSpider(Spider):
         return spider
 
     def _read_settings(self, settings: BaseSettings) -> None:
-        self._traps = Traps(
-            path_depth_max=settings.getint("KROWL_PATH_DEPTH_MAX"),
-            repeated_segments_max=settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
-            skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"),
-            today=datetime.now(UTC).date(),
-        )
+        self._traps = trap_rules(settings)
         self._max_url_length = settings.getint("URLLENGTH_LIMIT")
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
         self._reads_sitemaps = settings.getbool("KROWL_SITEMAPS")

@@ -13,6 +13,7 @@ from krowlspider.frontier.store.schema import FORMAT
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from krowlspider.crawl.explain import Explanation
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.admin.migrate import Copied
@@ -42,15 +43,16 @@ def whole(view: FrontierView) -> str:
         f"done     {view.done:,}",
         f"dropped  {sum(view.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         *([f"set aside {view.poison:,}"] if view.poison else []),
-        *_hosts("most queued", view.biggest),
-        *_hosts("slowest", view.slowest),
-        *_hosts("due next", view.next_due),
+        *host_table("most queued", view.biggest),
+        *host_table("slowest", view.slowest),
+        *host_table("due next", view.next_due),
         *_entries("set aside", view.poisoned),
     ]
     return "\n".join(lines)
 
 
-def _hosts(title: str, rows: list[HostRow]) -> list[str]:
+def host_table(title: str, rows: list[HostRow]) -> list[str]:
+    """Return the lines of a table of hosts, after an empty one; none without a host."""
     if not rows:
         return []
     names = ("queued", "done", "dropped", "delay s", "due in", "errors")
@@ -98,6 +100,20 @@ def one_host(view: HostView) -> str:
         for known in view.robots
     ]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
+
+
+def explained(found: Explanation) -> str:
+    """Return where a URL is, and what decides about it."""
+    rows = {
+        "state": found.state,
+        "decided by": found.setting,
+        "host": found.host,
+        "robots.txt": found.robots,
+        "tries": found.tries and counted(found.tries, "failed try"),
+        "captures": found.captures and f"{found.captures:,} in the archive",
+    }
+    lines = [f"  {name:11} {text}" for name, text in rows.items() if text]
+    return "\n".join([found.url, found.why, *lines])
 
 
 def imported(result: Imported) -> str:

@@ -29,7 +29,7 @@ from extensions.metrics import Metrics
 from krowlspider import __version__
 from krowlspider import settings as defaults
 from krowlspider.config.checks import port_range
-from krowlspider.crawl.monitoring.endpoint import Endpoint, Page
+from krowlspider.crawl.monitoring.endpoint import Endpoint, Page, metrics_route
 from krowlspider.crawl.monitoring.metrics import HELP, SERIES_MAX, registry, text
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT
@@ -277,7 +277,7 @@ def serving(
     """Run ``main(port)`` on the loop that serves."""
 
     async def run() -> None:
-        endpoint = Endpoint("/metrics", page, time_limit)
+        endpoint = Endpoint({"/metrics": metrics_route(page)}, time_limit)
         _, port = await endpoint.open("127.0.0.1", range(1))
         try:
             async with asyncio.timeout(LONG):
@@ -399,13 +399,13 @@ def test_taken_port_leads_to_the_next() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            endpoint = Endpoint("/metrics", lambda: b"")
+            endpoint = Endpoint({})
             address, found = await endpoint.open("127.0.0.1", range(port, port + 11))
             assert address == "127.0.0.1"
             assert port < found <= port + 10
             endpoint.close()
             with pytest.raises(OSError, match="in use"):
-                await Endpoint("/metrics", lambda: b"").open("127.0.0.1", range(port, port + 1))
+                await Endpoint({}).open("127.0.0.1", range(port, port + 1))
 
     run_on_uvloop(main())
 

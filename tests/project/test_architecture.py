@@ -23,7 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"settings", *SIDES, *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
-    **{room: {"krowlspider", "config", *ENGINE} for room in ("extensions", "views")},
+    "views": {"krowlspider", "config", *ENGINE},
+    "extensions": {"krowlspider", "config", "views", *ENGINE},
     "commands": {"krowlspider", "config", "views", *ENGINE},
 }
 PURE = ("urls", "politeness", "cluster.ring", "internals.frostwork")

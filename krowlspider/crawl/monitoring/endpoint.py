@@ -1,4 +1,4 @@
-"""A web server that serves one page, on aiohttp."""
+"""A web server for people and programs that watch a crawl, on aiohttp."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    Route = Callable[[web.BaseRequest], web.Response]
 
 # No traceback for each client that does not speak HTTP.
 _logger = logging.getLogger(__name__)
@@ -22,9 +24,9 @@ _logger.addFilter(
 
 # Seconds for which a page is served again, so that many clients cannot keep the event loop busy.
 _FRESH = 1.0
-# Most bytes in a line of a request, and most header fields. Prometheus sends far less.
-_LINE_MAX = 1024
-_FIELDS_MAX = 32
+# Most bytes in a line of a request, and most header fields. Browsers send half as many.
+_LINE_MAX = 8192
+_FIELDS_MAX = 64
 # Most seconds from the connection to the last byte of the answer.
 _TIME_LIMIT = 5.0
 # Most connections at a time. One more closes the oldest, so that slow clients keep nobody out.
@@ -49,13 +51,19 @@ class Page:
         return self._made
 
 
-class Endpoint(web.Server):
-    """A server of one page on the running event loop.
+def metrics_route(page: Callable[[], bytes]) -> Route:
+    """Return the route of a page in Prometheus' text format."""
+    kind = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
+    return lambda _: web.Response(body=page(), headers=kind)
 
-    Its clients can neither keep the loop busy nor fill memory or log.
+
+class Endpoint(web.Server):
+    """A server on the running event loop; ``routes`` has what answers GET at each path.
+
+    A route may be added at any time. Clients can neither keep the loop busy nor fill memory or log.
     """
 
-    def __init__(self, path: str, page: Callable[[], bytes], time_limit: float = _TIME_LIMIT):
+    def __init__(self, routes: Mapping[str, Route], time_limit: float = _TIME_LIMIT):
         super().__init__(
             self._answer,
             access_log=None,
@@ -65,8 +73,7 @@ class Endpoint(web.Server):
             # A request's body is not read.
             lingering_time=0,
         )
-        self._path = path
-        self._page = page
+        self._routes = routes
         self._time_limit = time_limit
         self._server: asyncio.Server | None = None
         # Open connections, the oldest first.
@@ -90,14 +97,15 @@ class Endpoint(web.Server):
         return address
 
     async def serve(self, host: str, ports: range) -> str:
-        """Listen as `open`, and return the URL. If that fails, log it and return ""."""
+        """Listen as `open`, and return the URL of the root without its slash. If that fails, log it
+        and return ""."""
         try:
             address, port = await self.open(host, ports)
         except OSError as error:
             _logger.warning("Prometheus metrics are not served: %s", error)
             return ""
         shown = f"[{address}]" if ":" in address else address
-        return f"http://{shown}:{port}{self._path}"
+        return f"http://{shown}:{port}"
 
     def close(self) -> None:
         """Stop listening, and close all connections."""
@@ -120,12 +128,12 @@ class Endpoint(web.Server):
         self._clients.pop(handler, None)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        if request.path != self._path:
+        route = self._routes.get(request.path)
+        if route is None:
             answer = web.Response(status=404)
         elif request.method not in {"GET", "HEAD"}:
             answer = web.Response(status=405, headers={"Allow": "GET, HEAD"})
         else:
-            kind = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
-            answer = web.Response(body=self._page(), headers=kind)
+            answer = route(request)
         answer.force_close()
         return answer

@@ -58,6 +58,7 @@ HELP = {
     "krowl/archive/files_count": "WARC files begun.",
     "krowl/archive/records_count": "WARC records written.",
     "krowl/archive/revisits_count": "Revisit records, written in place of a known body.",
+    "krowl/control/change_count": "Changes to the crawl by a person, by kind.",
     "krowl/disk/pauses_count": "Times that the crawl waited for room on its disk.",
     "krowl/dns/cached_count": "Names found in the cache.",
     "krowl/dns/failed_count": "Names without an address, by kind of failure.",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.hosts.holds import Hold, hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
+from krowlspider.frontier.schedule.scheduler import PAUSED
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import entries
+from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
+
+
+# Entries of a host's queue that are looked at: about 20 ms.
+LOOKED_AT = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,40 +63,58 @@ class HostView:
 
 
 def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: int) -> HostView:
-    """Read all that is known of a host, with lists as in `view_frontier`.
+    """Read all that is known of a host of a stopped crawl, with lists as in `view_frontier`.
 
     :raises UnknownHostError: there is no such host
     """
     host = read_host(store, name)
     if host is None:
         raise UnknownHostError(name)
+    # A host's record may count fewer than are on disk after a crash.
+    host.queue.queued = sum(1 for _ in entry_keys(store, name))
+    return view_of(store, host, policy, wall=wall, most=most)
+
+
+def view_of(
+    store: Store,
+    host: Host,
+    policy: DelayPolicy,
+    *,
+    wall: float,
+    most: int,
+    why: Reason | None = None,
+) -> HostView:
+    """Return all that is known of a host, with lists as in `view_frontier`.
+
+    ``why`` is why it is not being fetched; None asks `why_host_waits`.
+    """
     queue = []
-    queued = retries = 0
+    retries = 0
     first_retry = 0.0
-    for key, value in entries(store, name):
+    for looked, (key, value) in enumerate(islice(entries(store, host.name), LOOKED_AT)):
         row = EntryRow.of(key, value, wall)
         if row.due_in:
             first_retry = min(first_retry, row.due_in) if retries else row.due_in
             retries += 1
-        if queued < most:
+        if looked < most:
             queue.append(row)
-        queued += 1
     # How long all entries wait for another try; 0 if one need not wait.
-    wait = first_retry if retries == queued else 0.0
-    poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(name))]
-    hold = hold_of(store, name)
-    host.queue.queued = queued
+    wait = first_retry if retries == host.queue.pending else 0.0
+    poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
+    hold = hold_of(store, host.name)
     row_of_host = HostRow.of(host, policy, wall)
+    if why is None:
+        why = why_host_waits(host, hold, policy.of(host.name), wall, wait=wait)
     return HostView(
         host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
         state=host.health.words,
-        why=_why(host, hold, wait, policy.of(name), wall) + _poison_words(len(poison)),
+        why=why.words + _poison_words(len(poison)),
         crawl_delay=host.rate.floor,
         throttling=host.rate.throttling,
         holds=hold.times,
         retries=retries,
         poisoned=len(poison),
-        robots=list(_robots(store, name)),
+        robots=list(_robots(store, host.name)),
         queue=queue,
         poison=poison[:most],
     )
@@ -111,56 +135,82 @@ def _poison_words(count: int) -> str:
     return f" {count:,} pages are set aside: each killed the process three times."
 
 
-def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) -> str:
-    """Return why a host is not being fetched; ``wait`` is that of its entries, in seconds."""
+class Reason(NamedTuple):
+    """Why a host waits, as a sentence, and the setting that decides it; "" for none."""
+
+    words: str
+    setting: str = ""
+
+
+def why_host_waits(
+    host: Host,
+    hold: Hold,
+    policy: DelayPolicy,
+    wall: float,
+    *,
+    wait: float = 0.0,
+    due: str = "It is due: it will be fetched with the next start.",
+) -> Reason:
+    """Return why a host is not being fetched.
+
+    ``wait`` is that of its entries, in seconds. ``due`` is what to say of a host that is due.
+    """
     rate = host.rate
     due_in = seconds_until(host.due, wall)
     if host.has_own_time and hold.aside:
-        return (
+        return Reason(
             "It is set aside: it has held the event loop for over 5 s"
             f" {counted(hold.times, 'time')}, the last with {hold.url or 'its queue'}; it is tried"
             f" again in {duration(due_in)}, or at a start after that. --export, --forget and"
             " --import queue it again immediately."
         )
     if host.health is Health.RETIRED:
-        return (
+        return Reason(
             f"It is retired: its robots.txt asks for {rate.floor:g} s between two requests,"
-            f" and KROWL_CRAWL_DELAY_MAX is {policy.crawl_delay_max:g}."
+            f" and KROWL_CRAWL_DELAY_MAX is {policy.crawl_delay_max:g}.",
+            "KROWL_CRAWL_DELAY_MAX",
         )
     if not host.queue.queued:
-        return "Nothing of it is queued."
+        return Reason("Nothing of it is queued.")
     is_deferred = host.state is DEFERRED
     if is_deferred and policy.parked(rate):
-        return (
+        return Reason(
             f"It is deferred after {counted(rate.errors, 'error')} in a row, or because the DNS"
             f" does not know its name; it is tried again in {duration(due_in)}, or at a start"
             " after that."
         )
     if host.has_own_time:
-        return (
+        return Reason(
             f"It is deferred after {counted(rate.errors, 'error')} in a row; it is tried again in"
             f" {duration(due_in)}, or at a start after that."
         )
     if is_deferred:
-        return (
+        return Reason(
             "It is deferred because its robots.txt cannot be fetched; that is tried again at the"
             " next start and every hour."
         )
     if wait > due_in:
-        return f"All its queued URLs are retries, the first due in {duration(wait)}."
+        return Reason(
+            f"All its queued URLs are retries, the first due in {duration(wait)}.",
+            "KROWL_RETRY_DELAY",
+        )
+    if due_in > PAUSED / 2:
+        return Reason("It is paused by a person; the telnet console of a running crawl resumes it.")
     if due_in:
-        return f"It is due in {duration(due_in)}, because of {_cause(host, due_in, policy)}."
-    return "It is due: it will be fetched with the next start."
+        cause = _cause(host, due_in, policy)
+        return Reason(f"It is due in {duration(due_in)}, because of {cause.words}.", cause.setting)
+    return Reason(due)
 
 
-def _cause(host: Host, due_in: float, policy: DelayPolicy) -> str:
+def _cause(host: Host, due_in: float, policy: DelayPolicy) -> Reason:
     rate = host.rate
     if rate.errors > 1:
-        return f"the backoff after {rate.errors} errors in a row"
+        return Reason(f"the backoff after {rate.errors} errors in a row", "KROWL_DELAY_MAX")
     if rate.throttling and due_in > policy.delay(rate):
-        return "the Retry-After of an answer 429 or 503"
+        return Reason("the Retry-After of an answer 429 or 503", "KROWL_RETRY_AFTER_MAX")
     if rate.throttling:
-        return f"its delay, doubled {counted(rate.throttling, 'time')} after answers 429 or 503"
+        times = counted(rate.throttling, "time")
+        return Reason(f"its delay, doubled {times} after answers 429 or 503", "KROWL_DELAY_MAX")
     if rate.floor and rate.floor >= policy.delay(rate):
-        return "the crawl-delay of its robots.txt"
-    return "its delay"
+        return Reason("the crawl-delay of its robots.txt", "KROWL_CRAWL_DELAY_MAX")
+    return Reason("its delay", "KROWL_DELAY_FACTOR")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 error``, ``2 errors``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """Return a number with its noun: ``1 error``, ``2 errors``, ``2 tries``."""
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{number:,} {noun}s"
 
 
 def duration(seconds: float) -> str:

@@ -57,6 +57,8 @@ _APART = 0.002
 # The least seconds in which a process dies and is started again. A wait that exceeds the record's
 # wait by more is written immediately, or a restart would cut it short.
 _RESTART = 0.5
+# Seconds by which a paused host is put off: ten years. No other wait is nearly as long.
+PAUSED = 3650 * 86_400.0
 _POPPABLE = (SCHEDULED, CALLED, AWAITING_ROBOTS, DEFERRED)
 
 
@@ -303,7 +305,9 @@ class HostScheduler:
         """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
         behind those due before it. If nothing but retries is queued, it is due with the first of
         them."""
-        due = now = whole_microseconds(self.now() + rest)
+        now = whole_microseconds(self.now() + rest)
+        # It may have been paused meanwhile, or a hand-over has set a later time.
+        due = now = max(now, host.due)
         if host.queue.queued and not host.robots.fetches:
             due = whole_microseconds(max(now, host.queue.earliest()))
         self.transitions.move(host, host.after_request(), due)
@@ -316,6 +320,27 @@ class HostScheduler:
         if host.state in (SCHEDULED, CALLED, BLOCKED) and host.due < due:
             host.due = host.ready = due
             self.due_changed(host)
+
+    def pause(self, host: Host) -> bool:
+        """Send nothing to a host until `unpause`, after restarts too. Return False for a deferred
+        host, to which nothing is sent anyway until it is tried again."""
+        return self._move_due(host, self.now() + PAUSED)
+
+    def unpause(self, host: Host) -> bool:
+        """Let a host go on after its delay. Return False if it is not paused."""
+        now = self.now()
+        if not is_paused(host, now):
+            return False
+        # Its last request may have ended just before the pause.
+        return self._move_due(host, now + self.rule.of(host.name).delay(host.rate))
+
+    def _move_due(self, host: Host, due: float) -> bool:
+        if host.state is DEFERRED:
+            return False
+        host.due = host.ready = whole_microseconds(due)
+        self.due_changed(host)
+        self.cache.record_now(host)
+        return True
 
     # --- what there is to fetch ---
 
@@ -401,6 +426,11 @@ class HostScheduler:
         """Return the range of keys of the heap on disk that have been read, as its first and its
         last key."""
         return self._due.consumed()
+
+
+def is_paused(host: Host, now: float) -> bool:
+    """Return whether a host is paused at ``now``, in seconds of the job clock."""
+    return host.due - now > PAUSED / 2
 
 
 def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:

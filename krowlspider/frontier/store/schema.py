@@ -35,6 +35,7 @@ key                          value
                              synced records]``
 ``x`` sequence               entries that one commit removed while that file was open: msgpack, see
                              ``OpenWarcNote``
+``y``                        present while a person has paused the crawl: empty
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -80,6 +81,7 @@ DEFERRED = b"u"
 LOAD = b"v"
 OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
+CRAWL_PAUSED = b"y"
 
 # Bytes of an identity.
 KEY_SIZE = 8

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.schedule.deferral import ROUND
-from tests.frontier.conftest import LIMITS, World
+from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,3 +140,64 @@ def test_a_robots_fetch_waits_until_its_host_is_due(world: World) -> None:
     assert world.frontier.schedule.pop() is None
     world.clocks.pass_(1.1)
     assert world.frontier.schedule.pop() is host
+
+
+# --- a host that a person pauses ---
+
+YEARS = 3 * 365 * 86_400.0
+
+
+@pytest.mark.parametrize("state", ["scheduled", "in flight", "given back", "turned back", "idle"])
+def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> None:
+    schedule = world.frontier.schedule
+    if state == "idle":
+        world.add(A1)
+        lease = leased(world)
+        world.frontier.acknowledge(lease)
+        schedule.release(lease.host, 1.0)
+        host = lease.host
+        assert schedule.pause(host)
+        world.commit()
+        world.add(A2)
+    else:
+        world.add(A1, A2)
+        lease = leased(world) if state != "scheduled" else None
+        host = schedule.cache.get("a.test") if lease is None else lease.host
+        assert schedule.pause(host)
+        if lease is not None:
+            world.frontier.queues.unpop(lease)
+            if state == "in flight":
+                schedule.release(host, 1.0)
+            elif state == "given back":
+                schedule.give_back(host)
+            else:
+                schedule.turn_back(host, "192.0.2.1")
+    world.clocks.pass_(YEARS)
+    assert world.pop() is None
+    assert schedule.unpause(schedule.cache.get("a.test"))
+    assert not schedule.unpause(schedule.cache.get("a.test"))
+    assert world.pop() is None
+    world.clocks.pass_(RULE.minimum)
+    assert leased(world).host.name == "a.test"
+
+
+def test_a_pause_and_its_end_are_on_disk_at_once(world: World) -> None:
+    world.add(A1)
+    world.commit()
+    world.frontier.schedule.pause(world.frontier.schedule.cache.get("a.test"))
+    world.crash()
+    world.clocks.pass_(YEARS)
+    assert world.pop() is None
+    world.frontier.schedule.unpause(world.frontier.schedule.cache.get("a.test"))
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert leased(world).host.name == "a.test"
+
+
+def test_a_deferred_host_is_not_paused(world: World) -> None:
+    world.add(A1)
+    lease = leased(world)
+    world.frontier.queues.unpop(lease)
+    lease.host.rate.errors = 100
+    world.frontier.schedule.deferral.defer(lease.host, 100.0)
+    assert not world.frontier.schedule.pause(lease.host)

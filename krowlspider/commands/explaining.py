@@ -1,0 +1,87 @@
+"""``scrapy frontier --explain``: where a URL of a stopped crawl is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.exclude_file import ExcludeFile
+from krowlspider.crawl.explain import Explainer
+from krowlspider.crawl.parts import delay_policy, trap_rules, warc_folder
+from krowlspider.frontier.admin.host_view import why_host_waits
+from krowlspider.frontier.hosts.holds import hold_of
+from krowlspider.frontier.robots.cache import RobotsCache
+from krowlspider.frontier.robots.gate import RobotsGate
+from krowlspider.frontier.stopped import read_counters, read_host
+from krowlspider.frontier.store.schema import marked_by, seen_prefix
+from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.rules.exclude import Exclusions
+from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
+
+if TYPE_CHECKING:
+    from scrapy.settings import Settings
+
+    from krowlspider.crawl.explain import Explanation
+    from krowlspider.crawl.folder import JobFolder, JobHead
+    from krowlspider.frontier.admin.host_view import Reason
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.store.store import LevelStore
+    from krowlspider.urls.rules.exclude import PatternList
+
+
+def explain(
+    folder: JobFolder, head: JobHead, store: LevelStore, settings: Settings, url: str
+) -> Explanation:
+    """Return where a URL is, by the settings of this project and the scope of the folder.
+
+    :raises SettingsError: the file of KROWL_EXCLUDE cannot be read
+    :raises ArchiveError: as of `Explainer.explain`
+    """
+    policy = head.delays or delay_policy(settings)
+    robots = RobotsCache(
+        store,
+        settings["ROBOTSTXT_USER_AGENT"],
+        time.time,
+        ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
+    )
+    gate = RobotsGate(
+        robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"), wall=time.time
+    )
+
+    def why(host: Host) -> Reason:
+        hold = hold_of(store, host.name)
+        return why_host_waits(host, hold, policy.of(host.name), time.time())
+
+    return Explainer(
+        store=store,
+        hasher=IdentityHasher(head.seed),
+        scope=Scope(
+            head.scope or ScopeRules(),
+            max_url_length=settings.getint("URLLENGTH_LIMIT"),
+            traps=trap_rules(settings),
+        ),
+        exclusions=_exclusions(settings),
+        gate=gate,
+        agent=settings["ROBOTSTXT_USER_AGENT"],
+        obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
+        archive=warc_folder(settings, folder.path),
+        host_of_crawl=lambda name: read_host(store, name),
+        why=why,
+        is_seen=lambda host, key: key in marked_by(store.items(seen_prefix(host))),
+        owner=lambda _: None,
+        counters=lambda: read_counters(store),
+        wall=time.time,
+    ).explain(url)
+
+
+def _exclusions(settings: Settings) -> Exclusions:
+    made = Exclusions()
+    if (path := settings["KROWL_EXCLUDE"]) is not None:
+
+        def use(found: PatternList) -> None:
+            made.patterns = found.patterns
+
+        ExcludeFile(Path(path), use).apply()
+    return made

@@ -1,0 +1,280 @@
+"""Explain where one URL is in a crawl, and why it is not being fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.index.lookup import captures_of
+from krowlspider.frontier.admin.host_view import LOOKED_AT
+from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.store.queues import entries
+from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
+from krowlspider.politeness.deciding_rule import deciding_line
+from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.frontier.admin.host_view import Reason
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.store.store import Store
+    from krowlspider.urls.canonical import IdentityHasher
+    from krowlspider.urls.rules.exclude import Exclusions
+    from krowlspider.urls.rules.scope import Scope
+
+# Why a URL that is found would not be queued, by the word of `Scope.refusal`; and what decides it.
+_REFUSED = {
+    "depth": ("it is more links away from a seed than max_depth", "max_depth"),
+    "length": ("it is too long", "URLLENGTH_LIMIT"),
+    "port": ("its port is one that links may not lead to", "KROWL_PORTS"),
+    "deny": ("an expression of deny matches it", "deny"),
+    "allow": ("no expression of allow matches it", "allow"),
+    "path_depth": ("its path has too many segments", "KROWL_PATH_DEPTH_MAX"),
+    "repeated_segments": (
+        "a segment of its path is repeated too often",
+        "KROWL_REPEATED_SEGMENTS_MAX",
+    ),
+    "extension": ("files with this extension are skipped", "KROWL_SKIP_EXTENSIONS"),
+    "calendar": ("it looks like a page of an endless calendar", ""),
+    "exclude": ("an expression of KROWL_EXCLUDE matches it", "KROWL_EXCLUDE"),
+}
+# Caps whose refusals are counted, and not noted for each URL.
+_CAPS = {
+    "frontier": "KROWL_FRONTIER_MAX",
+    "domain_share": "KROWL_DOMAIN_SHARE",
+    "domain_budget": "KROWL_DOMAIN_BUDGET",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a URL is, and why it is not being fetched.
+
+    - ``state``: invalid, foreign, in flight, queued, set aside, fetched, dropped, refused, unknown.
+    - ``why``: the answer in words; ``setting``: the setting or the spider's argument that decides,
+      "" for none.
+    - ``ahead``: entries of its host's queue before it; None if it is not queued. ``tries``: failed
+      tries so far.
+    - ``robots``: the line of robots.txt that decides, with its number; "" if no rule matches.
+    - ``captures``: how many captures the indexes of the archive have of it.
+    """
+
+    url: str
+    state: str
+    why: str
+    setting: str = ""
+    host: str = ""
+    ahead: int | None = None
+    tries: int = 0
+    robots: str = ""
+    captures: int = 0
+
+
+class _Place(NamedTuple):
+    """A queue entry: entries before it, whether it is leased, and itself."""
+
+    ahead: int
+    leased: bool
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Explains the URLs of one crawl, running or stopped.
+
+    - ``scope`` and ``exclusions`` are those of the intake; ``agent`` is the product token.
+    - ``archive``: the folder of the WARC files.
+    - ``host_of_crawl`` returns a host; None if the crawl does not know it.
+    - ``why`` returns why a host is not being fetched, ``is_seen`` whether an identity is known,
+      ``owner`` the node that owns a host; None for this one.
+    - ``counters`` has the counters of the frontier, ``wall`` is now in epoch seconds.
+    """
+
+    store: Store
+    hasher: IdentityHasher
+    scope: Scope
+    exclusions: Exclusions
+    gate: RobotsGate
+    agent: str
+    obeys_robots: bool
+    archive: Path
+    host_of_crawl: Callable[[str], Host | None]
+    why: Callable[[Host], Reason]
+    is_seen: Callable[[str, bytes], bool]
+    owner: Callable[[str], str | None]
+    counters: Callable[[], Counter[str]]
+    wall: Callable[[], float]
+
+    def explain(self, text: str) -> Explanation:
+        """Return where a URL is; ``text`` need not be normalised.
+
+        :raises ArchiveError: an index of the archive is broken
+        :raises OSError: the archive cannot be read
+        """
+        url = normalise(text)
+        if url is None:
+            return Explanation(
+                text,
+                "invalid",
+                f"{text!r} is not a URL that a crawl fetches: give one with http:// or https://.",
+            )
+        name = host_of(url)
+        if (owner := self.owner(name)) is not None:
+            return Explanation(url, "foreign", f"Node {owner} owns its host: ask there.", host=name)
+        captures = [
+            each for each in captures_of(indexes_in(self.archive).there, url) if each.url == url
+        ]
+        state, why, setting, place = self._state(url, name, captures)
+        return Explanation(
+            url,
+            state,
+            why,
+            setting,
+            host=name,
+            ahead=None if place is None or place.leased else place.ahead,
+            tries=0 if place is None else place.entry.retries + place.entry.throttling,
+            robots=self._robots_line(url),
+            captures=len(captures),
+        )
+
+    def _state(
+        self, url: str, name: str, captures: list[IndexLine]
+    ) -> tuple[str, str, str, _Place | None]:
+        """Return state, words and setting, as in `Explanation`, and the entry in the queue."""
+        host = self.host_of_crawl(name)
+        place = None if host is None else self._find(host, url)
+        if host is not None and place is not None:
+            return (*self._queued(host, place), place)
+        if any(
+            entry_of(key, value).url == url for key, value in self.store.items(poison_prefix(name))
+        ):
+            why = (
+                "It is set aside: the process died three times while it worked on its page."
+                " --export, --forget of its host and --import queue it again."
+            )
+            return "set aside", why, "", None
+        if captures:
+            return "fetched", _fetched(captures), "", None
+        if self.is_seen(name, self.hasher.keys([url])[0]):
+            return (*self._gone(url, host), None)
+        return (*self._not_queued(url, name), None)
+
+    def _find(self, host: Host, url: str) -> _Place | None:
+        """Return the entry of a URL, among the first of its host's queue; None if it is not
+        there."""
+        leased = set(host.queue.leased)
+        ahead = 0
+        for key, value in islice(entries(self.store, host.name), LOOKED_AT):
+            is_leased = split_queue_key(key)[1:] in leased
+            entry = entry_of(key, value)
+            if entry.url == url:
+                return _Place(ahead, is_leased, entry)
+            ahead += not is_leased
+        return None
+
+    def _queued(self, host: Host, place: _Place) -> tuple[str, str, str]:
+        verdict = self._verdict(place.entry.url)
+        if place.leased and verdict is Verdict.DISALLOWED:
+            why = f"It was dropped just now: {self._forbidden(place.entry.url)}."
+            return "dropped", why, "ROBOTSTXT_OBEY"
+        if place.leased:
+            why = "Its request is under way, or its page is being read or written."
+            return "in flight", why, ""
+        number, of = place.ahead + 1, host.queue.queued
+        where = f"It is number {number:,} of {of:,} in the queue of its host."
+        if verdict is Verdict.DISALLOWED:
+            why = f"{where} {self._forbidden(place.entry.url)}: it will be dropped at its turn."
+            return "queued", why, "ROBOTSTXT_OBEY"
+        if (waits := place.entry.due - self.wall()) > 0:
+            failed = counted(place.entry.retries + place.entry.throttling, "failed try")
+            where += f" After {failed} it waits for another {duration(waits)}."
+        if verdict is Verdict.UNKNOWN:
+            where += " The robots.txt of its host is to be fetched before it."
+        reason = self.why(host)
+        return "queued", f"{where} The host: {reason.words}", reason.setting
+
+    def _gone(self, url: str, host: Host | None) -> tuple[str, str, str]:
+        """Return the answer about a known URL that is not among the entries looked at."""
+        if host is not None and host.queue.pending > LOOKED_AT:
+            why = (
+                f"It was found. Its host has {host.queue.pending:,} URLs queued, and it is not"
+                f" among the first {LOOKED_AT:,}: it is behind them, or was dropped."
+            )
+            return "queued", why, ""
+        if self._verdict(url) is Verdict.DISALLOWED:
+            return "dropped", f"It was found and dropped: {self._forbidden(url)}.", "ROBOTSTXT_OBEY"
+        why = (
+            "It was found and is not queued any more, and no index of the archive has a capture of"
+            " it: it was fetched just now, its fetch failed to the last try, or a redirect or a"
+            " limit ended it. The log names failures, and krowl/frontier/dropped_count has the"
+            " reasons."
+        )
+        return "dropped", why, ""
+
+    def _not_queued(self, url: str, name: str) -> tuple[str, str, str]:
+        """Return the answer about a URL that is not known."""
+        # Of a link on the same host, so that the rules about other hosts do not count.
+        reason = self.scope.refusal(url, name, 0, name)
+        if reason is None and self.exclusions.match(url):
+            reason = "exclude"
+        if reason is not None:
+            words, setting = _REFUSED[reason]
+            return "refused", f"It is not queued where it is found: {words}.", setting
+        if self._verdict(url) is Verdict.DISALLOWED:
+            why = f"It was not found yet, and would be dropped: {self._forbidden(url)}."
+            return "unknown", why, "ROBOTSTXT_OBEY"
+        counters = self.counters()
+        caps = {setting: counters[f"dropped/{cap}"] for cap, setting in _CAPS.items()}
+        caps = {setting: count for setting, count in caps.items() if count}
+        refused = "".join(f", or is among the {n:,} that {cap} refused" for cap, n in caps.items())
+        why = (
+            "It was not found: no page that was read has a link to it that is followed"
+            f"{refused}. Give it as a seed, or by scrapy frontier --import."
+        )
+        return "unknown", why, next(iter(caps), "")
+
+    # --- robots.txt ---
+
+    def _verdict(self, url: str) -> Verdict:
+        if not self.obeys_robots:
+            return Verdict.ALLOWED
+        return self.gate.verdict(_authority(url), url)
+
+    def _record(self, url: str) -> RobotsRecord | None:
+        saved = self.store.get(robots_key(_authority(url)))
+        return None if saved is None else RobotsRecord.decode(saved)
+
+    def _robots_line(self, url: str) -> str:
+        record = self._record(url)
+        line = None if record is None else deciding_line(record.body, self.agent, url)
+        return "" if line is None else f"line {line.number}: {line.text}"
+
+    def _forbidden(self, url: str) -> str:
+        line = self._robots_line(url)
+        return f"{_authority(url)}/robots.txt forbids it" + (f" by {line}" if line else "")
+
+
+def _authority(url: str) -> str:
+    return url[: url.index("/", 8)]
+
+
+def _fetched(captures: Iterable[IndexLine]) -> str:
+    last = max(captures, key=lambda each: each.timestamp)
+    stamp = last.timestamp
+    when = f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[8:10]}:{stamp[10:12]}:{stamp[12:]}Z"
+    what = ", ".join(
+        part for part in (f"status {last.status}" * bool(last.status), last.mime) if part
+    )
+    return f"It was fetched at {when}: {what}, in {last.filename}."

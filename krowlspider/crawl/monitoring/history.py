@@ -1,0 +1,73 @@
+"""The figures of a crawl over the last hour, for charts; kept across restarts."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# Seconds between two samples, and samples kept: those of an hour.
+INTERVAL = 10.0
+KEPT = 360
+# Samples after which the file is written again.
+_WRITE_EACH = 6
+# What a sample has: epoch seconds, then the figures.
+FIELDS = (
+    "time",
+    "pages_per_second",
+    "failed_per_second",
+    "in_flight",
+    "queued",
+    "archive_mb",
+    "lag_ms",
+)
+
+
+class History:
+    """Samples of a crawl's figures. ``path`` is the file that keeps them.
+
+    A file that cannot be read or written costs the charts their past, and nothing else.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._samples: deque[list[float]] = deque(maxlen=KEPT)
+        self._unwritten = 0
+        # Time, pages done and failures at the last sample.
+        self._last: tuple[float, float, float] | None = None
+        with suppress(OSError, ValueError, TypeError):
+            for sample in json.loads(path.read_bytes()):
+                if len(sample) == len(FIELDS):
+                    self._samples.append([float(value) for value in sample])
+
+    def add(self, now: float, figures: Mapping[str, float]) -> None:
+        """Add the figures at ``now``, in epoch seconds.
+
+        ``done`` and ``failed`` are counts since the start, of which the sample has the rates.
+        """
+        last, self._last = self._last, (now, figures["done"], figures["failed"])
+        if last is None or (seconds := now - last[0]) <= 0:
+            return
+        done, failed = figures["done"] - last[1], figures["failed"] - last[2]
+        others = [figures[name] for name in FIELDS[3:]]
+        self._samples.append([now, done / seconds, failed / seconds, *others])
+        self._unwritten += 1
+        if self._unwritten >= _WRITE_EACH:
+            self.write()
+
+    def write(self) -> None:
+        """Write the samples to the file."""
+        self._unwritten = 0
+        draft = self._path.with_name(f"{self._path.name}.new")
+        with suppress(OSError):
+            draft.write_text(json.dumps(list(self._samples)))
+            draft.replace(self._path)
+
+    def samples(self) -> dict[str, Any]:
+        """Return the names of the figures, and the samples, the oldest first."""
+        return {"fields": FIELDS, "samples": list(self._samples)}

@@ -1,0 +1,137 @@
+"""Questions to a running crawl: its figures, its hosts, and what becomes of one URL."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from krowlspider.crawl.explain import Explainer
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.parts import warc_folder
+from krowlspider.crawl.status import by_last_part, pause_reason
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.frontier.admin.edit import UnknownHostError
+from krowlspider.frontier.admin.host_view import Reason, view_of
+from krowlspider.frontier.admin.live import host_now, why_host_waits_now
+from krowlspider.frontier.admin.view import HostRow
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from krowlspider.crawl.explain import Explanation
+    from krowlspider.frontier.admin.host_view import HostView
+    from krowlspider.frontier.hosts.host import Host
+
+# Hosts and entries in a list.
+_MOST = 10
+# What hosts may be sorted by: fields of `HostRow`.
+SORTED_BY = ("queued", "done", "dropped", "delay", "due_in", "errors")
+
+
+class PageRow(NamedTuple):
+    """A page that is over: done, or the reason for which it was dropped."""
+
+    url: str
+    outcome: str
+
+
+class Control:
+    """Answers questions about a crawl that is open; it changes nothing.
+
+    Each answer reads a bounded part of the frontier: at most some tens of milliseconds.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._job = Job.of(crawler)
+
+    def status(self) -> dict[str, Any]:
+        """Return the figures of the crawl now, and why no request is sent, "" usually.
+
+        Counts are since the start; ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed``
+        are counts by status and by kind of failure.
+        """
+        scheduler, frontier = Scheduler.of(self._crawler), self._job.frontier
+        counted, stats = scheduler.counted(), self._crawler.stats.get_stats()
+        return {
+            "spider": self._job.spider,
+            "folder": str(self._job.folder.path),
+            "seconds": round(self._job.wall() - self._job.began, 1),
+            "done": counted["done"],
+            "of": scheduler.budget.total,
+            "queued": frontier.queued - frontier.deferred_queued,
+            "deferred": frontier.deferred_queued,
+            "hosts": frontier.schedule.host_count,
+            "due": frontier.schedule.count_due(),
+            "in_flight": scheduler.flights.on_the_wire,
+            "dropped": by_last_part(counted, "dropped/"),
+            "statuses": by_last_part(stats, "downloader/response_status_count/"),
+            "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
+            "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 1),
+            "paused": pause_reason(self._job),
+        }
+
+    def sample(self) -> dict[str, float]:
+        """Return the figures of `History`."""
+        status, stats = self.status(), self._crawler.stats
+        return {
+            **{name: status[name] for name in ("done", "in_flight", "queued", "archive_mb")},
+            "failed": sum(status["failed"].values()),
+            "lag_ms": stats.get_value("krowl/loop/recent_lag_p99_ms", 0.0),
+        }
+
+    def pages(self) -> list[PageRow]:
+        """Return the last pages that were committed, the newest first."""
+        recent = reversed(self._job.frontier.recent)
+        return [PageRow(lease.entry.url, dropped or "done") for lease, dropped in recent]
+
+    def hosts(self, sort: str = "queued", limit: int = _MOST) -> list[HostRow]:
+        """Return the first hosts of those in memory, the greatest by a field first.
+
+        :raises ValueError: ``sort`` is none of SORTED_BY
+        """
+        if sort not in SORTED_BY:
+            raise ValueError(f"hosts are sorted by one of {', '.join(SORTED_BY)}, not by {sort!r}")
+        frontier, policy = self._job.frontier, self._job.rule
+        now = frontier.now()
+        rows = (HostRow.of(host, policy, now) for host in frontier.schedule.cache.hosts.values())
+        return nlargest(limit, rows, key=lambda row: getattr(row, sort))
+
+    def host(self, name: str) -> HostView:
+        """Return all that is known of a host.
+
+        :raises UnknownHostError: the crawl does not know it
+        """
+        frontier = self._job.frontier
+        host = host_now(frontier, name)
+        if host is None:
+            raise UnknownHostError(name)
+        now = frontier.now()
+        why = self._why(host)
+        return view_of(self._job.store, host, self._job.rule, wall=now, most=_MOST, why=why)
+
+    def explain(self, url: str) -> Explanation:
+        """Return where a URL is and why it is not being fetched, as `Explainer.explain`."""
+        job, node, settings = self._job, self._job.node, self._crawler.settings
+        intake = Scheduler.of(self._crawler).intake
+        return Explainer(
+            store=job.store,
+            hasher=job.hasher,
+            scope=intake.scope,
+            exclusions=intake.exclusions,
+            gate=job.robots,
+            agent=settings["ROBOTSTXT_USER_AGENT"],
+            obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
+            archive=warc_folder(settings, job.folder.path),
+            host_of_crawl=lambda name: host_now(job.frontier, name),
+            why=self._why,
+            is_seen=job.frontier.seen.known,
+            owner=lambda name: None if node is None else node.others([name])[0],
+            counters=lambda: job.frontier.counters,
+            wall=job.frontier.now,
+        ).explain(url)
+
+    def _why(self, host: Host) -> Reason:
+        if paused := pause_reason(self._job):
+            return Reason(f"The crawl is {paused}.")
+        return why_host_waits_now(self._job.frontier, host)

@@ -1,0 +1,123 @@
+"""The ``krowl`` object of the telnet console: asks a crawl, and changes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.errors import KrowlError, error_text
+from krowlspider.frontier.admin.words import counted
+from krowlspider.views import frontier
+from krowlspider.views.names import named_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.engine.control import Control
+    from krowlspider.engine.steering import Steering
+
+
+class Text(str):
+    """A text that the console prints as it is: the console prints what ``repr`` returns."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_HELP = """\
+krowl.status()              figures of the crawl, and why it is paused
+krowl.hosts("queued", 10)   hosts in memory: by queued, done, dropped, delay, due_in or errors
+krowl.host("example.com")   one host, and why it is not being fetched
+krowl.explain("https://..") where a URL is, and why it is not being fetched
+krowl.pause()               send no request until krowl.resume(), after restarts too
+krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com")
+krowl.add("https://..", 5)  queue a URL, here with priority 5"""
+
+
+class Console:
+    """Asks a `Control` and uses a `Steering`; each answer and each error is a text for people."""
+
+    def __init__(self, control: Control, steering: Steering):
+        self._control = control
+        self._steering = steering
+
+    def __repr__(self) -> str:
+        return _HELP
+
+    def help(self) -> Text:
+        return Text(_HELP)
+
+    def status(self) -> Text:
+        """Return the figures of the crawl."""
+        found = self._control.status()
+        dropped = ", ".join(
+            f"{reason}: {count:,}" for reason, count in found["dropped"].items() if count
+        )
+        hosts = f"{counted(found['hosts'], 'host')}, {found['due']:,} of them due now"
+        lines = [
+            f"pages done  {found['done']:,} since the start",
+            f"queued      {found['queued']:,} on {hosts}",
+            f"in flight   {found['in_flight']:,}",
+            f"deferred    {found['deferred']:,}",
+            f"dropped     {dropped or 'none'}",
+            *([f"state       {found['paused']}"] if found["paused"] else []),
+        ]
+        return Text("\n".join(lines))
+
+    def hosts(self, sort: str = "queued", limit: int = 10) -> Text:
+        """Return a table of hosts."""
+        return _answer(
+            lambda: "\n".join(frontier.host_table(f"by {sort}", self._control.hosts(sort, limit)))
+        )
+
+    def host(self, name: str) -> Text:
+        """Return what is known of a host, given by name or URL."""
+        return _answer(lambda: frontier.one_host(self._control.host(named_host(name))))
+
+    def explain(self, url: str) -> Text:
+        """Return where a URL is, and why it is not being fetched."""
+        return _answer(lambda: frontier.explained(self._control.explain(url)))
+
+    def pause(self, host: str = "") -> Text:
+        """Pause the crawl, or a host."""
+        if not host:
+            self._steering.pause()
+            return Text("paused: krowl.resume() lets it go on")
+        return _answer(lambda: _paused(self._steering, named_host(host)))
+
+    def resume(self, host: str = "") -> Text:
+        """Let the crawl go on, or a host."""
+        if not host:
+            self._steering.resume()
+            return Text("it goes on")
+        return _answer(lambda: _resumed(self._steering, named_host(host)))
+
+    def add(self, url: str, priority: int = 0) -> Text:
+        """Queue a URL."""
+        return _answer(
+            lambda: (
+                "queued"
+                if self._steering.add(url, priority)
+                else f"not queued: {self._control.explain(url).why}"
+            )
+        )
+
+
+def _paused(steering: Steering, host: str) -> str:
+    if steering.pause_host(host):
+        return f"{host} is paused: krowl.resume({host!r}) lets it go on"
+    return f"{host} is deferred, so nothing is sent to it now: pause it when it is tried again"
+
+
+def _resumed(steering: Steering, host: str) -> str:
+    if steering.resume_host(host):
+        return f"{host} goes on after its delay"
+    return f"{host} is not paused"
+
+
+def _answer(ask: Callable[[], str]) -> Text:
+    try:
+        return Text(ask())
+    except (KrowlError, ValueError, OSError) as error:
+        return Text(error_text(error))

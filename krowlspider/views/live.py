@@ -1,0 +1,129 @@
+"""The live page and the JSON that it shows: GET only, for browsers on this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, is_dataclass
+from functools import cache, partial
+from importlib.resources import files
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from krowlspider.engine.control import SORTED_BY
+from krowlspider.errors import KrowlError, error_text
+from krowlspider.frontier.admin.edit import UnknownHostError
+from krowlspider.views.names import named_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.engine.control import Control
+
+# The files of the page, with their media types.
+_FILES = {
+    "/": ("live.html", "text/html; charset=utf-8"),
+    "/live.css": ("live.css", "text/css; charset=utf-8"),
+    "/live.js": ("live.js", "text/javascript; charset=utf-8"),
+}
+# A page of another site can neither frame this one nor read it; and this one loads its own files
+# only. URLs of strangers are shown as text.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+# Most hosts in one answer.
+_HOSTS_MAX = 200
+
+
+class _BadRequestError(KrowlError):
+    """A parameter of the request is missing or out of bounds."""
+
+
+def routes(control: Control, history: Callable[[], dict[str, Any]]) -> dict[str, Route]:
+    """Return what answers at each path: the page, its files, and the API below ``/api/v1/``.
+
+    ``history`` returns the samples of the charts.
+    """
+    api: dict[str, Callable[[web.BaseRequest], Any]] = {
+        "status": lambda _: control.status(),
+        "history": lambda _: history(),
+        "pages": lambda _: [row._asdict() for row in control.pages()],
+        "hosts": lambda request: _hosts(control, request),
+        "host": lambda request: control.host(named_host(_given(request, "name"))),
+        "explain": lambda request: control.explain(_given(request, "url")),
+    }
+    made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
+    made |= {f"/api/v1/{name}": partial(_json, ask) for name, ask in api.items()}
+    made["/healthz"] = lambda _: web.Response(text="ok\n")
+    return {path: partial(_guarded, route) for path, route in made.items()}
+
+
+def _guarded(route: Route, request: web.BaseRequest) -> web.Response:
+    """Answer requests to this machine by its address only.
+
+    Another site's page can lead a browser here by a name of its own whose DNS answer is a loopback
+    address. That name is in the Host header.
+    """
+    if not _is_local(request.headers.get("Host", "")):
+        return web.Response(status=421, text="ask for it by a loopback address\n")
+    answer = route(request)
+    answer.headers.update(_HEADERS)
+    return answer
+
+
+def _is_local(host: str) -> bool:
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+@cache
+def _content(name: str) -> bytes:
+    return files("krowlspider.views.page").joinpath(name).read_bytes()
+
+
+def _file(name: str, kind: str, _: web.BaseRequest) -> web.Response:
+    return web.Response(body=_content(name), headers={"Content-Type": kind})
+
+
+def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
+    status = 200
+    try:
+        found = ask(request)
+    except UnknownHostError as error:
+        status, found = 404, {"error": error_text(error)}
+    except (KrowlError, ValueError) as error:
+        status, found = 400, {"error": error_text(error)}
+    except OSError as error:
+        status, found = 500, {"error": error_text(error)}
+    body = json.dumps(found, default=_plain).encode()
+    return web.Response(status=status, body=body, headers={"Content-Type": "application/json"})
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{value!r} cannot be shown")
+
+
+def _given(request: web.BaseRequest, name: str) -> str:
+    if not (value := request.query.get(name, "").strip()):
+        raise _BadRequestError(f"{request.path} needs ?{name}=")
+    return value
+
+
+def _hosts(control: Control, request: web.BaseRequest) -> Any:
+    limit = request.query.get("limit", "50")
+    if not re.fullmatch("[0-9]{1,3}", limit) or not 0 < int(limit) <= _HOSTS_MAX:
+        raise _BadRequestError(f"limit={limit[:20]}: give 1 to {_HOSTS_MAX}")
+    return control.hosts(request.query.get("sort", SORTED_BY[0]), int(limit))

@@ -1,0 +1,1 @@
+"""The files of the live page. They ask for nothing from another origin."""

@@ -1,0 +1,229 @@
+// The live page: asks /api/v1/ and shows what it answers. Texts of strangers are only ever set as
+// text, never as HTML.
+"use strict";
+
+const at = (id) => document.getElementById(id);
+const number = (value) => value.toLocaleString("en-US");
+const rate = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
+
+function duration(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${number(Math.floor(whole / 3600))} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+function element(name, text, classes) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (classes) made.className = classes;
+  return made;
+}
+
+async function ask(name, parameters) {
+  const query = parameters ? `?${new URLSearchParams(parameters)}` : "";
+  const answer = await fetch(`/api/v1/${name}${query}`);
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+// --- figures and charts ---
+
+function showStatus(found, perSecond) {
+  const limit = found.of ? ` of ${number(found.of)}` : "";
+  at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
+  at("state").textContent = found.paused;
+  const dropped = Object.values(found.dropped).reduce((sum, count) => sum + count, 0);
+  const tiles = [
+    ["pages done", number(found.done), limit],
+    ["pages/s", perSecond === null ? "–" : rate(perSecond), ""],
+    ["URLs queued", number(found.queued), ""],
+    ["hosts", number(found.hosts), ` ${number(found.due)} due`],
+    ["in flight", number(found.in_flight), ""],
+    ["deferred", number(found.deferred), ""],
+    ["dropped", number(dropped), ""],
+    ["archive", rate(found.archive_mb), " MB"],
+  ];
+  at("tiles").replaceChildren(...tiles.map(([name, value, more]) => {
+    const tile = element("div");
+    const shown = element("dd", value);
+    if (more) shown.append(element("small", more));
+    tile.append(element("dt", name), shown);
+    return tile;
+  }));
+  showCounts("statuses", found.statuses);
+  showCounts("dropped", found.dropped);
+  showCounts("failed", found.failed);
+  document.title = `${number(found.done)} pages - krowlspider`;
+}
+
+function showCounts(id, counts) {
+  const rows = Object.entries(counts).filter(([, count]) => count).sort((a, b) => b[1] - a[1]);
+  if (!rows.length) rows.push(["none", null]);
+  at(id).replaceChildren(...rows.map(([name, count]) => {
+    const row = element("tr");
+    row.append(element("td", name, count === null ? "none" : ""));
+    row.append(element("td", count === null ? "" : number(count)));
+    return row;
+  }));
+}
+
+const CHARTS = [
+  ["pages_per_second", "pages/s"], ["in_flight", "requests in flight"],
+  ["queued", "URLs queued"], ["failed_per_second", "failed fetches/s"],
+  ["archive_mb", "archive, MB"], ["lag_ms", "event loop lag, ms"],
+];
+const SVG = "http://www.w3.org/2000/svg";
+const HOUR = 3600;
+
+function path(classes, shape) {
+  const made = document.createElementNS(SVG, "path");
+  made.setAttribute("class", classes);
+  made.setAttribute("d", shape);
+  return made;
+}
+
+function chart(title, times, values) {
+  const most = Math.max(...values, 1e-9);
+  const last = values[values.length - 1];
+  const figure = element("figure");
+  const caption = element("figcaption");
+  caption.append(element("span", title), element("b", rate(last)));
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 360 84");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `${title}: ${rate(last)} now, at most ${rate(most)}`);
+  // The time axis fits what there is, up to an hour.
+  const end = times[times.length - 1];
+  const span = Math.min(HOUR, Math.max(60, end - times[0]));
+  const points = times.map((time, index) => {
+    const x = 360 * (1 - (end - time) / span);
+    return `${x.toFixed(1)},${(80 - 74 * values[index] / most).toFixed(1)}`;
+  });
+  const first = points[0].split(",")[0];
+  svg.append(path("area", `M${first},84L${points.join("L")}L360,84Z`));
+  svg.append(path("line", `M${points.join("L")}`));
+  figure.append(caption, svg);
+  return figure;
+}
+
+function showHistory(found) {
+  const rows = found.samples;
+  if (!rows.length) {
+    at("charts").replaceChildren(element("p", "The first samples come after 20 seconds.", "none"));
+    return null;
+  }
+  const column = (name) => rows.map((row) => row[found.fields.indexOf(name)]);
+  const times = column("time");
+  at("charts").replaceChildren(...CHARTS.map(([name, title]) => chart(title, times, column(name))));
+  return rows[rows.length - 1][found.fields.indexOf("pages_per_second")];
+}
+
+// --- hosts ---
+
+let hosts = [];
+
+function showHosts() {
+  const wanted = at("find").value.trim().toLowerCase();
+  const rows = hosts.filter((host) => host.host.includes(wanted));
+  if (!rows.length) {
+    const row = element("tr");
+    row.append(element("td", wanted ? "no host of the list has this in its name" : "none", "none"));
+    at("hosts").replaceChildren(row);
+    return;
+  }
+  at("hosts").replaceChildren(...rows.map((host) => {
+    const row = element("tr");
+    const button = element("button", host.host);
+    button.addEventListener("click", () => showHost(host.host));
+    const name = element("td");
+    name.append(button);
+    row.append(name);
+    const due = host.deferred ? "deferred" : host.due_in ? duration(host.due_in) : "now";
+    const cells = [number(host.queued), number(host.done), number(host.dropped),
+      duration(host.delay), due, number(host.errors)];
+    row.append(...cells.map((text) => element("td", text)));
+    return row;
+  }));
+}
+
+function answer(id, lines, facts) {
+  const made = element("div", undefined, "answer");
+  made.append(...lines.map((line) => element("p", line)));
+  made.append(...facts.map((line) => element("p", line, "facts")));
+  at(id).replaceChildren(made);
+}
+
+async function showHost(name) {
+  try {
+    const found = await ask("host", { name });
+    const robots = found.robots.map(
+      (each) => `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`);
+    const queue = found.queue.map((entry) => `queued: ${entry.url}`);
+    answer("host", [`${name}: ${found.why}`], [
+      `state ${found.state}, delay ${duration(found.host.delay)}, ${number(found.host.queued)}`
+        + ` queued, ${number(found.host.done)} done, ${number(found.host.dropped)} dropped`,
+      ...robots, ...queue]);
+  } catch (error) {
+    answer("host", [error.message], []);
+  }
+}
+
+// --- one URL ---
+
+at("explain").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    const found = await ask("explain", { url: at("url").value });
+    const facts = [
+      `state: ${found.state}`, found.setting && `decided by ${found.setting}`,
+      found.robots && `robots.txt ${found.robots}`,
+      found.captures && `${number(found.captures)} captures in the archive`,
+    ];
+    answer("explained", [found.why], [found.url, ...facts.filter(Boolean)]);
+  } catch (error) {
+    answer("explained", [error.message], []);
+  }
+});
+
+// --- pages ---
+
+function showPages(found) {
+  if (!found.length) {
+    at("pages").replaceChildren(element("li", "none yet", "none"));
+    return;
+  }
+  at("pages").replaceChildren(...found.slice(0, 30).map((page) => {
+    const line = element("li");
+    line.append(element("span", page.url));
+    line.append(element("span", page.outcome, page.outcome === "done" ? "none" : "bad"));
+    return line;
+  }));
+}
+
+// --- again and again ---
+
+const EACH = 2000;
+
+async function refresh() {
+  try {
+    const [history, status] = [await ask("history"), await ask("status")];
+    showStatus(status, showHistory(history));
+    hosts = await ask("hosts", { sort: at("sort").value, limit: "100" });
+    showHosts();
+    showPages(await ask("pages"));
+  } catch {
+    at("state").textContent = "The crawl does not answer: it has ended, or is very busy.";
+  }
+  setTimeout(refresh, document.hidden ? 5 * EACH : EACH);
+}
+
+at("find").addEventListener("input", showHosts);
+at("sort").addEventListener("change", async () => {
+  hosts = await ask("hosts", { sort: at("sort").value, limit: "100" }).catch(() => hosts);
+  showHosts();
+});
+at("sorting").addEventListener("submit", (event) => event.preventDefault());
+refresh();

@@ -1,0 +1,128 @@
+"""Where a URL is and why it is not being fetched: asked of a stopped crawl and of a running one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.crawl.job import _jobs
+from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
+from krowlspider.views.console import Console
+from tests.support.crawling import scrapy
+from tests.support.crawls import anchors, crawl_of, page
+from tests.support.simulated_crawl import interrupt
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.simulated_loop import Script
+
+HOST = "a.test"
+LINKS = anchors("/one", "/two", "/secret/x", "/2", "/other")
+SPEC = [
+    page("/robots.txt", "User-agent: *\nDisallow: /secret\n"),
+    page("/", LINKS),
+    page("/broken", "", status=500),
+    page("^/.*$", "x"),
+]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Callable[..., Any]]]:
+    """The folder of a crawl that ended after two pages, and the URLs of its web."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with SimulatedWeb(spec=SPEC) as web:
+        crawl = crawl_of(web, folder, [web.url(HOST)], arguments={"max_pages": 2, "deny": "/no"})
+        yield crawl.run().jobdir, lambda path: web.url(HOST, path)
+
+
+def ask(jobdir: Path, url: str, *more: str, code: int = 0) -> Any:
+    done = scrapy("frontier", jobdir, "--json", "--explain", url, *more, code=code)
+    return json.loads(done.stdout)
+
+
+def test_a_stopped_crawl_explains_each_url(stopped: Any) -> None:
+    jobdir, url = stopped
+
+    def state(path: str, *more: str) -> tuple[str, str]:
+        found = ask(jobdir, url(path), *more)
+        return found["state"], found["setting"]
+
+    fetched = ask(jobdir, url("/"))
+    assert (fetched["state"], fetched["captures"]) == ("fetched", 1)
+    assert ": status 200, text/html, in " in fetched["why"]
+    queued = ask(jobdir, url("/2"))
+    assert (queued["state"], queued["ahead"]) == ("queued", 2)
+    assert queued["why"].startswith("It is number 3 of 4 in the queue of its host. The host: It is")
+    secret = ask(jobdir, url("/secret/x"))
+    assert (secret["state"], secret["setting"]) == ("queued", "ROBOTSTXT_OBEY")
+    assert secret["robots"] == "line 2: Disallow: /secret"
+    assert "/robots.txt forbids it by line 2: Disallow: /secret: it will be drop" in secret["why"]
+    assert state("/secret/y") == ("unknown", "ROBOTSTXT_OBEY")
+    assert state("/never") == ("unknown", "")
+    assert state("/no/x") == ("refused", "deny")
+    assert state("/file.zip") == ("refused", "KROWL_SKIP_EXTENSIONS")
+    assert state("/a/a/a/a/a/a/a/a") == ("refused", "KROWL_REPEATED_SEGMENTS_MAX")
+    assert ask(jobdir, "ftp://a.test/x", code=2)["state"] == "invalid"
+
+
+def test_the_answer_is_a_text_for_people(stopped: Any, tmp_path: Path) -> None:
+    jobdir, url = stopped
+    text = scrapy("frontier", jobdir, "--explain", url("/secret/x")).stdout.decode()
+    lines = text.splitlines()
+    assert lines[0] == url("/secret/x")
+    assert "  robots.txt  line 2: Disallow: /secret" in lines
+    patterns = tmp_path / "patterns"
+    patterns.write_text("/never\n")
+    found = ask(jobdir, url("/never"), "-s", f"KROWL_EXCLUDE={patterns}")
+    assert (found["state"], found["setting"]) == ("refused", "KROWL_EXCLUDE")
+
+
+def test_what_was_dropped_says_so(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SPEC) as web:
+        seeds = [web.url(HOST), web.url(HOST, "/broken")]
+        crawl = crawl_of(web, tmp_path, seeds, settings={"RETRY_TIMES": 0}).run()
+        secret, broken = web.url(HOST, "/secret/x"), web.url(HOST, "/broken")
+    found = ask(crawl.jobdir, secret)
+    assert (found["state"], found["setting"]) == ("dropped", "ROBOTSTXT_OBEY")
+    assert "found and dropped" in found["why"]
+    # Its answer is archived, though it was no page.
+    assert ": status 500, " in ask(crawl.jobdir, broken)["why"]
+
+
+def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
+    told: dict[str, str] = {}
+    with SimulatedWeb(spec=SPEC) as web:
+
+        def asks() -> Script:
+            yield lambda: any(entry.path == "/one" for entry in web.log())
+            # Earlier crawls of this process may not be collected yet.
+            (crawler,) = (each for each, job in _jobs.items() if job._opened)
+            krowl = Console(Control(crawler), Steering(crawler, who="a test"))
+            told["status"] = repr(krowl.status())
+            told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))
+            told["in flight"] = repr(krowl.explain(web.url(HOST, "/one")))
+            told["host"] = repr(krowl.host(HOST + f":{web.port}"))
+            told["hosts"] = repr(krowl.hosts())
+            told["bad sort"] = repr(krowl.hosts("names"))
+            told["no host"] = repr(krowl.host("nowhere.test"))
+            told["help"] = repr(krowl)
+            interrupt()
+
+        crawl = crawl_of(web, tmp_path, [web.url(HOST)])
+        crawl.script = asks()
+        crawl.run()
+    assert "\nqueued      4 on 1 host, 0 of them due now\nin flight   1\n" in told["status"]
+    assert "It is number 4 of 4 in the queue" in told["queued"]
+    assert "The host: A request to it is under way." in told["queued"]
+    assert "Its request is under way" in told["in flight"]
+    assert f"{HOST}:{web.port}: A request to it is under way." in told["host"]
+    assert told["hosts"].splitlines()[-1].endswith(f"{HOST}:{web.port}")
+    assert "hosts are sorted by one of queued, " in told["bad sort"]
+    assert "no host 'nowhere.test'" in told["no host"]
+    assert all(f"krowl.{name}(" in told["help"] for name in ("status", "host", "explain"))

@@ -1,0 +1,56 @@
+"""The line of a robots.txt that is shown as the one that decides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from krowlspider.politeness.deciding_rule import RULES_MAX, deciding_line
+from krowlspider.politeness.robots import RobotsRules
+from tests.politeness.test_robots_google import FILES, PATHS
+
+AGENT = "krowlspider"
+FILE = b"""\
+User-agent: badbot
+Disallow: /a
+
+User-agent: *\r
+Disallow: /a  # all
+Allow: /a/b
+disalow /*.pdf$
+Disallow: /same
+Allow: /same
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "text"),
+    [
+        ("/a/c", 5, "Disallow: /a  # all"),
+        ("/a/b/c", 6, "Allow: /a/b"),
+        ("/x.pdf", 7, "disalow /*.pdf$"),
+        ("/same", 9, "Allow: /same"),
+    ],
+)
+def test_the_longest_rule_of_the_own_group_is_named(path: str, number: int, text: str) -> None:
+    found = deciding_line(FILE, AGENT, f"https://example.com{path}")
+    assert found == (number, text)
+
+
+def test_no_line_is_named_where_none_decides() -> None:
+    assert deciding_line(FILE, AGENT, "https://example.com/b") is None
+    many = FILE + b"".join(b"Disallow: /%d\n" % at for at in range(RULES_MAX))
+    assert deciding_line(many, AGENT, "https://example.com/a/c") is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(FILES, PATHS)
+def test_the_line_agrees_with_the_decision(body: bytes, path: str) -> None:
+    url = f"https://example.com/{path}"
+    found = deciding_line(body, AGENT, url)
+    if found is None:
+        assert RobotsRules.parse(body, AGENT).allowed(url)
+    elif path != "robots.txt":
+        decided = RobotsRules.parse(b"User-agent: *\n" + found.text.encode(), AGENT)
+        # A rule that allows decides nothing by itself.
+        assert decided.allowed(url) is RobotsRules.parse(body, AGENT).allowed(url)
