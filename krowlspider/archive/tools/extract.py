@@ -112,8 +112,13 @@ def extract(
                     file.write(stored)
                     found.records += 1
             found.files.append(out / name)
-    make_indexes(found.files)
+    # They hold copies of whole records: none can be damaged.
+    make_indexes(found.files, _raise)
     return found
+
+
+def _raise(_: Path, error: RecordError) -> None:
+    raise error
 
 
 class _Wanted:

@@ -216,7 +216,7 @@ def moved(how: str, world: World, node: str, count: int) -> World:
     st.integers(1, 80),
     st.sampled_from([0, 0.25, 0.5, 0.75]),
 )
-def test_overflow_comes_last_and_nothing_is_lost(
+def test_overflow_comes_last_and_nothing_is_lost(  # noqa: PLR0915
     steps: list[tuple[str, int]], most: int, total: int, share: float
 ) -> None:
     """The model has four queues: own links and seeds, those of other domains, and overflows. They
