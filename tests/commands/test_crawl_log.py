@@ -51,7 +51,7 @@ def test_start_is_five_lines_and_the_end_has_commands(tmp_path: Path) -> None:
         assert results == (
             f"Results: WARC files and indexes in {crawl.jobdir}/warc; items in {crawl.items_path}"
         )
-        assert f"{sys.executable} -m scrapy frontier {crawl.jobdir}; metrics http://127" in watch
+        assert f"{sys.executable} -m scrapy frontier {crawl.jobdir}; page http://127" in watch
         assert f"(user scrapy, password in {crawl.jobdir}/telnet-password); Ctrl-C" in watch
         source = f"1 seed read from {tmp_path}/seeds.txt, 1 new, 0 bad lines"
         assert crawled == f"Crawl: spider broad, {source}; scope: no limits"

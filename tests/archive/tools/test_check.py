@@ -354,7 +354,7 @@ def test_repeated_and_missing_record_ids_are_found_in_the_folder(tmp_path: Path)
     files = {"a": [info, one], "b": [two, one], "c": [lost]}
     for name, content in files.items():
         (tmp_path / f"{name}.warc.gz").write_bytes(b"".join(map(gzip.compress, content)))
-        make_indexes([tmp_path / f"{name}.warc.gz"])
+        make_indexes([tmp_path / f"{name}.warc.gz"], undamaged)
     report = check_folder(tmp_path)
     assert report.problems == [Problem("b.warc.gz", len(gzip.compress(two)), REPEATED)]
     lacks = "the record that it is concurrent to is missing"
@@ -373,7 +373,7 @@ def test_repeated_and_missing_record_ids_are_found_in_the_folder(tmp_path: Path)
 def test_files_of_another_tool_are_valid(tmp_path: Path, version: str) -> None:
     for name in ("a.warc.gz", "b.warc", "c.warc.zst", "d.warc.zst"):
         (tmp_path / name).mkdir()
-    make_indexes([gzipped(tmp_path / "a.warc.gz" / "a.warc.gz", version)])
+    make_indexes([gzipped(tmp_path / "a.warc.gz" / "a.warc.gz", version)], undamaged)
     plain(tmp_path / "b.warc" / "b.warc", version)
     in_zstandard(tmp_path / "c.warc.zst" / "c.warc.zst", version)
     in_zstandard(tmp_path / "d.warc.zst" / "d.warc.zst", version, dictionary=True)
