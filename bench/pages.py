@@ -95,9 +95,13 @@ class Shape:
 
 
 def address(host: int) -> str:
-    """Return a host's address: 250 * 250 hosts for each second octet from 10 on."""
+    """Return a host's address: 250 * 250 hosts for each second octet from 10 on.
+
+    Hosts with consecutive numbers are in different /24 blocks, as strangers' hosts mostly are: what
+    a block may have in flight does not limit the crawl.
+    """
     rest = host % 62_500
-    return f"127.{10 + host // 62_500}.{rest // 250}.{rest % 250 + 1}"
+    return f"127.{10 + host // 62_500}.{rest % 250}.{rest // 250 + 1}"
 
 
 def path(page: int) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from krowlspider.crawl.monitoring.endpoint import Route
+
 
 class LivePage:
     """Adds the page and what it asks to the server of the metrics.
@@ -45,12 +47,15 @@ class LivePage:
         return cls(crawler)
 
     def _start(self) -> None:
-        # Importing aiohttp is slow.
-        from krowlspider.views.live import routes  # noqa: PLC0415
-
         job = Job.of(self._crawler)
         self._history = History(job.folder.path / "history.json")
-        job.routes.update(routes(self._control, self._history.samples))
+        job.served["page"] = ("/", self._routes)
+
+    def _routes(self) -> dict[str, Route]:
+        # Importing aiohttp is slow, so it is imported for the first client.
+        from krowlspider.views.live import routes  # noqa: PLC0415
+
+        return routes(self._control, self._history.samples)
 
     def _begin(self) -> None:
         self._call.start(INTERVAL, now=True)

@@ -11,6 +11,7 @@ from krowlspider import __version__
 from krowlspider.config.checks import port_range
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.metrics import registry, text
+from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from krowlspider.crawl.status import figures_wanted
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.crawl.monitoring.endpoint import Endpoint
+    from krowlspider.crawl.monitoring.endpoint import Route
 
 
 class Metrics:
@@ -37,7 +38,7 @@ class Metrics:
         self._path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         labels = {"spider": crawler.spidercls.name, "version": __version__}
         self._registry = registry(crawler.stats.get_stats, labels)
-        self._endpoint: Endpoint | None = None
+        self._server: PageServer | None = None
         # The engine starts when this has ended, and then the log names the address.
         crawler.signals.connect(self._start, signals.spider_opened)
         crawler.signals.connect(self._stop, signals.engine_stopped)
@@ -47,21 +48,22 @@ class Metrics:
         return cls(crawler)
 
     async def _start(self) -> None:
-        # Importing aiohttp is slow, so it is imported only if metrics are served.
-        from krowlspider.crawl.monitoring import endpoint  # noqa: PLC0415
+        served = {**Job.of(self._crawler).served, "metrics": (self._path, self._routes)}
+        self._server = PageServer([make for _, make in served.values()])
+        if url := await self._server.serve(self._host, self._ports):
+            watched_at = Job.of(self._crawler).watched_at
+            watched_at += [f"{name} {url}{path}" for name, (path, _) in served.items()]
 
-        job = Job.of(self._crawler)
-        job.routes[self._path] = endpoint.metrics_route(endpoint.Page(self._text).get)
-        self._endpoint = endpoint.Endpoint(job.routes)
-        if url := await self._endpoint.serve(self._host, self._ports):
-            if "/" in job.routes:
-                job.watched_at.append(f"page {url}/")
-            job.watched_at.append(f"metrics {url}{self._path}")
+    def _routes(self) -> dict[str, Route]:
+        # Importing aiohttp is slow, so it is imported for the first client.
+        from krowlspider.crawl.monitoring.endpoint import metrics_route  # noqa: PLC0415
+
+        return {self._path: metrics_route(Page(self._text).get)}
 
     def _text(self) -> bytes:
         self._crawler.signals.send_catch_log(figures_wanted)
         return text(self._registry)
 
     def _stop(self) -> None:
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._server is not None:
+            self._server.close()

@@ -38,7 +38,7 @@ class PolitenessMiddleware:
     def _flights(self) -> Flights:
         return Scheduler.of(self._crawler).flights
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    async def process_response(self, request: Request, response: Response) -> Response:
         in_flight = self._flights.get(request)
         latency = request.meta.get("download_latency")
         # Without a latency, another middleware made this response: the host was not asked.

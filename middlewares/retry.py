@@ -27,7 +27,7 @@ class RetryMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def process_response(self, request: Request, response: Response) -> Request | Response:
+    async def process_response(self, request: Request, response: Response) -> Request | Response:
         if self._retries.after_status(response.status, request.meta):
             return request
         if response.status in THROTTLING:

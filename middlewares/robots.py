@@ -40,7 +40,7 @@ class RobotsMiddleware:
     def _charge(self, in_flight: InFlight, seconds: float) -> None:
         Scheduler.of(self._crawler).flights.charge(in_flight, seconds)
 
-    def process_response(self, request: Request, response: Response) -> Request | Response:
+    async def process_response(self, request: Request, response: Response) -> Request | Response:
         in_flight = Scheduler.of(self._crawler).flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return response

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.cache import RobotsCache
@@ -119,8 +119,8 @@ class Job:
         self.is_paused = False
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
-        # What answers at each path of the server of the metrics: extensions add to it.
-        self.routes: dict[str, Route] = {}
+        # What is served beside the metrics, in a word, with its path and the maker of its routes.
+        self.served: dict[str, tuple[str, RouteMaker]] = {}
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0

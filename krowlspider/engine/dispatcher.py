@@ -180,14 +180,19 @@ class Dispatcher:
     # --- pages ---
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
+        """Return the decision about a page. If it is allowed, set the host's Crawl-delay; retire
+        the host if that is too long."""
         if not self._obey_robots or host.name == DATA_HOST:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW
         verdict = self._gate.verdict(authority, url)
-        if verdict is Verdict.ALLOWED and self._gate.too_slow(host.name):
-            self._schedule.retire(host)
-            return Verdict.TOO_SLOW
+        if verdict is Verdict.ALLOWED:
+            delay = self._gate.crawl_delay(host.name)
+            if delay > self._gate.crawl_delay_max:
+                self._schedule.retire(host)
+                return Verdict.TOO_SLOW
+            host.rate.floor = delay
         return verdict
 
     def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
@@ -224,8 +229,6 @@ class Dispatcher:
             )
 
     def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
-        if self._obey_robots:
-            host.rate.floor = self._gate.crawl_delay(host.name)
         entry = lease.entry
         is_awaited = entry.request and self._awaited.holds(lease)
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)

@@ -81,6 +81,14 @@ class Admission:
             places = min(of_host, self._limits.total - queued)
             if (of_domain := self._load.places(host.domain, queued)) is not None:
                 places = min(places, of_domain)
+        if (
+            count <= min(room, places)
+            and not self._budget.most
+            and not (by_stranger and host.queue.queued + count > _STRANGERS_IN_LINE)
+            and len({each.key for each in candidates}) == count
+        ):
+            # The short way: most hosts are far from every cap.
+            return candidates
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:

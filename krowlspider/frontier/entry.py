@@ -142,11 +142,8 @@ def _read_text(data: bytes, at: int, length: struct.Struct) -> tuple[str, int]:
 def _split(url: str, host: str) -> tuple[bool, str | None]:
     """Return whether a URL is https, and what follows the host; None if it is on another host."""
     is_https = url.startswith("https://")
-    start = 8 if is_https else 7
-    path = start + len(host)
-    if url.startswith(host, start) and url.startswith("/", path) and url.startswith("http"):
-        return is_https, url[path:]
-    return is_https, None
+    root = f"https://{host}" if is_https else f"http://{host}"
+    return is_https, url[len(root) :] if url.startswith(f"{root}/") else None
 
 
 def _shorten(url: str, host: str) -> str:

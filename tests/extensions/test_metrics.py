@@ -29,8 +29,9 @@ from extensions.metrics import Metrics
 from krowlspider import __version__
 from krowlspider import settings as defaults
 from krowlspider.config.checks import port_range
-from krowlspider.crawl.monitoring.endpoint import Endpoint, Page, metrics_route
+from krowlspider.crawl.monitoring.endpoint import metrics_route
 from krowlspider.crawl.monitoring.metrics import HELP, SERIES_MAX, registry, text
+from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT
 from tests.support.crawls import crawl_of, page
@@ -277,7 +278,7 @@ def serving(
     """Run ``main(port)`` on the loop that serves."""
 
     async def run() -> None:
-        endpoint = Endpoint({"/metrics": metrics_route(page)}, time_limit)
+        endpoint = PageServer([lambda: {"/metrics": metrics_route(page)}], time_limit)
         _, port = await endpoint.open("127.0.0.1", range(1))
         try:
             async with asyncio.timeout(LONG):
@@ -399,15 +400,26 @@ def test_taken_port_leads_to_the_next() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            endpoint = Endpoint({})
+            endpoint = PageServer([])
             address, found = await endpoint.open("127.0.0.1", range(port, port + 11))
             assert address == "127.0.0.1"
             assert port < found <= port + 10
             endpoint.close()
             with pytest.raises(OSError, match="in use"):
-                await Endpoint({}).open("127.0.0.1", range(port, port + 1))
+                await PageServer([]).open("127.0.0.1", range(port, port + 1))
 
     run_on_uvloop(main())
+
+
+def test_no_web_server_is_loaded_without_a_client() -> None:
+    """aiohttp would take a tenth of the CPU time of a start."""
+    program = (
+        "import asyncio, sys; import extensions.metrics as m, extensions.live_page\n"
+        "served = asyncio.run(m.PageServer([]).serve('127.0.0.1', range(1)))\n"
+        "print(served[:17], 'aiohttp' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert said.stdout == b"http://127.0.0.1: False\n"
 
 
 # --- settings ---

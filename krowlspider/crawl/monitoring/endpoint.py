@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -13,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from socket import socket
 
     Route = Callable[[web.BaseRequest], web.Response]
 
@@ -22,33 +22,11 @@ _logger.addFilter(
     lambda line: not (line.exc_info and isinstance(line.exc_info[1], HttpProcessingError))
 )
 
-# Seconds for which a page is served again, so that many clients cannot keep the event loop busy.
-_FRESH = 1.0
 # Most bytes in a line of a request, and most header fields. Browsers send half as many.
 _LINE_MAX = 8192
 _FIELDS_MAX = 64
-# Most seconds from the connection to the last byte of the answer.
-_TIME_LIMIT = 5.0
 # Most connections at a time. One more closes the oldest, so that slow clients keep nobody out.
 _CLIENTS_MAX = 8
-
-
-class Page:
-    """A page that ``make`` returns, made again at most once a second by ``clock``."""
-
-    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic):
-        self._make = make
-        self._clock = clock
-        self._end = float("-inf")
-        self._made = b""
-
-    def get(self) -> bytes:
-        """Return the page, made at most a second ago."""
-        now = self._clock()
-        if now >= self._end:
-            self._made = self._make()
-            self._end = now + _FRESH
-        return self._made
 
 
 def metrics_route(page: Callable[[], bytes]) -> Route:
@@ -60,10 +38,11 @@ def metrics_route(page: Callable[[], bytes]) -> Route:
 class Endpoint(web.Server):
     """A server on the running event loop; ``routes`` has what answers GET at each path.
 
-    A route may be added at any time. Clients can neither keep the loop busy nor fill memory or log.
+    Clients can neither keep the loop busy nor fill memory or log. ``time_limit`` is the most
+    seconds from the connection to the last byte of the answer.
     """
 
-    def __init__(self, routes: Mapping[str, Route], time_limit: float = _TIME_LIMIT):
+    def __init__(self, routes: Mapping[str, Route], time_limit: float):
         super().__init__(
             self._answer,
             access_log=None,
@@ -79,33 +58,9 @@ class Endpoint(web.Server):
         # Open connections, the oldest first.
         self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
 
-    async def open(self, host: str, ports: range) -> tuple[str, int]:
-        """Listen at the first port that is free; return its address and port.
-
-        :raises OSError: no port is free, or the address is not this machine's
-        """
-        for port in ports:
-            try:
-                self._server = await asyncio.get_running_loop().create_server(self, host, port)
-            except OSError:
-                if port == ports[-1]:
-                    raise
-            else:
-                break
-        assert self._server is not None
-        address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
-        return address
-
-    async def serve(self, host: str, ports: range) -> str:
-        """Listen as `open`, and return the URL of the root without its slash. If that fails, log it
-        and return ""."""
-        try:
-            address, port = await self.open(host, ports)
-        except OSError as error:
-            _logger.warning("Prometheus metrics are not served: %s", error)
-            return ""
-        shown = f"[{address}]" if ":" in address else address
-        return f"http://{shown}:{port}"
+    async def listen(self, listening: socket) -> None:
+        """Accept the clients of a socket, which belongs to the server from now on."""
+        self._server = await asyncio.get_running_loop().create_server(self, sock=listening)
 
     def close(self) -> None:
         """Stop listening, and close all connections."""

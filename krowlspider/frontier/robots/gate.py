@@ -39,7 +39,7 @@ class RobotsGate:
 
     def __init__(self, cache: RobotsCache, *, crawl_delay_max: float, wall: Callable[[], float]):
         self._cache = cache
-        self._crawl_delay_max = crawl_delay_max
+        self.crawl_delay_max = crawl_delay_max
         self._wall = wall
 
     def verdict(self, authority: str, url: str) -> Verdict:
@@ -71,7 +71,7 @@ class RobotsGate:
 
     def too_slow(self, host: str) -> bool:
         """Return whether the host's robots.txt asks for a longer delay than this crawl keeps."""
-        return self.crawl_delay(host) > self._crawl_delay_max
+        return self.crawl_delay(host) > self.crawl_delay_max
 
     def outlast(self, authority: str, wait: float) -> None:
         """Keep an authority's decision valid until its host's next request, ``wait`` seconds ahead.

@@ -1,0 +1,119 @@
+"""Listen for clients of metrics and live page, and load the web server when the first one comes.
+
+Loading aiohttp takes a tenth of the CPU time of a start, and most short crawls have no client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from krowlspider.crawl.monitoring.endpoint import Endpoint, Route
+
+    # Makes routes. It may import what takes long: it is called in a thread.
+    RouteMaker = Callable[[], Mapping[str, Route]]
+
+_logger = logging.getLogger(__name__)
+
+# Seconds for which a page is served again, so that many clients cannot keep the event loop busy.
+_FRESH = 1.0
+# Most seconds from the connection to the last byte of the answer.
+_TIME_LIMIT = 5.0
+
+
+class Page:
+    """A page that ``make`` returns, made again at most once a second by ``clock``."""
+
+    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic):
+        self._make = make
+        self._clock = clock
+        self._end = float("-inf")
+        self._made = b""
+
+    def get(self) -> bytes:
+        """Return the page, made at most a second ago."""
+        now = self._clock()
+        if now >= self._end:
+            self._made = self._make()
+            self._end = now + _FRESH
+        return self._made
+
+
+class PageServer:
+    """Serves the routes of some makers on the running event loop.
+
+    The clients are as of `Endpoint`. The first ones wait in the listening socket until it is there.
+    """
+
+    def __init__(self, makers: Iterable[RouteMaker], time_limit: float = _TIME_LIMIT):
+        self._makers = makers
+        self._time_limit = time_limit
+        self._socket: socket.socket | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._endpoint: Endpoint | None = None
+
+    async def open(self, host: str, ports: range) -> tuple[str, int]:
+        """Listen at the first port that is free; return its address and port.
+
+        :raises OSError: no port is free, or the address is not this machine's
+        """
+        loop = asyncio.get_running_loop()
+        flags = socket.AI_PASSIVE
+        found = await loop.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=flags)
+        family, *_, place = found[0]
+        for port in ports:
+            try:
+                self._socket = listening = socket.create_server((place[0], port), family=family)
+            except OSError:
+                if port == ports[-1]:
+                    raise
+            else:
+                break
+        listening.setblocking(False)
+        loop.add_reader(listening, self._client_came, listening)
+        address: tuple[str, int] = listening.getsockname()[:2]
+        return address
+
+    async def serve(self, host: str, ports: range) -> str:
+        """Listen as `open`, and return the URL of the root without its slash. If that fails, log it
+        and return ""."""
+        try:
+            address, port = await self.open(host, ports)
+        except OSError as error:
+            _logger.warning("Prometheus metrics are not served: %s", error)
+            return ""
+        shown = f"[{address}]" if ":" in address else address
+        return f"http://{shown}:{port}"
+
+    def _client_came(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        self._starting = loop.create_task(self._start(listening))
+
+    async def _start(self, listening: socket.socket) -> None:
+        endpoint, routes = await asyncio.to_thread(self._load)
+        self._endpoint = endpoint(routes, self._time_limit)
+        await self._endpoint.listen(listening)
+        self._socket = None
+
+    def _load(self) -> tuple[type[Endpoint], dict[str, Route]]:
+        from krowlspider.crawl.monitoring.endpoint import Endpoint  # noqa: PLC0415 - slow
+
+        return Endpoint, {path: route for make in self._makers for path, route in make().items()}
+
+    def close(self) -> None:
+        """Stop listening, and close all connections."""
+        if self._starting is not None:
+            self._starting.cancel()
+        elif self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+        if self._socket is not None:
+            self._socket.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
