@@ -114,6 +114,8 @@ class FrontierModel(RuleBasedStateMachine):
         self.leases: dict[str, Lease] = {}
         self.over: set[str] = set()
         self.earliest: dict[str, float] = {}
+        # Rests for the time of the event loop, which a death ends.
+        self.rests: dict[str, float] = {}
         self.aside: set[str] = set()
         self.at: dict[str, str] = {}
         self.asked: dict[str, float] = {}
@@ -179,7 +181,8 @@ class FrontierModel(RuleBasedStateMachine):
         assert host.name not in self.away
         assert domain_of(host.name) not in self.world.foreign
         # The heap on disk rounds due times up to microseconds.
-        assert self.world.frontier.now() >= self.earliest.get(host.name, 0.0) - 1e-6
+        due = max(self.earliest.get(host.name, 0.0), self.rests.get(host.name, 0.0))
+        assert self.world.frontier.now() >= due - 1e-6
         address = self._address(host.name)
         neighbours = [name for name in self.busy if self.at[name] == address]
         block = [name for name in self.busy if self._block(self.at[name]) == self._block(address)]
@@ -269,7 +272,7 @@ class FrontierModel(RuleBasedStateMachine):
         if host is not None and name not in self.busy and name not in self.under_way:
             self.world.frontier.schedule.rest_longer(host, 3.0)
             if host.due > self.world.frontier.now():
-                self.earliest[name] = max(host.due, self.earliest.get(name, 0.0))
+                self.rests[name] = max(host.due, self.rests.get(name, 0.0))
 
     @rule()
     def pop_and_hold(self) -> None:
@@ -476,6 +479,7 @@ class FrontierModel(RuleBasedStateMachine):
     def _die(self, how: Callable[[], object]) -> None:
         how()
         self._end_hand_overs()
+        self.rests.clear()
         self.busy.clear()
         self.leases.clear()
         self.over.clear()
@@ -537,10 +541,10 @@ class FrontierModel(RuleBasedStateMachine):
                     due_key(places[host.name], host.name) > frontier.schedule._due._cursor
                 )
                 # A place from before the host is due is skipped, if it is popped that early.
-                soonest = min(host.due, frontier.schedule.now())
-                in_time = max(in_memory.get(host.name, [-1.0])) >= soonest or any(
-                    host.name in line for line in frontier.schedule.shares._lines.values()
-                )
+                in_time = any(
+                    place >= host.due or host.due <= frontier.schedule.now()
+                    for place in in_memory.get(host.name, [])
+                ) or any(host.name in line for line in frontier.schedule.shares._lines.values())
                 changed = host.name in frontier.schedule.cache._changed
                 unread = host.name in frontier.schedule._due._beyond
                 assert in_time or ahead or (unread and changed)
