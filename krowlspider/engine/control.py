@@ -16,16 +16,27 @@ from krowlspider.frontier.admin.live import host_now, why_host_waits_now
 from krowlspider.frontier.admin.view import HostRow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.explain import Explanation
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.politeness.delay import DelayPolicy
 
 # Hosts and entries in a list.
 _MOST = 10
-# What hosts may be sorted by: fields of `HostRow`.
-SORTED_BY = ("queued", "done", "dropped", "delay", "due_in", "errors")
+# What hosts may be sorted by: fields of `HostRow`, and their values for a host and its policy.
+_KEYS: dict[str, Callable[[Host, DelayPolicy], float]] = {
+    "queued": lambda host, _: host.queue.queued,
+    "done": lambda host, _: host.queue.done,
+    "dropped": lambda host, _: host.queue.dropped,
+    "delay": lambda host, policy: policy.of(host.name).delay(host.rate),
+    "due_in": lambda host, _: host.due,
+    "errors": lambda host, _: host.rate.errors,
+}
+SORTED_BY = tuple(_KEYS)
 
 
 class PageRow(NamedTuple):
@@ -93,9 +104,10 @@ class Control:
         if sort not in SORTED_BY:
             raise ValueError(f"hosts are sorted by one of {', '.join(SORTED_BY)}, not by {sort!r}")
         frontier, policy = self._job.frontier, self._job.rule
-        now = frontier.now()
-        rows = (HostRow.of(host, policy, now) for host in frontier.schedule.cache.hosts.values())
-        return nlargest(limit, rows, key=lambda row: getattr(row, sort))
+        now, key = frontier.now(), _KEYS[sort]
+        hosts = frontier.schedule.cache.hosts.values()
+        found = nlargest(limit, hosts, key=lambda host: key(host, policy))
+        return [HostRow.of(host, policy, now) for host in found]
 
     def host(self, name: str) -> HostView:
         """Return all that is known of a host.

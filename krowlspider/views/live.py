@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import asdict, is_dataclass
 from functools import cache, partial
 from importlib.resources import files
 from ipaddress import ip_address
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -41,6 +43,9 @@ _HEADERS = {
 }
 # Most hosts in one answer.
 _HOSTS_MAX = 200
+# Seconds for which an answer is used again, and how many different ones of a question.
+_FRESH = 1.0
+_ANSWERS_MAX = 100
 
 
 class _BadRequestError(KrowlError):
@@ -61,9 +66,28 @@ def routes(control: Control, history: Callable[[], dict[str, Any]]) -> dict[str,
         "explain": lambda request: control.explain(_given(request, "url")),
     }
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
-    made |= {f"/api/v1/{name}": partial(_json, ask) for name, ask in api.items()}
+    made |= {f"/api/v1/{name}": partial(_json, _Answers(ask).get) for name, ask in api.items()}
     made["/healthz"] = lambda _: web.Response(text="ok\n")
     return {path: partial(_guarded, route) for path, route in made.items()}
+
+
+class _Answers:
+    """Answers of one question, each used again for a second: several pages may be open."""
+
+    def __init__(self, ask: Callable[[web.BaseRequest], Any]):
+        self._ask = ask
+        self._known: dict[str, tuple[float, Any]] = {}
+
+    def get(self, request: web.BaseRequest) -> Any:
+        now = time.monotonic()
+        made, answer = self._known.get(request.query_string, (-inf, None))
+        if now - made < _FRESH:
+            return answer
+        answer = self._ask(request)
+        if len(self._known) >= _ANSWERS_MAX:
+            self._known.clear()
+        self._known[request.query_string] = now, answer
+        return answer
 
 
 def _guarded(route: Route, request: web.BaseRequest) -> web.Response:
