@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.disk import DAMAGED
 from krowlspider.archive.index.cdxj import index_file, index_path, write_index
 from krowlspider.archive.index.indexes import indexes_in
 from krowlspider.archive.reading import read_members
@@ -196,7 +197,9 @@ class Left:
         for path in indexes_in(warc).missing:
             write_index(path, sorted(index_file(path)))
         report = check_folder(warc)
-        wrong = [str(problem) for problem in (*report.problems, *report.warnings)]
+        # A damaged file is kept, and `check` warns of it.
+        warnings = [each for each in report.warnings if not each.file.endswith(DAMAGED)]
+        wrong = [str(problem) for problem in (*report.problems, *warnings)]
         wrong += [f"{path.name} is there yet" for path in warc.iterdir() if _is_draft(path)]
         wrong += [
             f"the index of {path.name} is not what is in it"

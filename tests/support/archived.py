@@ -116,7 +116,7 @@ def _read(path: Path) -> Iterator[Record]:
 def valid_records(folder: Path) -> Records:
     """Return the records in ``folder``; assert that no tool finds a fault in its files."""
     report = check_folder(folder)
-    assert (report.open_files, report.problems, report.warnings) == (0, [], [])
+    assert (report.open_files, report.problems, report.warnings) == (0, [], []), report
     _assert_others_agree(folder)
     records = Records.of(folder)
     assert len(records) == report.records

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.archive.index.indexes import indexes_in, make_indexes
+from tests.archive.captures import undamaged
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -92,5 +94,7 @@ def test_crawl_is_whole_after_kill_9_at_25_moments(tmp_path: Path) -> None:
         assert left.faults(expected.identities, expected.refused) == []
         assert {left.hasher.key(url) for url in expected.identities} <= left.archived
         assert left.report.open_files == 0
+        # A kill between the name of a mended file and its index leaves the index to be made.
+        make_indexes(indexes_in(crawl.jobdir / "warc").missing, undamaged)
         # Check with tools that are not ours.
         valid_records(crawl.jobdir / "warc")
