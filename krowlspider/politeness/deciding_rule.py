@@ -24,7 +24,8 @@ def deciding_line(body: bytes, agent: str, url: str) -> RobotsLine | None:
     """Return the line whose rule decides whether the product token ``agent`` may fetch ``url``.
 
     It is the longest pattern that matches, and an allowing one among equals: RFC 9309, section
-    2.2.2. Return None if no rule matches, or the file has more than RULES_MAX rules.
+    2.2.2. Return None if no rule matches, the file has more than RULES_MAX rules, or the rule is on
+    no line of its bytes.
     """
     rules = rules_for(body, agent)
     path = url[url.index("/", 8) :]
@@ -36,9 +37,14 @@ def deciding_line(body: bytes, agent: str, url: str) -> RobotsLine | None:
     decides = max(matching, key=lambda pattern: (len(spelt(pattern)), rules[pattern]))
     lines = body.splitlines()
     found = [at for at, line in enumerate(lines) if _has(line, decides, allows=rules[decides])]
-    # The same rule may stand in the groups of other crawlers: without its own line, it is gone.
-    own = [at for at in found[:_TRIED] if rules_for(_without(lines, at), agent) != rules]
-    at = (own or found)[0]
+    if not found:
+        # The lines of UTF-16, for one, are not those of the body's bytes.
+        return None
+    at = found[0]
+    if len(found) > 1:
+        # The rule stands in the groups of other crawlers too: without its own line, it is gone.
+        own = (at for at in found[:_TRIED] if rules_for(_without(lines, at), agent) != rules)
+        at = next(own, at)
     return RobotsLine(at + 1, lines[at].decode(errors="replace").strip())
 
 

@@ -411,6 +411,25 @@ def test_taken_port_leads_to_the_next() -> None:
     run_on_uvloop(main())
 
 
+def test_a_server_that_cannot_be_loaded_is_logged_and_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail() -> dict[str, Any]:
+        raise ImportError("no such module")
+
+    async def main() -> None:
+        server = PageServer([fail])
+        _, port = await server.open("127.0.0.1", range(1))
+        async with asyncio.timeout(LONG):
+            assert await said_to(port, ASK) == b""
+        server.close()
+
+    run_on_uvloop(main())
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        "Metrics and live page are not served"
+    ]
+
+
 def test_no_web_server_is_loaded_without_a_client() -> None:
     """aiohttp would take a tenth of the CPU time of a start."""
     program = (

@@ -43,6 +43,15 @@ def test_no_line_is_named_where_none_decides() -> None:
     assert deciding_line(many, AGENT, "https://example.com/a/c") is None
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_other_encodings_are_no_error(encoding: str) -> None:
+    body = "User-agent: *\nDisallow: /\u00e9\n".encode(encoding)
+    url = "https://example.com/%C3%A9"
+    assert RobotsRules.parse(body, AGENT).allowed(url) is False
+    found = deciding_line(body, AGENT, url)
+    assert (found is None) is (encoding == "utf-16")
+
+
 @settings(max_examples=200, deadline=None)
 @given(FILES, PATHS)
 def test_the_line_agrees_with_the_decision(body: bytes, path: str) -> None:

@@ -97,7 +97,14 @@ class PageServer:
         self._starting = loop.create_task(self._start(listening))
 
     async def _start(self, listening: socket.socket) -> None:
-        endpoint, routes = await asyncio.to_thread(self._load)
+        try:
+            endpoint, routes = await asyncio.to_thread(self._load)
+        except Exception:
+            # Otherwise each client would wait for ever, and nobody would know why.
+            _logger.exception("Metrics and live page are not served")
+            listening.close()
+            self._socket = None
+            return
         self._endpoint = endpoint(routes, self._time_limit)
         await self._endpoint.listen(listening)
         self._socket = None
