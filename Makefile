@@ -81,6 +81,8 @@ define make-venv
 	'$(PYTHON)' -m venv $(VENV) || { \
 		echo '$(PYTHON) cannot make a venv; on Debian and Ubuntu:' \
 			'apt install python3-venv (or python3.12-venv)' >&2; exit 1; }; }
+@cp deploy/krowlspider.pth \
+	"$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')"
 endef
 
 $(RUNTIME): requirements.txt
