@@ -231,7 +231,9 @@ class HostScheduler:
             self._last_apart = max(self.now(), self._last_apart) + _APART
             self._schedule_again(host, self._last_apart)
             return
-        self.shares.wait(share, host.name)
+        # Behind all hosts of its origin, its session would end: a new connection for each page.
+        is_first = share.startswith("^") and self._sessions.is_begun(host)
+        self.shares.wait(share, host.name, first=is_first)
         # Enough blocked hosts are in memory: more of them may be evicted, and keep their place on
         # disk.
         stays = self.transitions.blocked < self._limits.blocked or host.robots.awaited

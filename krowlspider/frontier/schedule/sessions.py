@@ -45,6 +45,10 @@ class Sessions:
             and not (host.rate.errors or host.rate.throttling)
         )
 
+    def is_begun(self, host: Host) -> bool:
+        """Return whether a host is in a session that has requests left."""
+        return 0 < host.session < self._limits.requests
+
     def push(self, due: float, name: str) -> None:
         """Add a host that is due at a time, in seconds of the job clock."""
         # The counter keeps hosts due at the same moment first in, first out.

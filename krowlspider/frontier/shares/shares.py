@@ -181,9 +181,13 @@ class Shares:
         self._known -= CROWD not in places
         return places
 
-    def wait(self, share: str, name: str) -> None:
-        """Put a host at the end of the line for a share."""
-        self._lines.setdefault(share, deque()).append(name)
+    def wait(self, share: str, name: str, *, first: bool) -> None:
+        """Put a host at the end of the line for a share, or first in it."""
+        line = self._lines.setdefault(share, deque())
+        if first:
+            line.appendleft(name)
+        else:
+            line.append(name)
         self.waiting += 1
         if share[0] == "@":
             self.set_clock(share, self._now())

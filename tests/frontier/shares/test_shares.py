@@ -492,6 +492,22 @@ def test_a_full_origin_does_not_delay_hosts_of_other_origins(
     assert [host.name for host in all_sent(world)] == ["new.test"]
 
 
+def test_a_session_is_not_interrupted_by_its_origin(open_store: Callable[[], Store]) -> None:
+    """Its host has the next free place of the origin. Others have the place while it rests: so a
+    few sessions take turns, instead of all hosts."""
+    world = opened(open_store, slots=8, sessions=SessionLimits(3, 5.0, 100))
+    good = reached(world, 4)
+    found(world, "hub.test", *(f"http://h{number}.test/{p}" for number in range(9) for p in "abcd"))
+    order = []
+    while len(order) < 9:
+        world.clocks.pass_(1)
+        popped = [host for _ in range(5) if (host := sent(world)) is not None]
+        order += [host.name for host in popped if host.name not in good]
+        for host in popped:
+            answer(world, host)
+    assert len({*order}) <= 4
+
+
 def test_an_origin_is_a_domain_and_survives_a_restart(open_store: Callable[[], Store]) -> None:
     world = opened(open_store)
     found(world, "www.hub.test", "http://a.test/", "http://deep.hub.test/")
