@@ -23,6 +23,7 @@ from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import WARC, index_path
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.dedup import build, source_at
 from krowlspider.archive.tools.extract import Choice, extract
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.archive.tools.mend import mend_folder
@@ -74,6 +75,7 @@ _WORDS = {
         {"output", "title", "description", "main_page", "force"},
     ),
     "replay": ("<JOBDIR>...", set[str]()),
+    "dedup-index": ("<SOURCE>... -o FOLDER", {"output"}),
     "upload": ("<JOBDIR> [--verify]", {"verify"}),
 }
 _DOES = {
@@ -85,6 +87,7 @@ _DOES = {
     "cat": "print the newest stored response for a URL",
     "wacz": "pack the finished files into one, for replay",
     "replay": "serve the finished files to a browser on this machine, with pywb",
+    "dedup-index": "index the bodies of crawls for KROWL_WARC_DEDUP of later ones",
     "upload": "upload the files that KROWL_WARC_UPLOAD has not uploaded yet",
 }
 
@@ -352,6 +355,20 @@ class Command(ScrapyCommand):
                 self._say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
                 process.wait()
             raise KrowlError(f"pywb ended with exit code {process.returncode}")
+
+    def _dedup_index(self, names: list[str], opts: argparse.Namespace) -> None:
+        if not opts.output:
+            raise KrowlError("give a new folder: scrapy warc dedup-index <SOURCE>... -o FOLDER")
+        out = Path(opts.output)
+        if out.exists():
+            raise KrowlError(f"{out} exists: give a new folder")
+        sources = [source_at(Path(name)) for name in names]
+        size = sum(_size(source.indexes) for source in sources)
+        with bar("reading", size) as count_bytes:
+            built = build(sources, out, count_bytes)
+        self._say(f"{counted(built.captures, 'capture')} in {out}")
+        if built.left_out:
+            self._complain(f"captures not in it: {built.left_out}", FOUND_WRONG)
 
     def _upload(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
