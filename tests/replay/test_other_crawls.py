@@ -111,6 +111,7 @@ def test_later_crawls_are_small_and_replay(tmp_path: Path) -> None:
         bodies[third] = {
             web.url(each["host"], each["path"]): each["body"] for each in site(PAGES // 10)
         }
+    scrapy("warc", "check", third)
     assert size(second) <= size(first) / 10
     assert size(third) <= size(first) / 5
     for job, revisits in (second, 3 * PAGES), (third, 3 * PAGES * 9 // 10):

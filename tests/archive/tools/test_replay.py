@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from typing import TYPE_CHECKING
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +14,6 @@ from krowlspider.archive.tools.replay import find_wayback, free_port, replayed
 from krowlspider.errors import KrowlError
 from tests.archive.captures import capture, written
 from tests.archive.command import warc
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def program(folder: Path, text: str) -> Path:
@@ -23,6 +23,14 @@ def program(folder: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
+
+
+def runs(process: int) -> bool:
+    """Return whether a process lives; a dead one may wait for its new parent to notice."""
+    try:
+        return Path("/proc", str(process), "stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_without_pywb_a_line_says_how_to_get_it(
@@ -53,6 +61,20 @@ def test_taken_port_takes_another() -> None:
         taken = server.getsockname()[1]
         assert free_port(taken) not in {0, taken}
     assert free_port(taken) == taken
+
+
+def test_pywb_and_its_children_end_with_the_command(tmp_path: Path) -> None:
+    server = f"exec {sys.executable} -m http.server $4 --bind $2"
+    wayback = program(tmp_path, f"sleep 300 & echo $! > {tmp_path}/child; {server}")
+    with replayed(wayback, tmp_path / "index.cdxj", [tmp_path], tmp_path) as (url, process):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/crawl/", url)
+        child = int((tmp_path / "child").read_text())
+        assert runs(child)
+    assert process.returncode is not None
+    end = time.monotonic() + 20
+    while runs(child) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not runs(child)
 
 
 def test_pywb_that_does_not_start_is_quoted(tmp_path: Path) -> None:
