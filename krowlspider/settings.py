@@ -317,6 +317,13 @@ KROWL_WARC_QUEUE = 64 * 1024 * 1024
 KROWL_WARC_REVISIT = True
 # Payloads remembered for revisits, at 90 bytes of disk each. At least half of them are the newest.
 KROWL_WARC_REVISIT_MAX = 10_000_000
+# Other crawls: a body that one of them has stored is not stored again. A list of JOBDIRs, CDXJ
+# files, and indexes that `scrapy warc dedup-index` has built; of the first two an index is built at
+# the start. It needs KROWL_WARC_REVISIT.
+KROWL_WARC_DEDUP: list[str] = []
+# Seconds from the capture of the other crawl to this one, beyond which the body is stored again.
+# 0: no limit.
+KROWL_WARC_DEDUP_MAX_AGE = 0.0
 # Bytes that must be free on the disks of the WARC files and of JOBDIR. With less the crawl pauses,
 # until a tenth and at least 100 MB more are free. The floor leaves space for pages in flight (50 MB
 # as a rule, 2.6 GB at worst), the archive's queue, LevelDB's merges (0.2 GB), the seen filter

@@ -23,9 +23,11 @@ from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import WARC, index_path
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.dedup import build, source_at
 from krowlspider.archive.tools.extract import Choice, extract
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
 from krowlspider.archive.tools.stats import count_files
 from krowlspider.archive.tools.wacz import About, pack
 from krowlspider.archive.upload.destination import Destination
@@ -58,6 +60,8 @@ _CHOICE = (
     *("--from DATE", "--to DATE"),
 )
 _CHOSEN_BY = tuple(each.partition(" ")[0].lstrip("-") for each in _CHOICE)
+# After an argument that may be repeated.
+_MORE = ">..."
 # Each subcommand, its usage, and the options that it accepts.
 _WORDS = {
     "index": ("<JOBDIR> [-o FILE]", {"output"}),
@@ -70,6 +74,8 @@ _WORDS = {
         "<JOBDIR> -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
         {"output", "title", "description", "main_page", "force"},
     ),
+    "replay": ("<JOBDIR>...", set[str]()),
+    "dedup-index": ("<SOURCE>... -o FOLDER", {"output"}),
     "upload": ("<JOBDIR> [--verify]", {"verify"}),
 }
 _DOES = {
@@ -80,6 +86,8 @@ _DOES = {
     "mend": "finish the files that a killed crawl left open, salvage damaged ones",
     "cat": "print the newest stored response for a URL",
     "wacz": "pack the finished files into one, for replay",
+    "replay": "serve the finished files to a browser on this machine, with pywb",
+    "dedup-index": "index the bodies of crawls for KROWL_WARC_DEDUP of later ones",
     "upload": "upload the files that KROWL_WARC_UPLOAD has not uploaded yet",
 }
 
@@ -113,7 +121,7 @@ class Command(ScrapyCommand):
             "-o",
             "--output",
             metavar="FILE",
-            help="file that index and wacz write, or folder of extract",
+            help="file that index and wacz write, or folder of extract and dedup-index",
         )
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--all", action="store_true", help="list all captures of the URL")
@@ -146,7 +154,11 @@ class Command(ScrapyCommand):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:
             word, *names = self._checked(args, opts)
-            getattr(self, f"_{word}")(*names, opts)
+            act = getattr(self, f"_{word.replace('-', '_')}")
+            if _MORE in _WORDS[word][0]:
+                act(names, opts)
+            else:
+                act(*names, opts)
         except BrokenPipeError:
             # The reader of the output has closed it.
             drop_output()
@@ -170,7 +182,8 @@ class Command(ScrapyCommand):
             asked = f", not {args[0]!r}" if args else ""
             raise KrowlError(f"give one of the words {', '.join(_WORDS)}{asked}")
         form, options = _WORDS[args[0]]
-        if len(args) != 1 + form.count("<"):
+        needed = 1 + form.count("<")
+        if len(args) < needed or (len(args) > needed and _MORE not in form):
             raise UsageError(f"scrapy warc {args[0]} {form}")
         for name in sorted(set[str]().union(*(options for _, options in _WORDS.values()))):
             given, option = getattr(opts, name), f"--{name.replace('_', '-')}"
@@ -322,6 +335,40 @@ class Command(ScrapyCommand):
         if left_out:
             self._complain(f"not in it: {left_out}", FOUND_WRONG)
         self._complain_of_damage([*damaged, *packed.damaged])
+
+    def _replay(self, names: list[str], _: argparse.Namespace) -> None:
+        folders = [self._folder(name) for name in names]
+        wayback = find_wayback(map(Path, names))
+        if wayback is None:
+            venv = quote(f"{names[0]}/replay")
+            raise KrowlError(
+                f"pywb is not installed: python3 -m venv {venv} && {venv}/bin/pip install pywb"
+            )
+        damaged = [each for folder in folders for each in _index_missing(folder)[1]]
+        self._complain_of_damage(damaged)
+        with TemporaryDirectory(prefix="krowlspider-replay-") as name, ended_by_signals():
+            index = Path(name, _MERGED)
+            indexes = [each for folder in folders for each in indexes_in(folder).there]
+            with bar("merging", _size(indexes)) as count_bytes:
+                count = merge(indexes, index, count_bytes)
+            with replayed(wayback, index, folders, Path(name)) as (url, process):
+                self._say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
+                process.wait()
+            raise KrowlError(f"pywb ended with exit code {process.returncode}")
+
+    def _dedup_index(self, names: list[str], opts: argparse.Namespace) -> None:
+        if not opts.output:
+            raise KrowlError("give a new folder: scrapy warc dedup-index <SOURCE>... -o FOLDER")
+        out = Path(opts.output)
+        if out.exists():
+            raise KrowlError(f"{out} exists: give a new folder")
+        sources = [source_at(Path(name)) for name in names]
+        size = sum(_size(source.indexes) for source in sources)
+        with bar("reading", size) as count_bytes:
+            built = build(sources, out, count_bytes)
+        self._say(f"{counted(built.captures, 'capture')} in {out}")
+        if built.left_out:
+            self._complain(f"captures not in it: {built.left_out}", FOUND_WRONG)
 
     def _upload(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)

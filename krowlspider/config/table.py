@@ -139,6 +139,8 @@ CHECKERS: dict[str, Checker] = {
     ),
     "KROWL_WARC_SKIP_STATUS": _statuses,
     "KROWL_WARC_REVISIT_MAX": integer(2, "payloads"),
+    "KROWL_WARC_DEDUP": each(bool, "JOBDIRs, CDXJ files and dedup indexes"),
+    "KROWL_WARC_DEDUP_MAX_AGE": _some_seconds,
     "KROWL_WARC_UPLOAD": parsed(lambda value: Destination.parse(str(value))),
     "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
     "KROWL_STATUS_INTERVAL": _seconds,

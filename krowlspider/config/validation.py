@@ -153,6 +153,8 @@ def _contradictions(settings: BaseSettings) -> list[str]:
         )
     if settings["KROWL_CONSUL"] and settings.getlist("KROWL_STATIC_NODES"):
         found.append("KROWL_CONSUL and KROWL_STATIC_NODES are both set: set only one of them")
+    if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
+        found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
         found.append(
             "KROWL_CONSUL is set, and REDIS_URL is not: give this node's Redis, as the other nodes"

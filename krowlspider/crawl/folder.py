@@ -76,6 +76,7 @@ class JobFolder:
         self.frontier = path / "frontier"
         self.seen = path / "seen"
         self.payloads = path / "payloads"
+        self.other_crawls = path / "dedup"
         # The frontier while a repair is under way.
         self.repairing = path / "frontier.repairing"
         # The frontier in the present format, while a migration is under way, and what it replaces.

@@ -25,6 +25,7 @@ from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.archiving.losses import settle_open_file
 from krowlspider.crawl.archiving.open_note import OpenWarcNote
+from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
@@ -153,7 +154,8 @@ class Job:
 
         :raises JobError: the folder, the frontier or the archive cannot be used, or it is of
             another spider or scope
-        :raises SettingsError: the folder that is set for the WARC files cannot be used
+        :raises SettingsError: the folder that is set for the WARC files cannot be used, or what
+            KROWL_WARC_DEDUP names
         :raises ClusterError: the cluster cannot be reached
         """
         if self._opened:
@@ -180,6 +182,9 @@ class Job:
             if self._guard is not None:
                 # A disk below the floor must be known before anything is popped.
                 self._guard.look()
+        except SettingsError:
+            self.folder.leave()
+            raise
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
             self.folder.leave()
             way = way_out(error, self.folder.path)
@@ -299,7 +304,8 @@ class Job:
             return None
         forget_others(self.folder.payloads, archive, uploaded(archive))
         most = self._settings.getint("KROWL_WARC_REVISIT_MAX")
-        return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning)
+        others = open_other_crawls(self._settings, self.folder.other_crawls)
+        return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning, others=others)
 
     def fail(self, error: Exception) -> None:
         """Stop the crawl because of an error. Only the first call has an effect."""

@@ -449,3 +449,9 @@ def test_the_add_on_refuses_wrong_settings_only():
     wrong = project_settings(KROWL_CONTACT=None)
     with pytest.raises(KrowlError, match="KROWL_CONTACT is not set"):
         Crawler(Spider, wrong).addons.load_settings(wrong)
+
+
+def test_dedup_without_revisits_is_refused():
+    assert refusal(KROWL_WARC_DEDUP="a", KROWL_WARC_REVISIT="0") == (
+        "KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True"
+    )

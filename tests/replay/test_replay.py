@@ -21,7 +21,6 @@ from tests.mockweb import MockWeb
 from tests.replay.venv import tool
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.debian import program
-from tests.support.demopage import replay_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,14 +121,6 @@ def revisited(jobdir: Path) -> set[str]:
     }
 
 
-def by_index(crawled: Crawled, folder: Path) -> None:
-    """The job's files where they stand, with the index that ``scrapy warc index`` makes."""
-    index = folder / "index.cdxj"
-    scrapy_warc("index", crawled.jobdir, "-o", index)
-    collection = {"index_paths": str(index), "archive_paths": f"{crawled.jobdir / 'warc'}/"}
-    configure(folder, {"collections": {"crawl": collection}})
-
-
 def by_wacz(crawled: Crawled, folder: Path) -> None:
     """A collection into which pywb's manager has taken a WACZ, with the index that is in it."""
     packed = folder / "crawl.wacz"
@@ -139,16 +130,8 @@ def by_wacz(crawled: Crawled, folder: Path) -> None:
 
 def by_files(crawled: Crawled, folder: Path) -> None:
     """A collection into which pywb's manager has taken the files, with an index that it made
-    itself, by the commands of docs/archive.md."""
-    configure(folder, {"framed_replay": True})
-    venv = crawled.jobdir / "replay"
-    venv.mkdir()
-    (venv / "bin").symlink_to(tool("wb-manager").parent)
-    _, _, _, *managing, serving = replay_commands(crawled.jobdir)
-    for command in managing:
-        subprocess.run(command, shell=True, cwd=venv, check=True, capture_output=True)
-    assert serving.startswith("bin/wayback ")
-    (folder / "collections").symlink_to(venv / "collections")
+    itself."""
+    manage(folder, *sorted((crawled.jobdir / "warc").glob("*.warc.gz")))
 
 
 def scrapy_warc(*words: str | Path) -> None:
@@ -202,7 +185,7 @@ def looked_at(url: str, folder: Path, *links: str) -> list[dict[str, Any]]:
     return pages
 
 
-@pytest.mark.parametrize("collect", [by_index, by_wacz, by_files])
+@pytest.mark.parametrize("collect", [by_wacz, by_files])
 def test_browser_sees_the_pages_and_follows_their_links(
     tmp_path: Path, crawled: Crawled, collect: Callable[[Crawled, Path], None]
 ) -> None:

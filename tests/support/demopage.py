@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.index.cdxj import IndexLine
 
-# Where pywb's wayback serves the collection of `replay_commands`.
+# Where ``scrapy warc replay`` serves pages.
 REPLAY = "http://localhost:8080/crawl/"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5b6876; --line: #dde3ea;
@@ -56,14 +56,11 @@ details table { margin: 0 0 1rem 1.5rem; width: calc(100% - 1.5rem) }
 
 
 def replay_commands(jobdir: Path) -> list[str]:
-    """Return the commands of docs/archive.md that replay a job with pywb, in a venv of its own."""
+    """Return the commands of docs/archive.md that replay a job with pywb."""
     return [
         f"python3 -m venv {jobdir}/replay",
-        f"cd {jobdir}/replay",
-        "bin/pip install pywb",
-        "bin/wb-manager init crawl",
-        f"bin/wb-manager add crawl ../warc/*{WARC}",
-        "bin/wayback -b 127.0.0.1",
+        f"{jobdir}/replay/bin/pip install pywb",
+        f".venv/bin/scrapy warc replay {jobdir}",
     ]
 
 
@@ -100,7 +97,7 @@ the WARC files, robots.txt included.</p>
 <div>{_shares("MIME type", (line.mime for line in found))}</div></div>
 {_files(files, found)}
 <h2>Hosts and their pages</h2><p class="soft">The links open the copies once
-<code>wayback</code> runs.</p>
+<code>scrapy warc replay</code> runs.</p>
 {"".join(_host(name, hosts[name]) for name in sorted(hosts, key=_natural))}
 </body></html>
 """

@@ -45,7 +45,7 @@ def digest(content: bytes, algorithm: str = "sha1") -> str:
 
 def has_digest(content: bytes, claimed: str) -> bool:
     """Return whether ``claimed`` is the labelled digest of ``content``, by a known algorithm."""
-    algorithm, raw = _parsed(claimed)
+    algorithm, raw = parsed(claimed)
     return (
         algorithm in _BITS
         and hashlib.new(algorithm, content, usedforsecurity=False).digest() == raw
@@ -54,15 +54,21 @@ def has_digest(content: bytes, claimed: str) -> bool:
 
 def is_checkable(labelled: str) -> bool:
     """Return whether `has_digest` knows the algorithm of a labelled digest."""
-    return _parsed(labelled)[0] in _BITS
+    return parsed(labelled)[0] in _BITS
 
 
 def are_equal(one: str, other: str) -> bool:
     """Return whether two labelled digests are the same one, in whatever spelling."""
-    return one == other or _parsed(one) == _parsed(other)
+    return one == other or parsed(one) == parsed(other)
 
 
-def _parsed(labelled: str) -> tuple[str, bytes | str]:
+def is_spelt_as_ours(labelled: str) -> bool:
+    """Return whether `label` writes this digest in the same spelling."""
+    algorithm, raw = parsed(labelled)
+    return isinstance(raw, bytes) and labelled == label(raw, algorithm)
+
+
+def parsed(labelled: str) -> tuple[str, bytes | str]:
     """Return the algorithm and the bytes of a digest; its text if the form is not known."""
     label, _, value = labelled.partition(":")
     algorithm = label.lower().replace("-", "")

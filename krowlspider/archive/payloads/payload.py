@@ -31,7 +31,7 @@ def payload_of(message: bytes) -> bytes:
     end = _HEAD_END.search(message)
     if end is None:
         return b""
-    if _MAY_BE_CHUNKED.search(message, 0, end.end()) and _is_chunked(message[: end.end()]):
+    if _MAY_BE_CHUNKED.search(message, 0, end.end()) and is_chunked(message[: end.end()]):
         return _dechunk(message, end.end())
     return message[end.end() :]
 
@@ -61,7 +61,7 @@ def is_plain(message: bytes, payload: bytes) -> bool:
     )
 
 
-def _is_chunked(head: bytes) -> bool:
+def is_chunked(head: bytes) -> bool:
     """Return whether chunked is the last transfer coding (RFC 9112, 6.3)."""
     codings = _parsed(head) if len(head) <= _PARSED else None
     if codings is None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import plyvel
 
 from krowlspider.archive.payloads import place
+from krowlspider.archive.payloads.original import Original
 from krowlspider.errors import error_text, lacks_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from krowlspider.archive.payloads.dedup_index import OtherCrawls
 
 # Bytes. LevelDB holds two such buffers while it writes one out; its tables are mapped files.
 WRITE_BUFFER = 4 * 1024 * 1024
@@ -33,14 +35,6 @@ _NAME = re.compile(r"[0-9]{8}")
 # The key of the count; digests are longer.
 _COUNT = b"count"
 _ERRORS = (plyvel.Error, OSError)
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """The response record that holds a payload: the text of its WARC-Target-URI and WARC-Date."""
-
-    url: str
-    date: str
 
 
 class _Generation:
@@ -102,9 +96,19 @@ class PayloadIndex:
     The first failure is passed to ``warn`` as a message. A damaged generation is destroyed. When
     the disk is full, or no generation can be begun, `find` finds only what was added since the last
     `sync`, and added entries are lost, until a `sync` at which the disk takes them.
+
+    ``others`` are the payloads of other crawls, None without them. `find` does not look there.
     """
 
-    def __init__(self, folder: Path, *, most: int, warn: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        most: int,
+        warn: Callable[[str], object],
+        others: OtherCrawls | None = None,
+    ) -> None:
+        self.others = others
         self._folder = folder
         self._half = most // 2
         self._warn = warn
@@ -161,7 +165,12 @@ class PayloadIndex:
             self._generations.pop().destroy()
 
     def close(self) -> None:
-        """Close the files without a `sync`."""
+        """Close the files without a `sync`, those of ``others`` too."""
+        self._close_own()
+        if self.others is not None:
+            self.others.close()
+
+    def _close_own(self) -> None:
         for generation in self._generations:
             generation.close()
         self._generations = []
@@ -214,7 +223,7 @@ class PayloadIndex:
 
     def _stall(self, folder: Path, error: Exception) -> None:
         self._count_failure(folder, error)
-        self.close()
+        self._close_own()
         self._stalled = True
 
     def _lose(self, generation: _Generation, error: Exception) -> None:

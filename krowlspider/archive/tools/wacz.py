@@ -30,8 +30,7 @@ from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import header, payload_of
 from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.archive.tools.seed_urls import seed_urls
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.links import read_page
+from krowlspider.urls.page.text import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,9 +94,9 @@ def pack(
 
     WARC files are stored unchanged. The index is stored in compressed blocks (``index.cdx.gz`` and
     ``index.idx``). HTML with status 200 is listed as pages: the seeds in ``pages.jsonl``, the
-    others in ``extraPages.jsonl``; all in the first if no seeds are known. A page whose record is
-    damaged is listed without title. A file that was uploaded and removed in the meantime is
-    skipped. ``created`` is in seconds since the epoch.
+    others in ``extraPages.jsonl``; all in the first if no seeds are known. Each has its title and
+    the beginning of its text; a page whose record is damaged has neither. A file that was uploaded
+    and removed in the meantime is skipped. ``created`` is in seconds since the epoch.
 
     Memory holds a megabyte, a record, the seeds, about 250 bytes for each page of one file, and
     about 150 for 1,000 captures. A temporary folder beside ``out`` holds the lists of pages.
@@ -237,8 +236,8 @@ class _Pages:
             package.add(f"pages/{name}", _pieces(file))
 
 
-def _head(identity: str, title: str) -> dict[str, str]:
-    return {"format": "json-pages-1.0", "id": identity, "title": title}
+def _head(identity: str, title: str) -> dict[str, object]:
+    return {"format": "json-pages-1.0", "id": identity, "title": title, "hasText": True}
 
 
 def _pieces(stream: BinaryIO, advance: Advance = ignore) -> Iterator[bytes]:
@@ -298,11 +297,11 @@ def _list_pages(
     with progress(f"pages of {warc.name}", sum(page[1] for page in pages)) as advance:
         for offset, length, url, stamp in pages:
             try:
-                title = _title(stream, offset, url, decode)
+                title, text = _read(stream, offset, decode)
             except RecordError as error:
                 damage(warc, error)
-                title = ""
-            out.add(_page(url, stamp, title))
+                title = text = ""
+            out.add(_page(url, stamp, title, text))
             advance(length)
 
 
@@ -316,7 +315,7 @@ def _pages_of(index: Path) -> list[tuple[int, int, str, str]]:
         )
 
 
-def _page(url: str, stamp: str, title: str) -> dict[str, str]:
+def _page(url: str, stamp: str, title: str, text: str) -> dict[str, str]:
     full = timestamp(stamp)
     date = f"{full[:4]}-{full[4:6]}-{full[6:8]}"
     page = {
@@ -324,19 +323,18 @@ def _page(url: str, stamp: str, title: str) -> dict[str, str]:
         "url": url,
         "ts": f"{date}T{full[8:10]}:{full[10:12]}:{full[12:]}Z",
     }
-    return page | ({"title": title} if title else {})
+    return page | {name: value for name, value in (("title", title), ("text", text)) if value}
 
 
-def _title(stream: BinaryIO, offset: int, url: str, decode: Decode) -> str:
-    """Return a page's title; empty without one, if it cannot be decoded, or for an invalid URL."""
+def _read(stream: BinaryIO, offset: int, decode: Decode) -> tuple[str, str]:
+    """Return a page's title and text; empty without one, or if it cannot be decoded."""
     message = read_member(stream, offset).record().reader.read()
-    base = normalise(url)
     try:
         body = decode(payload_of(message), header(message, "Content-Encoding"))
     except ValueError:
-        return ""
+        return "", ""
     charset = _CHARSET.search(header(message, "Content-Type"))
-    return read_page(body, base, charset[1] if charset else None).title if base else ""
+    return read_text(body, charset[1] if charset else None)
 
 
 def _write_json(file: BinaryIO, values: Mapping[str, object]) -> None:

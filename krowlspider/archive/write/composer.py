@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from krowlspider.archive.payloads.digests import label, raw_digest
-from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.write.records import RecordIds, warc_date
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class Composed:
 class Composer:
     """Makes the records of captures, with digests of ``algorithm``, compressed by ``compress``.
 
-    ``payloads`` is the index of the payloads already stored; with None every capture is stored
-    whole. ``seed`` is a secret that goes into the keys of that index.
+    ``payloads`` is the index of the payloads already stored, and knows those of other crawls; with
+    None every capture is stored whole. ``seed`` is a secret that goes into the keys of that index.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Composer:
             # No key for a truncated payload, which no other equals, nor for an empty one.
             if capture.payload and not capture.truncated:
                 key = self._key(capture, raw)
-                original = self._payloads.find(key)
+                original = self._payloads.find(key) or self._in_other_crawl(capture, raw)
         if original is not None:
+            # pywb finds the original by the text of its digest.
+            payload = original.digest or payload
             first = maker.revisit(capture, payload, original)
         elif unchanged:
-            first = maker.not_modified(capture)
+            first = maker.not_modified(capture, self._unmodified(capture))
         else:
             first = maker.response(capture, payload)
         revisit = unchanged or original is not None
@@ -86,9 +89,27 @@ class Composer:
         revisit before the original's body as stored, so both must have the same transfer coding.
         SHA-256 was spelt otherwise once: pywb finds no original whose digest is spelt otherwise.
         """
-        in_chunks = len(capture.response_bytes) != capture.head + len(capture.payload)
-        kind = b"h" * (len(raw) == 32) + b"c" * in_chunks
+        kind = b"h" * (len(raw) == 32) + b"c" * _in_chunks(capture)
         return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + kind
+
+    def _in_other_crawl(self, capture: Capture, raw: bytes) -> Original | None:
+        if self._payloads is None or self._payloads.others is None:
+            return None
+        return self._payloads.others.find(
+            raw, capture.url, capture.started, chunked=_in_chunks(capture)
+        )
+
+    def _unmodified(self, capture: Capture) -> Original | None:
+        """Return the response that the conditions of a request named; None if it is not known."""
+        if self._payloads is None or self._payloads.others is None:
+            return None
+        tags = header(capture.request_bytes, "If-None-Match")
+        # Of several tags, the answer says which one holds.
+        validator = header(capture.response_bytes, "ETag") if "," in tags else tags
+        validator = validator or header(capture.request_bytes, "If-Modified-Since")
+        if not validator:
+            return None
+        return self._payloads.others.find_unchanged(capture.url, validator, capture.started)
 
     def written(self, capture: Capture, composed: Composed) -> None:
         """Add a capture whose records were written to the payload index."""
@@ -100,3 +121,7 @@ class Composer:
         """Write the payload index, after all written records have become durable."""
         if self._payloads is not None:
             self._payloads.sync()
+
+
+def _in_chunks(capture: Capture) -> bool:
+    return len(capture.response_bytes) != capture.head + len(capture.payload)

@@ -21,7 +21,7 @@ from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from krowlspider.archive.payloads.payload_index import Original
+    from krowlspider.archive.payloads.original import Original
     from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead, Wire
 
 # UTC, but naive: an aware datetime would write its offset, and more slowly.
@@ -167,18 +167,22 @@ class RecordMaker:
         fields = [
             ("WARC-Profile", _IDENTICAL),
             ("WARC-Payload-Digest", payload),
-            ("WARC-Refers-To-Target-URI", _uri(original.url)),
-            ("WARC-Refers-To-Date", original.date),
+            *_refers_to(original),
             # 6.7.2 requires it of a block without its payload.
             ("WARC-Truncated", "length"),
         ]
         head = self._capture_fields("revisit", capture, capture.identity) + _lines(fields)
         return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
 
-    def not_modified(self, capture: Capture) -> bytes:
-        """Return the revisit record of a 304, which may refer to any earlier answer (6.7.3)."""
+    def not_modified(self, capture: Capture, original: Original | None = None) -> bytes:
+        """Return the revisit record of a 304 (6.7.3), which refers to ``original`` if it is known.
+
+        Else it stands for any earlier answer.
+        """
         head = self._capture_fields("revisit", capture, capture.identity)
         head += _line("WARC-Profile", _NOT_MODIFIED)
+        if original is not None:
+            head += _lines(_refers_to(original))
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:
@@ -259,6 +263,14 @@ def dns_lines(answer: NameAnswer) -> bytes:
 def is_uri(text: str) -> bool:
     """Return whether ``text`` may stand as a URI in a field."""
     return _URI.fullmatch(text) is not None
+
+
+def _refers_to(original: Original) -> list[tuple[str, str]]:
+    fields = [
+        ("WARC-Refers-To-Target-URI", _uri(original.url)),
+        ("WARC-Refers-To-Date", original.date),
+    ]
+    return [("WARC-Refers-To", original.identity), *fields] if original.identity else fields
 
 
 def _wire_lines(wire: Wire) -> str:

@@ -14,7 +14,8 @@ import resource
 import sys
 from pathlib import Path
 
-from krowlspider.archive.payloads.payload_index import Original, PayloadIndex
+from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.payload_index import PayloadIndex
 
 MOST = 200
 BATCH = 10

@@ -165,13 +165,16 @@ def test_wacz_holds_the_files_an_index_and_pages(tmp_path: Path) -> None:
         found = gzip.decompress(archive_file.read("indexes/index.cdx.gz")).splitlines(True)
         assert found == sorted(lines)
         pages = [json.loads(line) for line in archive_file.read("pages/pages.jsonl").splitlines()]
-    assert pages.pop(0) == {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
+    head = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages", "hasText": True}
+    assert pages.pop(0) == head
     assert [(page["url"].rpartition("/")[2], page.get("title")) for page in pages] == [
         *((name, title) for name, (_, title) in PAGES.items()),
         ("0", None),
     ]
     assert {page["ts"] for page in pages} == {"2026-01-01T00:00:00Z"}
     assert len({page["id"] for page in pages}) == len(pages)
+    texts = {page["url"].rpartition("/")[2]: page.get("text") for page in pages}
+    assert texts == {**dict.fromkeys(PAGES), "untitled": "nothing", "0": "page 0"}
 
 
 def test_package_lists_size_and_digest_of_each_entry(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.archive.payloads.digests import digest, raw_digest
-from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.payloads.original import Original
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 from tests.archive.captures import CHUNKED, Odd, capture, parsed
@@ -51,6 +51,7 @@ class Known:
 
     most: int = 1000
     originals: dict[bytes, Original] = field(default_factory=dict)
+    others: None = None
     synced: int = 0
 
     def find(self, payload: bytes) -> Original | None:

@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.original import Original
 from krowlspider.archive.payloads.payload import is_plain
-from krowlspider.archive.payloads.payload_index import Original
 from krowlspider.archive.write import records
 from krowlspider.archive.write.capture import FetchNote, NameAnswer, Wire
 from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
