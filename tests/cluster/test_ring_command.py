@@ -22,6 +22,7 @@ from scrapy.settings import Settings
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.commands.ring import Command
@@ -325,6 +326,37 @@ def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server)
             assert (await place.look(0))["nodes"].keys() == {"a"}
             await a.beat({})
             assert a.pending_nodes == {"a"}
+
+    asyncio.run(main())
+
+
+def test_dead_node_is_shown_with_its_takeover_until_forgotten(place: Place, server: Server) -> None:
+    a, b = Member("a", 1, server.url), Member("b", 1, f"{server.url[:-1]}1", "b.example:9")
+    both = Ring([a, b])
+
+    async def main() -> None:
+        agent = Agent(place.url)
+        async with place.node(a) as node:
+            await node.publish((both,))
+            record = Record(b, (both,)).dumps().decode()
+            await ConsulKeys(agent, place.name).put("nodes/b", record)
+            async with asyncio.timeout(5):
+                while "b" not in node.members:  # noqa: ASYNC110 - the register's time
+                    await asyncio.sleep(0.05)
+            await node.beat({})
+            found = await place.look(1)
+            assert found["ring"] == both.checksum
+            row = found["nodes"]["b"]
+            assert (row["state"], row["address"]) == ("dead", b.address)
+            assert 0 < row["takeover_in"] <= TTL
+            assert found["nodes"]["a"]["state"] == "agreed"
+            assert 0 < row["share"] < 1
+            with Redis.from_url(b.redis) as client:
+                client.lpush("broad:requests", "{}")
+            done = await place.ring("--forget", "b")
+            assert "1 message in its Redis went to the owners (a: 1)" in done.out
+            assert (await place.look(1))["nodes"].keys() == {"a"}
+        agent.close()
 
     asyncio.run(main())
 
