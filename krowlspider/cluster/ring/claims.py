@@ -80,8 +80,9 @@ class View:
 
     @property
     def agreed(self) -> bool:
-        """Whether every member claims this ring and no other."""
-        return all(claims == (self.ring,) for claims in self.reading.claims.values())
+        """Whether every member lives, and claims this ring and no other."""
+        claims = self.reading.claims.values()
+        return not self.reading.dead and all(each == (self.ring,) for each in claims)
 
     @property
     def unaware(self) -> tuple[str, ...]:
