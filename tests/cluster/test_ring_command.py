@@ -295,7 +295,7 @@ def test_owner_and_fetcher_follow_the_hand_over(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server) -> None:
+def test_ended_nodes_are_shown_until_they_are_forgotten(place: Place, server: Server) -> None:
     async def main() -> None:
         async with place.node(Member("a", 1, server.url)) as a:
             # It has ended, and was not dismissed.
@@ -304,15 +304,23 @@ def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server)
                 pass
             agent = Agent(place.url)
             # As after a crash.
+            both = Ring([a.own, Member("c", 1, DOWN)])
+            url_of_c = next(f"https://{each}/" for each in DOMAINS if both.owner(each) == "c")
             await ConsulKeys(agent, place.name).put("crew/c", "{}")
+            record = Record(both.members[1], (both,)).dumps().decode()
+            await ConsulKeys(agent, place.name).put("nodes/c", record)
             with Redis.from_url(url) as client:
-                client.lpush("broad:requests", "{}")
-            await a.publish((Ring([a.own]),))
-            nodes = (await place.look(1))["nodes"]
+                client.lpush("broad:requests", json.dumps({"url": url_of_c}))
+            await a.publish((both,))
+            # Its heartbeat says how long it waits.
+            await a.beat({})
+            found = await place.look(1)
+            assert found["ring"] == both.checksum
+            nodes = found["nodes"]
             b = nodes["b"]
             assert (b["state"], b["address"], b["requests"]) == ("stopped", "b.example:9", 1)
-            assert nodes["c"]["state"] == "dead"
-            await a.beat({})
+            assert (nodes["a"]["state"], nodes["c"]["state"]) == ("agreed", "dead")
+            assert 0 < nodes["c"]["takeover_in"] <= TTL
             assert (a.state("b"), a.state("c")) == ("stopped", "dead")
             for node, says in (("a", "node a is live"), ("z", "no node z is waited for")):
                 refused = await place.ring("--forget", node)
@@ -323,40 +331,10 @@ def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server)
                 assert (done.code, done.err) == (0, "")
                 assert done.out.startswith(f"Node {node} is forgotten: nobody waits for it. {says}")
             agent.close()
+            await a.publish((Ring([a.own]),))
             assert (await place.look(0))["nodes"].keys() == {"a"}
             await a.beat({})
             assert a.pending_nodes == {"a"}
-
-    asyncio.run(main())
-
-
-def test_dead_node_is_shown_with_its_takeover_until_forgotten(place: Place, server: Server) -> None:
-    a, b = Member("a", 1, server.url), Member("b", 1, f"{server.url[:-1]}1", "b.example:9")
-    both = Ring([a, b])
-
-    async def main() -> None:
-        agent = Agent(place.url)
-        async with place.node(a) as node:
-            await node.publish((both,))
-            record = Record(b, (both,)).dumps().decode()
-            await ConsulKeys(agent, place.name).put("nodes/b", record)
-            async with asyncio.timeout(5):
-                while "b" not in node.members:  # noqa: ASYNC110 - the register's time
-                    await asyncio.sleep(0.05)
-            await node.beat({})
-            found = await place.look(1)
-            assert found["ring"] == both.checksum
-            row = found["nodes"]["b"]
-            assert (row["state"], row["address"]) == ("dead", b.address)
-            assert 0 < row["takeover_in"] <= TTL
-            assert found["nodes"]["a"]["state"] == "agreed"
-            assert 0 < row["share"] < 1
-            with Redis.from_url(b.redis) as client:
-                client.lpush("broad:requests", "{}")
-            done = await place.ring("--forget", "b")
-            assert "1 message in its Redis went to the owners (a: 1)" in done.out
-            assert (await place.look(1))["nodes"].keys() == {"a"}
-        agent.close()
 
     asyncio.run(main())
 
