@@ -251,10 +251,12 @@ KROWL_CONSUL = ""
 # the environment, or in a file that NAME_FILE names. NAME and NAME_FILE together stop the start.
 KROWL_CONSUL_TOKEN = environ.get("KROWL_CONSUL_TOKEN", "")
 KROWL_CONSUL_TOKEN_FILE = environ.get("KROWL_CONSUL_TOKEN_FILE", "")
-# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths.
-# Other nodes take over its domains when three times this has passed since its last renewal. A
-# shorter lease makes a busy machine look dead.
+# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths, and
+# is dead for the others within twice this. A shorter lease makes a busy machine look dead.
 KROWL_CONSUL_TTL = 15
+# Seconds for which the domains of a dead node wait for its return, one lease at least. Then other
+# nodes take them over, and fetch pages again that they discover again. Give all nodes the same.
+KROWL_TAKEOVER_DELAY = 900.0
 # This node's Redis as the other nodes reach it; the setting of scrapy-redis.
 REDIS_URL = environ.get("REDIS_URL", "")
 REDIS_URL_FILE = environ.get("REDIS_URL_FILE", "")

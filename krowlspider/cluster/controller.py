@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -137,6 +138,12 @@ class OwnershipController:
         owner = self.view.owner(domain)
         return None if owner == self._membership.own.id else owner
 
+    def _taker_of(self, domain: str) -> str | None:
+        """Return the live node that owns a domain; None for a dead one, which takes nothing."""
+        assert self.view is not None
+        owner = self.owner_of(domain)
+        return None if owner in self.view.reading.dead else owner
+
     async def run(self, port: HandoverPort) -> None:
         """Run until cancelled. What the hand-over raises comes out."""
         self._port = port
@@ -180,7 +187,7 @@ class OwnershipController:
                 await self._lose_lease()
             return
         self._had_lease = True
-        if self._is_new_ring(self._read()):
+        if self._begins_anew(self._read()):
             if self.view is not None and await self._is_stopping():
                 return
             await _end(self._handing_over)
@@ -212,8 +219,14 @@ class OwnershipController:
     def _read(self) -> Reading:
         return Reading.of(self._membership.epoch, self._membership.members)
 
-    def _is_new_ring(self, reading: Reading) -> bool:
-        return self.view is None or reading.ring(self.view.own) != self.view.ring
+    def _begins_anew(self, reading: Reading) -> bool:
+        """Return whether the hand-over begins anew: by a new ring, or for other live takers."""
+        view = self.view
+        return (
+            view is None
+            or reading.ring(view.own) != view.ring
+            or (view.leaving and reading.dead != view.reading.dead)
+        )
 
     def _update(self) -> None:
         now, last = self._read(), self._last
@@ -222,7 +235,7 @@ class OwnershipController:
             self._publishing, self._last = None, now
             self._claimant.confirm(now)
         # A new view has no cached answers, so make one only when something has changed.
-        elif last is None or (now.members, now.claims) != (last.members, last.claims):
+        elif last is None or now != replace(last, epoch=now.epoch):
             self._last = now
             self._claimant.update(now)
         view = self._claimant.view
@@ -252,7 +265,7 @@ class OwnershipController:
             self._port.ring_changed()
 
     async def _hand_over(self, view: View) -> None:
-        await self._port.hand_over(self.owner_of)
+        await self._port.hand_over(self._taker_of if view.leaving else self.owner_of)
         self._handed_over_by = view.ring.checksum
         self._changed.set()
 

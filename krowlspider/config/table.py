@@ -112,6 +112,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_CONSUL_TOKEN": text("|" + checks.HEADER, checks.NO_HEADER),
     # Consul takes no session with a shorter TTL.
     "KROWL_CONSUL_TTL": integer(10, "seconds"),
+    "KROWL_TAKEOVER_DELAY": number(0, "seconds", high=_DAY),
     "REDIS_URL": text(
         "|" + REDIS_URL.pattern,
         "is not the URL of a Redis, such as redis://host:6379/0, without a query",

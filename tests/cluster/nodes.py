@@ -268,3 +268,12 @@ class Cluster:
         queued = frontier_view(self.folder / node)["queued"]
         found = {"queue": queued, "outbox": last.stats["krowl/frontier/outbox"], **self.lists(node)}
         return [f"{count} left in the {name}" for name, count in found.items() if count]
+
+
+def end_session(cluster: Cluster, node: str) -> None:
+    """As Consul does when the agent leaves that a node asks."""
+    kv = f"{cluster.consul.url}/v1/kv/krowlspider/{NAME}/nodes/{node}"
+    with urllib.request.urlopen(kv) as answer:
+        (entry,) = json.load(answer)
+    session = f"{cluster.consul.url}/v1/session/destroy/{entry['Session']}"
+    urllib.request.urlopen(urllib.request.Request(session, method="PUT")).close()

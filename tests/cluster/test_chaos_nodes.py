@@ -12,7 +12,7 @@ import pytest
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.judges import node_of
-from tests.cluster.nodes import Cluster
+from tests.cluster.nodes import TTL, Cluster, end_session
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.crawls import QUICK
@@ -48,7 +48,8 @@ def test_killed_nodes_lose_nothing_and_are_waited_for(tmp_path: Path) -> None:
     """
     chance = random.Random(7)
     first, second, third = chance.sample(NODES, 3)
-    with MockWeb(graph=GRAPH) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:
+    settings = {"KROWL_DELAY_MIN": DELAY, "KROWL_TAKEOVER_DELAY": 0}
+    with MockWeb(graph=GRAPH) as web, Cluster(tmp_path, web, **settings) as cluster:
         for node in NODES:
             cluster.start(node)
         cluster.go_on(first, by=chance.randrange(20, 100))
@@ -67,3 +68,22 @@ def test_killed_nodes_lose_nothing_and_are_waited_for(tmp_path: Path) -> None:
         cluster.restart(third)
         cluster.wait_all()
         assert cluster.faults(delay=DELAY, repeats=fetched + 3 * UNCOMMITTED) == []
+
+
+def test_killed_node_that_comes_back_refetches_only_what_was_under_way(tmp_path: Path) -> None:
+    """Its domains wait for it, and the other node does not end, although it has nothing left."""
+    graph = Graph(hosts=30, pages=5, seed=11, features=frozenset())
+    ring = Ring(map(Member, "ab"))
+    hosts = [each for each in map(graph.host, range(graph.hosts)) if ring.owner(each) == "b"]
+    with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:
+        other = cluster.start_together("a", "b")["a"]
+        cluster.go_on("b", by=25)
+        cluster.kill("b")
+        end_session(cluster, "b")
+        # Longer than a lease, after which its domains could be fetched.
+        cluster.meanwhile(1.2 * TTL)
+        assert {ring.owner(domain_of(entry.host)) for entry in cluster.entries("a")} == {"a"}
+        assert other.log.count("its domains wait for it for up to 900 s") == 1
+        cluster.restart("b")
+        cluster.wait_all()
+        assert cluster.faults(delay=DELAY, repeats=len(hosts)) == []

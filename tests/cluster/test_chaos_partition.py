@@ -3,9 +3,7 @@ hurried when it heals."""
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +11,7 @@ from redis import Redis
 
 from krowlspider.cluster.ring.ring import Member, Ring
 from tests.cluster.judges import node_of
-from tests.cluster.nodes import NAME, TTL, Cluster
+from tests.cluster.nodes import TTL, Cluster, end_session
 from tests.cluster.partition import Network
 from tests.cluster.test_chaos_nodes import GRAPH, NODES, UNCOMMITTED, owner
 from tests.mockweb import MockWeb
@@ -36,7 +34,9 @@ def test_only_the_part_with_consul_fetches_and_nothing_is_lost(
     with (
         MockWeb(graph=GRAPH) as web,
         Network() as network,
-        Cluster(tmp_path, web, network=network, KROWL_DELAY_MIN=DELAY) as cluster,
+        Cluster(
+            tmp_path, web, network=network, KROWL_DELAY_MIN=DELAY, KROWL_TAKEOVER_DELAY=0
+        ) as cluster,
     ):
         for node in NODES:
             cluster.start(node)
@@ -55,15 +55,6 @@ def test_only_the_part_with_consul_fetches_and_nothing_is_lost(
         assert {"b", "c"} <= {node_of(entry) for entry in cluster.entries(since=healed)}
 
 
-def end_session(cluster: Cluster, node: str) -> None:
-    """As Consul does when the agent leaves that a node asks."""
-    kv = f"{cluster.consul.url}/v1/kv/krowlspider/{NAME}/nodes/{node}"
-    with urllib.request.urlopen(kv) as answer:
-        (entry,) = json.load(answer)
-    session = f"{cluster.consul.url}/v1/session/destroy/{entry['Session']}"
-    urllib.request.urlopen(urllib.request.Request(session, method="PUT")).close()
-
-
 def test_cut_off_node_hangs_up_before_others_take_over(
     tmp_path: Path,
 ) -> None:
@@ -75,7 +66,9 @@ def test_cut_off_node_hangs_up_before_others_take_over(
     with (
         MockWeb(spec=slow) as web,
         Network() as network,
-        Cluster(tmp_path, web, [web.url(host, "/slow")], network=network) as cluster,
+        Cluster(
+            tmp_path, web, [web.url(host, "/slow")], network=network, KROWL_TAKEOVER_DELAY=0
+        ) as cluster,
     ):
         crawl = cluster.start_together("a", "b")["b"]
         crawl.wait_until(lambda: bool(web.log()) and "| 1 in flight" in crawl.log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -210,6 +210,14 @@ def test_leaving_node_owns_nothing_and_keeps_its_claims() -> None:
     assert {view(node).owner(domain) for domain in going + DOMAINS} == {"a", "b"}
     for moved in (None, OLD.checksum):
         assert node.wanted(moved) is None
+
+
+def test_domains_of_a_dead_node_rest_and_nothing_is_agreed() -> None:
+    node = settled("a", "a", "b")
+    assert view(node).agreed
+    node.update(replace(reading(2, a=(OLD,), b=(OLD,)), dead=frozenset("b")))
+    assert not view(node).agreed
+    assert all(view(node).may_fetch(each) == (OLD.owner(each) == "a") for each in DOMAINS)
 
 
 def test_leaving_node_knows_which_nodes_are_unaware() -> None:

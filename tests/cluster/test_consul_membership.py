@@ -29,6 +29,7 @@ from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.claims import Reading
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.tasks import end
 from tests.cluster.forwarding import LATE
 from tests.support.crawling import ROOT
 
@@ -49,6 +50,7 @@ TTL = 10
 LEASE = 0.8 * TTL
 A = Member("a", 1, "redis://:secret@127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")
+DEAD = Member("z", 1, "redis://127.0.0.1:3/0")
 RING_A, RING_AB = Ring([A]), Ring([A, B])
 SEED = b"theseed8"
 # Keys of a cluster that a register may lose.
@@ -463,6 +465,66 @@ def test_missing_agent_is_named_without_the_token():
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
+@asynccontextmanager
+async def waiting(server: Server, cluster: str, own: Member) -> AsyncIterator[ConsulMembership]:
+    """A node that waits for the dead."""
+    agent = Agent(server.url)
+    node = ConsulMembership(agent, cluster, own, ttl=TTL, delay=900.0)
+    await node.start()
+    yield node
+    await node.leave()
+    agent.close()
+
+
+async def die(server: Server, cluster: str, node: ConsulMembership) -> None:
+    """As if it was killed, and its session had ended."""
+    await end(node._tasks)
+    node._lease.lose()
+    call(server, "PUT", f"/v1/session/destroy/{sessions(server, cluster)[node.own.id]}")
+
+
+def test_dead_node_keeps_its_place_and_takes_up_its_claims(consul: Server, cluster: str):
+    """For nodes that join meanwhile too, and after a start of it that was refused."""
+
+    def is_waited_for(node: ConsulMembership) -> bool:
+        return node.members.get("b") == Record(B, (RING_AB,), dead=True)
+
+    async def main() -> None:
+        async with waiting(consul, cluster, A) as a, joined(consul, cluster, B) as first:
+            await first.publish((RING_AB,))
+            await die(consul, cluster, first)
+            await until(lambda: is_waited_for(a), 2)
+            async with waiting(consul, cluster, Member("c")) as c:
+                assert is_waited_for(c)
+                await c.beat({})
+                stored = call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/beats/c?raw")
+                assert 890 < json.loads(stored)["wait:b"] <= 900
+            await refused(consul, cluster, B)
+            await until(lambda: is_waited_for(a), 2)
+            async with joined(consul, cluster, B) as second:
+                assert second.members["b"] == Record(B, (RING_AB,))
+                await until(lambda: a.members["b"] == second.members["b"], 2)
+            await until(lambda: "b" not in a.members, 2)
+
+    found(consul, cluster)
+    asyncio.run(main())
+
+
+async def refused(server: Server, cluster: str, own: Member) -> None:
+    """It is refused after it has taken its key, because Consul does not answer any more."""
+
+    async def look(_: ConsulMembership) -> bool:
+        raise UnansweredError("no answer")
+
+    agent = Agent(server.url)
+    node = ConsulMembership(agent, cluster, own, ttl=TTL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConsulMembership, "_look", look)
+        with pytest.raises(ClusterError, match="no answer"):
+            await node.start()
+    agent.close()
+
+
 @pytest.mark.slow
 def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
     async def starts(node: ConsulMembership) -> bool:
@@ -573,11 +635,16 @@ async def frozen_agent_ends_leases_but_no_membership(cluster: str, _: Server, fo
 async def register_without_its_data_gives_no_lease_for_a_ttl(
     cluster: str, _: Server, folder: Path
 ) -> None:
-    """Nor a smaller ring; seed, signal, page budget and the nodes that are away are restored."""
+    """Nor a smaller ring; seed, signal, page budget and the nodes that are away are restored, among
+    them one that has been dead for longer than a lease."""
     with consul_agent(folder / "agent") as server:
         found(server, cluster)
-        async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
-            await until(lambda: len(a.members) == 2, 2)
+        async with waiting(server, cluster, A) as a, waiting(server, cluster, B) as b:
+            async with joined(server, cluster, DEAD) as dead:
+                await dead.publish((Ring([A, B, DEAD]),))
+                await die(server, cluster, dead)
+            await until(lambda: len(a.members) == len(b.members) == 3, 2)
+            await asyncio.sleep(1.1 * TTL)
             await a.publish((RING_AB,))
             for node in (a, b):
                 node.seed.value = SEED
@@ -594,13 +661,14 @@ async def register_without_its_data_gives_no_lease_for_a_ttl(
             agent.close()
             await until(lambda: not good(a) and not good(b), LEASE)
             while time.monotonic() < back + TTL:
-                assert a.members.keys() == b.members.keys() == {"a", "b"}
+                assert a.members.keys() == b.members.keys() == {"a", "b", "z"}
                 assert not good(a)
                 assert not good(b)
                 await asyncio.sleep(0.05)
             await until(lambda: good(a) and good(b), TTL)
             assert sessions(server, cluster).keys() == {"a", "b"}
             assert b.members["a"].claims == (RING_AB,)
+            assert a.members["z"] == Record(DEAD, (Ring([A, B, DEAD]),), dead=True)
             assert pending_nodes_in(server, cluster) == {"a", "b", "z"}
             for name, value in LOST.items():
                 assert call(server, "GET", f"/v1/kv/krowlspider/{cluster}/{name}?raw") == value
@@ -615,6 +683,7 @@ async def cut_off_node_stops_before_others_see_it_gone(
 ) -> None:
     with relay(consul, folder / "wire") as wire:
         async with joined(consul, cluster, A) as a, joined(wire, cluster, B) as b:
+            await b.publish((RING_AB,))
             await until(lambda: len(a.members) == 2, 2)
             with wire.frozen():
                 await until(lambda: "b" not in a.members, 4 * TTL)
@@ -623,6 +692,24 @@ async def cut_off_node_stops_before_others_see_it_gone(
                 assert good(a)
                 assert b.members.keys() == {"a", "b"}
             await until(lambda: good(b) and "b" in a.members, 15)
+
+
+async def cut_off_node_keeps_its_place_under_the_delay(
+    cluster: str, consul: Server, folder: Path
+) -> None:
+    """So no domain moves, and it goes on where it was."""
+    with relay(consul, folder / "wire") as wire:
+        async with waiting(consul, cluster, A) as a, waiting(wire, cluster, B) as b:
+            await b.publish((RING_AB,))
+            await until(lambda: len(a.members) == 2, 2)
+            with wire.frozen():
+                await until(lambda: a.members["b"].dead, 2 * TTL + 4)
+                dead = time.monotonic()
+                while time.monotonic() < dead + 1.2 * TTL:
+                    assert a.members["b"] == Record(B, (RING_AB,), dead=True)
+                    await asyncio.sleep(0.05)
+            await until(lambda: good(b) and not a.members["b"].dead, 15)
+            assert a.members["b"] == b.members["b"] == Record(B, (RING_AB,))
 
 
 async def killed_node_is_gone_after_its_lease(cluster: str, consul: Server, _: Path) -> None:
@@ -654,6 +741,7 @@ async def restarted_node_waits_for_its_own_old_lease(cluster: str, consul: Serve
 # Each waits for leases to end, so they run at the same time.
 SCENARIOS = (
     cut_off_node_stops_before_others_see_it_gone,
+    cut_off_node_keeps_its_place_under_the_delay,
     killed_node_is_gone_after_its_lease,
     restarted_node_waits_for_its_own_old_lease,
     register_without_its_data_gives_no_lease_for_a_ttl,
@@ -688,6 +776,7 @@ def test_leases_end_before_others_take_over(
 async def _be_node(url: str, cluster: str, node: str) -> None:
     membership = ConsulMembership(Agent(url), cluster, Member(node), ttl=TTL)
     await membership.start()
+    await membership.publish((Ring([membership.own]),))
     while True:
         print("good until", membership.good_until, flush=True)
         await asyncio.sleep(0.05)

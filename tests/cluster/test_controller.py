@@ -7,7 +7,7 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.controller import OwnershipController
@@ -147,8 +147,9 @@ class World:
         self.register = Register(self.chance)
         self.nodes: dict[str, Node] = {}
         self.all_hosts: dict[str, Hosts] = {}
-        # No node dies, or is taken for dead: what is fetched has been handed over.
+        # The dead are waited for: what is fetched has been handed over.
         self.in_order = False
+        self.dead: set[str] = set()
         self.is_stopping = False
 
     async def join(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Node:
@@ -156,25 +157,42 @@ class World:
             return is_stopping()
 
         place = Place(name, self.register)
-        hosts = self.all_hosts[name] = Hosts(name, self.register, self.all_hosts)
+        hosts = self.all_hosts.setdefault(name, Hosts(name, self.register, self.all_hosts))
         controller = OwnershipController(place, clock=lambda: 0.0, is_stopping=is_stopping_now)
         place.on_change = controller.changed
         hosts.takes = lambda domain: (
             controller.view is not None and controller.view.may_take(domain)
         )
+        if (old := self.register.records.get(name)) is not None:
+            # It takes up its claims, and does not leave any more.
+            self.register.put(name, Record(place.own, old.claims))
+        self.dead.discard(name)
         await place.start()
         node = Node(place, hosts, controller, asyncio.create_task(controller.run(hosts)))
         self.nodes[name] = node
         return node
 
     async def end(self, name: str) -> None:
-        """A node dies, or is gone."""
+        """A node is gone, or dies and is not waited for."""
+        await self._end_process(name)
+        self.register.put(name, None)
+        self.all_hosts.pop(name, None)
+
+    async def die(self, name: str) -> None:
+        """A node dies: its place and its hosts wait for it."""
+        await self._end_process(name)
+        self.register.put(name, replace(self.register.records[name], dead=True))
+        self.all_hosts[name].takes = lambda _: False
+        self.dead.add(name)
+
+    async def _end_process(self, name: str) -> None:
         node = self.nodes.pop(name)
         node.task.cancel()
         with suppress(asyncio.CancelledError):
             await node.task
-        self.register.put(name, None)
-        self.all_hosts.pop(name, None)
+
+    def claims(self, name: str) -> Claims:
+        return self.register.records[name].claims
 
     async def go_on(self, turns: int) -> None:
         for _ in range(turns):
@@ -248,6 +266,8 @@ def test_at_most_one_node_may_fetch_a_domain(seed: int) -> None:
 def test_domain_is_fetched_after_its_hand_over(
     seed: int,
 ) -> None:
+    """Nodes that die come back in the end, and are waited for."""
+
     async def main() -> None:
         world = World(seed)
         world.in_order = True
@@ -257,17 +277,23 @@ def test_domain_is_fetched_after_its_hand_over(
         for _ in range(25):
             await world.go_on(chance.randrange(60))
             staying = [name for name, node in world.nodes.items() if not node.controller.leaving]
-            if chance.random() < 0.3:
+            if staying and chance.random() < 0.3:
                 # A lapse that the others do not see.
                 lapsed = world.nodes[chance.choice(staying)]
                 lapsed.place.lose_lease()
                 await world.go_on(chance.randrange(30))
                 await lapsed.place.start()
-            if chance.random() < 0.5 and len(staying) < 5:
+            if chance.random() < 0.2 and len(world.nodes) > 1:
+                await world.die(chance.choice([n for n in world.nodes if world.claims(n)]))
+            elif chance.random() < 0.4 and world.dead:
+                await world.join(min(world.dead))
+            elif chance.random() < 0.5 and len(staying) < 5:
                 await world.join(next(names))
             elif len(staying) > 1:
                 world.nodes[chance.choice(staying)].controller.leave()
             await end_gone_nodes(world)
+        for name in list(world.dead):
+            await world.join(name)
         for _ in range(80):
             await world.go_on(10)
             await end_gone_nodes(world)
@@ -280,25 +306,56 @@ def test_domain_is_fetched_after_its_hand_over(
 
 async def end_gone_nodes(world: World) -> None:
     for name in [name for name, node in world.nodes.items() if node.controller.is_gone]:
-        assert world.nodes[name].hosts.has == set()
-        await world.end(name)
+        node = world.nodes[name]
+        assert node.controller.view is not None
+        left = {node.controller.owner_of(domain) for domain in node.hosts.has}
+        assert left <= node.controller.view.reading.dead
+        if not left:
+            await world.end(name)
 
 
 async def leave(world: World, name: str) -> None:
     """It is gone when it has nothing left, and others know."""
     node = world.nodes[name]
     node.controller.leave()
+    await go_on_until(world, lambda: node.controller.is_gone)
+    assert node.hosts.has == set()
+    await world.end(name)
+
+
+async def go_on_until(world: World, condition: Callable[[], bool]) -> None:
     for _ in range(5000):
         for each in world.nodes.values():
             each.place.read()
             each.controller.changed()
         await asyncio.sleep(0)
         world.check()
-        if node.controller.is_gone:
-            break
-    assert node.controller.is_gone
-    assert node.hosts.has == set()
-    await world.end(name)
+        if condition():
+            return
+    raise AssertionError("the condition never held")
+
+
+def test_leaving_node_keeps_only_what_belongs_to_the_dead() -> None:
+    """If a dead node comes back in time, it gets that too."""
+
+    async def main() -> None:
+        world = World(1)
+        for name in ("n0", "n1", "n2"):
+            await world.join(name)
+        await world.until_agreed()
+        await world.go_on(1)
+        await world.die("n2")
+        node = world.nodes["n0"]
+        node.controller.leave()
+        await go_on_until(world, lambda: node.controller.is_gone)
+        left = {node.controller.owner_of(domain) for domain in node.hosts.has}
+        assert left == {"n2"}
+        await world.join("n2")
+        await go_on_until(world, lambda: node.controller.is_gone and not node.hosts.has)
+        for name in list(world.nodes):
+            await world.end(name)
+
+    asyncio.run(main())
 
 
 def test_hand_over_stops_before_a_new_ring_applies() -> None:

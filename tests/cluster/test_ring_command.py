@@ -22,6 +22,7 @@ from scrapy.settings import Settings
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.commands.ring import Command
@@ -294,7 +295,7 @@ def test_owner_and_fetcher_follow_the_hand_over(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server) -> None:
+def test_ended_nodes_are_shown_until_they_are_forgotten(place: Place, server: Server) -> None:
     async def main() -> None:
         async with place.node(Member("a", 1, server.url)) as a:
             # It has ended, and was not dismissed.
@@ -303,15 +304,23 @@ def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server)
                 pass
             agent = Agent(place.url)
             # As after a crash.
+            both = Ring([a.own, Member("c", 1, DOWN)])
+            url_of_c = next(f"https://{each}/" for each in DOMAINS if both.owner(each) == "c")
             await ConsulKeys(agent, place.name).put("crew/c", "{}")
+            record = Record(both.members[1], (both,)).dumps().decode()
+            await ConsulKeys(agent, place.name).put("nodes/c", record)
             with Redis.from_url(url) as client:
-                client.lpush("broad:requests", "{}")
-            await a.publish((Ring([a.own]),))
-            nodes = (await place.look(1))["nodes"]
+                client.lpush("broad:requests", json.dumps({"url": url_of_c}))
+            await a.publish((both,))
+            # Its heartbeat says how long it waits.
+            await a.beat({})
+            found = await place.look(1)
+            assert found["ring"] == both.checksum
+            nodes = found["nodes"]
             b = nodes["b"]
             assert (b["state"], b["address"], b["requests"]) == ("stopped", "b.example:9", 1)
-            assert nodes["c"]["state"] == "dead"
-            await a.beat({})
+            assert (nodes["a"]["state"], nodes["c"]["state"]) == ("agreed", "dead")
+            assert 0 < nodes["c"]["takeover_in"] <= TTL
             assert (a.state("b"), a.state("c")) == ("stopped", "dead")
             for node, says in (("a", "node a is live"), ("z", "no node z is waited for")):
                 refused = await place.ring("--forget", node)
@@ -322,6 +331,7 @@ def test_ended_node_is_shown_until_it_is_forgotten(place: Place, server: Server)
                 assert (done.code, done.err) == (0, "")
                 assert done.out.startswith(f"Node {node} is forgotten: nobody waits for it. {says}")
             agent.close()
+            await a.publish((Ring([a.own]),))
             assert (await place.look(0))["nodes"].keys() == {"a"}
             await a.beat({})
             assert a.pending_nodes == {"a"}

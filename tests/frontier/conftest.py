@@ -75,12 +75,14 @@ class SentPeers:
     foreign: set[str]
     asks: list[tuple[str, int, str]] = field(default_factory=list)
     answers: list[tuple[str, int, RobotsRecord | str | None]] = field(default_factory=list)
+    reaches: bool = True
 
     def owner(self, host: str) -> str | None:
         return "there" if domain_of(host) in self.foreign else None
 
-    def ask(self, node: str, number: int, url: str) -> None:
+    def ask(self, node: str, number: int, url: str) -> bool:
         self.asks.append((node, number, url))
+        return self.reaches
 
     def answer(
         self,

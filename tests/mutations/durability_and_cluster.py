@@ -226,8 +226,16 @@ DURABILITY_AND_CLUSTER = (
         "vanished-member-replaced-at-once",
         "6: a member that vanished stays for a TTL",
         f"{_CLUSTER}/ring/live_members.py",
-        "if now < since + self._ttl}",
-        "if now < since}",
+        "if now < since + self._ttl:",
+        "if now < since:",
+        ("tests/cluster/test_live_members.py",),
+    ),
+    Mutation(
+        "dead-member-replaced-after-its-lease",
+        "the domains of a dead node wait for it",
+        f"{_CLUSTER}/ring/live_members.py",
+        "self._delay = max(ttl, delay)",
+        "self._delay = ttl",
         ("tests/cluster/test_live_members.py",),
     ),
     Mutation(

@@ -28,13 +28,17 @@ STEP = 0.25
 
 @dataclass(eq=False)
 class SimulatedNodes:
-    """Nodes ``a``, ``b`` ... so many of them. Those in ``frozen`` neither crawl nor read."""
+    """Nodes ``a``, ``b`` ... so many of them. Those in ``frozen`` neither crawl nor read.
+
+    The others know that those in ``dead`` take no messages.
+    """
 
     web: Web
     count: int
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
     frozen: set[str] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         names = [chr(ord("a") + number) for number in range(self.count)]
@@ -51,7 +55,7 @@ class SimulatedNodes:
             found = self.ring.owner(domain_of(host))
             return None if found == name else found
 
-        post = RobotsPost(name, owner, lambda _: True, wall=lambda: 0.0)
+        post = RobotsPost(name, owner, lambda node: node not in self.dead, wall=lambda: 0.0)
         node = Simulation(
             self.web,
             in_memory(),

@@ -2,8 +2,12 @@
 
 Two margins separate a node that has lost touch from those that take over its domains. The node
 stops fetching before its TTL is over, counted from the *start* of its last renewal. The others keep
-a member whose key vanished for one more TTL (`krowlspider.cluster.ring.live_members`). Consul's own
-promise is not enough: a session ends immediately when an agent leaves or has lost its data.
+a member without a session for one more TTL at least (`krowlspider.cluster.ring.live_members`).
+Consul's own promise is not enough: a session ends immediately when an agent leaves or has lost its
+data.
+
+The key of a dead node stays, with its claims: its domains wait for it. It takes up these claims
+again, so it hands over what it does not own any more before others fetch that.
 
 A new node knows of no former members. So while the register may have lost some, nobody fetches for
 one TTL. The key ``founded`` says that this time is over.
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.consul.agent import Agent, Step, step, unchanged
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.ring.live_members import dead_record
 from krowlspider.cluster.ring.record import BadRecordError, Claims, Record
 
 if TYPE_CHECKING:
@@ -137,6 +142,8 @@ class Lease:
             entry = await self._agent.get(self.key)
         if entry and entry.session:
             return entry
+        if entry and not self.claims and (last := dead_record(entry)):
+            self.claims = last.claims
         began = monotonic()
         session = await self._open()
         self._sessions.add(session)
@@ -154,7 +161,7 @@ class Lease:
         # No check: Consul's own would end the session when other agents do not see this one. No
         # lock delay: both margins above are longer.
         name = f"krowlspider {self._own.id}"
-        options = {"checks": [], "lock_delay": 0, "behavior": "delete", "ttl": self._ttl}
+        options = {"checks": [], "lock_delay": 0, "behavior": "release", "ttl": self._ttl}
         session: str = await self._agent.call(lambda consul: consul.session.create(name, **options))
         return session
 
@@ -172,9 +179,10 @@ class Lease:
         if await self._agent.change(self.check(), step("set", self._founded_key, "1")):
             self._founding = None
 
-    async def release(self, session: str) -> None:
-        """End the session. The key stays, without a session: this node has left."""
-        record = Record(self._own).dumps()
+    async def release(self, session: str, claims: Claims) -> None:
+        """End the session. The key stays, without a session: with claims this node is waited for,
+        without any it has left."""
+        record = Record(self._own, claims).dumps()
         await self._agent.call(lambda consul: consul.kv.put(self.key, record, release=session))
         await self._agent.call(lambda consul: consul.session.destroy(session))
 

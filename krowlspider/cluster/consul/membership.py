@@ -15,7 +15,7 @@ from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
 from krowlspider.cluster.consul.kept_keys import KeptKeys, restore
 from krowlspider.cluster.consul.lease import Lease, in_use
 from krowlspider.cluster.consul.pending_nodes import NodeInfo, PendingNodes
-from krowlspider.cluster.consul.register import read_register, refuse_same_redis
+from krowlspider.cluster.consul.register import WAIT, read_register, refuse_same_redis, remove_dead
 from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.consul.service import Service
 from krowlspider.cluster.membership import ClusterError, UnansweredError
@@ -41,10 +41,13 @@ _GATHER = 0.1
 class ConsulMembership:
     """Node ``own`` in a cluster, with a lease of ``ttl`` seconds (Consul takes 10 or more).
 
-    The caller closes ``agent``, and cancels a `publish` under way before `leave`.
+    A dead node is replaced after ``delay`` seconds, ``ttl`` at least. The caller closes ``agent``,
+    and cancels a `publish` under way before `leave`.
     """
 
-    def __init__(self, agent: Agent, cluster: str, own: Member, *, ttl: int) -> None:
+    def __init__(
+        self, agent: Agent, cluster: str, own: Member, *, ttl: int, delay: float = 0.0
+    ) -> None:
         self.own = own
         self._on_change: Callable[[], None] = lambda: None
         self._agent = agent
@@ -56,7 +59,7 @@ class ConsulMembership:
         self._lease = Lease(
             agent, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
         )
-        self._live = LiveMembers(own.id, ttl)
+        self._live = LiveMembers(own.id, ttl, delay)
         self._service = Service(agent, cluster, own, ttl)
         # Consul takes an unchanged value for no change, unless its flags differ.
         self._flags = count()
@@ -119,11 +122,12 @@ class ConsulMembership:
         self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._watch())]
 
     async def _undo(self, *, is_pending: bool) -> None:
-        """Leave after a refused start; nobody waits for a node that was not pending before."""
+        """Leave after a refused start, with the register as before: nobody waits for a node that
+        was not pending, and its domains still wait for one that was dead."""
         with suppress(UnansweredError):
             if self._lease.session is not None and not is_pending:
                 await self._pending.dismiss(self._lease.check())
-        await self.leave()
+        await self._leave(self._lease.claims)
 
     async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
         record = Record(self.own, claims, leaving=leaving)
@@ -153,7 +157,9 @@ class ConsulMembership:
             return False
         beats, pending = f"{self._root}/beats/", self._pending.prefix
         session = {"Session": self._lease.session, "Flags": next(self._flags)}
-        own = step("lock", self._lease.beats_key, msgspec.json.encode(counters), **session)
+        waits = {f"{WAIT}{node}": left for node, left in self._live.waits(monotonic()).items()}
+        body = msgspec.json.encode({**counters, **waits})
+        own = step("lock", self._lease.beats_key, body, **session)
         trees = (beats, pending, *self._kept.keys, self.seed.key)
         all_ = [step("get-tree", tree) for tree in trees]
         try:
@@ -180,13 +186,16 @@ class ConsulMembership:
 
     async def leave(self) -> None:
         """Give up the lease and tell the others, who take over immediately."""
+        await self._leave(())
+
+    async def _leave(self, claims: Claims) -> None:
         session, check = self._lease.session, self._lease.check()
         self._lease.lose()
         await end(self._tasks)
         if session is not None:
             with suppress(UnansweredError):
                 await self._pending.note_stop(check)
-                await self._lease.release(session)
+                await self._lease.release(session, claims)
                 await self._service.remove()
 
     async def _keep(self) -> None:
@@ -211,20 +220,30 @@ class ConsulMembership:
             await self._lease.renew()
         elif not self._lease.confirmed:
             # Now, because the next heartbeat may read a register without its data.
-            self._lost = self._lost or {**self._pending.others(), **self._kept.known}
+            self._lost = self._lost or self._known()
             if holder := await self._lease.take():
                 raise UnansweredError(in_use(self.own.id, holder))
-            await self._look()
-        if self._lost and self._lease.session is not None:
             if self._lease.founding:
                 await restore(self._agent, self._lost)
             self._lost = {}
+            await self._look()
         await self._lease.found()
+        for node, index in self._live.overdue(monotonic()).items():
+            await remove_dead(self._agent, self._root, node, index)
         if self._live.is_stale(monotonic()):
             await self._look()
         # Last, because the crawl does not depend on it.
         if renewing:
             await self._service.renew()
+
+    def _known(self) -> dict[str, bytes]:
+        """Return what other nodes need of the register, as last read.
+
+        The members come back without a session: dead until they take their keys.
+        """
+        others = (r for node, r in self.members.items() if node != self.own.id and r.claims)
+        records = {f"{self._root}/nodes/{r.member.id}": r.dumps() for r in others}
+        return {**records, **self._pending.others(), **self._kept.known}
 
     async def _store(self, record: Record) -> bool:
         """Write the record into our key and read the view; False if the key has changed before.
@@ -255,8 +274,9 @@ class ConsulMembership:
         async with self._reading:
             session = self._lease.session
             epoch, entries = await self._agent.list(f"{self._root}/nodes/")
-            # A reading that began before the lease was taken lacks this node rightly.
-            is_ours = session is not None and session == self._lease.session
+            # A reading that began before the lease was taken lacks this node rightly. One of a
+            # register that lost its data lacks the dead until they are restored.
+            is_ours = session is not None and session == self._lease.session and not self._lost
             return is_ours and self._update(epoch, entries)
 
     def _update(self, epoch: int, entries: Sequence[RegisterEntry]) -> bool:
@@ -271,17 +291,16 @@ class ConsulMembership:
             self._report(error)
             return False
         self._lease.confirmed = True
-        self._tell(before, entries)
+        self._tell(before)
         if changed:
             self._on_change()
         return True
 
-    def _tell(self, before: Mapping[str, Record], entries: Sequence[RegisterEntry]) -> None:
+    def _tell(self, before: Mapping[str, Record]) -> None:
         names = ", ".join(sorted(self.members))
         if not before:
             logger.info("Joined the cluster %s; its nodes: %s", self._cluster, names)
-            return
-        for sentence in self._live.news(before, entries):
+        for sentence in self._live.news(before):
             logger.info("%s; nodes now: %s", sentence, names)
 
     def _lose_lease(self) -> None:

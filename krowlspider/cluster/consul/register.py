@@ -10,11 +10,12 @@ from krowlspider.cluster.consul.agent import Agent, step, unchanged
 from krowlspider.cluster.consul.pending_nodes import PENDING, NodeInfo
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.live_members import dead_record
 from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
 from krowlspider.cluster.ring.ring import Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
@@ -23,9 +24,16 @@ if TYPE_CHECKING:
 _Parts: TypeAlias = "dict[str, dict[str, RegisterEntry]]"
 
 
+# Begins the name of a counter: the seconds for which its node still waits for a dead one.
+WAIT = "wait:"
+
+
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The register at one moment; ``unreadable`` says why a member's record cannot be read."""
+    """The register at one moment; ``unreadable`` says why a member's record cannot be read.
+
+    ``members`` include the dead that are waited for.
+    """
 
     epoch: int
     members: Mapping[str, Record]
@@ -35,14 +43,26 @@ class Register:
     @property
     def ring(self) -> Ring | None:
         """The ring of the members that are not leaving; None if there are none."""
-        staying = Reading.of(self.epoch, self.members).members
-        return Ring(staying) if staying else None
+        return _ring(self.members.values())
+
+    @property
+    def live_ring(self) -> Ring | None:
+        """The ring without the dead."""
+        return _ring(record for record in self.members.values() if not record.dead)
 
     @property
     def ended(self) -> dict[str, NodeInfo]:
-        """The pending nodes that are not live."""
-        live = self.members.keys() | self.unreadable.keys()
-        return {node: info for node, info in self.pending_nodes.items() if node not in live}
+        """The nodes that are waited for, because they are pending or dead, and are not live."""
+        members = self.members.items()
+        live = {node for node, record in members if not record.dead} | self.unreadable.keys()
+        dead = {n: NodeInfo(r.member.redis, r.member.address) for n, r in members if r.dead}
+        waited_for = {**dead, **self.pending_nodes}
+        return {node: info for node, info in waited_for.items() if node not in live}
+
+    def takeover_in(self, node: str) -> int | None:
+        """Return the seconds until a dead node is replaced; None if no live node counts them."""
+        found = [record.counters.get(f"{WAIT}{node}") for record in self.members.values()]
+        return min((int(left) for left in found if left is not None), default=None)
 
     @property
     def redis(self) -> dict[str, str]:
@@ -62,8 +82,11 @@ class Register:
         return own.id in self.pending_nodes
 
     def state(self, node: str) -> str:
-        """Return the state of a member: agreed, handing over, joining (no claims yet), leaving."""
+        """Return the state of a member: agreed, handing over, joining (no claims yet), leaving,
+        dead."""
         record = self.members[node]
+        if record.dead:
+            return "dead"
         if record.leaving:
             return "leaving"
         if not record.claims:
@@ -73,7 +96,8 @@ class Register:
     def fetcher(self, domain: str) -> str | None:
         """Return the member that may fetch a domain now, None while it is handed over."""
         reading = Reading.of(self.epoch, self.members)
-        views = (View(node, reading, record.claims) for node, record in self.members.items())
+        live = (record for record in self.members.values() if not record.dead)
+        views = (View(record.member.id, reading, record.claims) for record in live)
         return next((view.own for view in views if view.may_fetch(domain)), None)
 
 
@@ -93,6 +117,8 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
                 members[node] = Record.loads(node, entry.value)
             except BadRecordError as error:
                 unreadable[node] = str(error)
+        elif (dead := dead_record(entry)) is not None:
+            members[node] = dead
     for node, entry in parts.get("beats", {}).items():
         with suppress(BadRecordError, KeyError):
             members[node] = replace(members[node], counters=load_counters(entry.value))
@@ -126,17 +152,19 @@ async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
 
 def check_forgettable(register: Register, cluster: str, node: str) -> None:
     """:raises ClusterError: the node is live, or not pending"""
-    if node not in register.pending_nodes:
-        raise ClusterError(
-            f"no node {node} is waited for in the cluster {cluster!r}:"
-            f" its pending nodes are {', '.join(sorted(register.pending_nodes)) or 'none'}"
-        )
-    if node not in register.ended:
+    if node in register.ended:
+        return
+    if node in register.pending_nodes:
         raise ClusterError(_live(node))
+    waited_for = sorted(register.ended.keys() | register.pending_nodes.keys())
+    raise ClusterError(
+        f"no node {node} is waited for in the cluster {cluster!r}:"
+        f" its pending nodes are {', '.join(waited_for) or 'none'}"
+    )
 
 
 async def forget(agent: Agent, cluster: str, node: str) -> None:
-    """Remove a dead node from the pending nodes, so that nobody waits for what is on its disk.
+    """Remove a dead node, so that nobody waits for it or for what is on its disk.
 
     :raises ClusterError: the node is live
     :raises UnansweredError: it may be removed or not
@@ -144,9 +172,29 @@ async def forget(agent: Agent, cluster: str, node: str) -> None:
     root = f"krowlspider/{cluster}"
     place = await agent.get(f"{root}/nodes/{node}")
     # A node that was started meanwhile has another place.
-    steps = unchanged(f"{root}/nodes/{node}", place), step("delete", f"{root}/{PENDING}/{node}")
+    parts = ("nodes", "beats", PENDING)
+    removal = (step("delete", f"{root}/{part}/{node}") for part in parts)
+    steps = unchanged(f"{root}/nodes/{node}", place), *removal
     if (place is not None and place.session) or not await agent.change(*steps):
         raise ClusterError(_live(node))
+
+
+async def remove_dead(agent: Agent, root: str, node: str, index: int) -> None:
+    """Delete the key of a dead node, unless it has changed since ``index``: others take over.
+
+    :raises UnansweredError: it may be deleted or not
+    """
+    key = f"{root}/nodes/{node}"
+    await agent.change(
+        step("check-index", key, Index=index),
+        step("delete", key),
+        step("delete", f"{root}/beats/{node}"),
+    )
+
+
+def _ring(records: Iterable[Record]) -> Ring | None:
+    staying = [record.member for record in records if not record.leaving]
+    return Ring(staying) if staying else None
 
 
 def _live(node: str) -> str:

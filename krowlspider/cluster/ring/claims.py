@@ -12,12 +12,13 @@ begins that does not lock its domains. Of two nodes that claim one domain, the o
 has read the other's claim, so at most one of them fetches.
 
 A member that leaves is in no ring. Its claims stay until it is gone, so nobody fetches its domains
-while they are handed over. A node without a lease fetches nothing, whatever is decided here.
+while they are handed over. A dead member keeps its place in the ring and its claims while it is
+waited for. A node without a lease fetches nothing, whatever is decided here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -34,21 +35,24 @@ CLAIMS_MAX = 8
 _CACHED = 65_536
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Reading:
-    """The register at one moment: ``members`` are not leaving, ``claims`` are of all live members.
+    """The register at one moment: ``members`` are not leaving, ``claims`` are of all members.
 
-    ``epoch`` grows with each change.
+    ``epoch`` grows with each change. The ``dead`` have no lease and are waited for.
     """
 
     epoch: int
     members: tuple[Member, ...]
     claims: Mapping[str, Claims]
+    dead: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, epoch: int, records: Mapping[str, Record]) -> Reading:
         staying = tuple(record.member for record in records.values() if not record.leaving)
-        return cls(epoch, staying, {node: record.claims for node, record in records.items()})
+        claims = {node: record.claims for node, record in records.items()}
+        dead = frozenset(node for node, record in records.items() if record.dead)
+        return cls(epoch, staying, claims, dead)
 
     def ring(self, own: str) -> Ring:
         """Return the ring of the members; of ``own`` alone if there are none."""
@@ -76,14 +80,18 @@ class View:
 
     @property
     def agreed(self) -> bool:
-        """Whether every live member claims this ring and no other."""
-        return all(claims == (self.ring,) for claims in self.reading.claims.values())
+        """Whether every member lives, and claims this ring and no other."""
+        claims = self.reading.claims.values()
+        return not self.reading.dead and all(each == (self.ring,) for each in claims)
 
     @property
     def unaware(self) -> tuple[str, ...]:
-        """Return the staying members that claim no ring without this node: they may send to it."""
-        claims, names = self.reading.claims, (member.id for member in self.reading.members)
-        others = sorted(name for name in names if name != self.own)
+        """Return the staying members that claim no ring without this node: they may send to it.
+
+        The dead send nothing before they have read the register.
+        """
+        claims, names = self.reading.claims, {member.id for member in self.reading.members}
+        others = sorted(names - self.reading.dead - {self.own})
         return tuple(name for name in others if all(map(self._is_in, claims.get(name, ()))))
 
     def owner(self, domain: str) -> str:
@@ -162,7 +170,7 @@ class Claimant:
         self._begun = self._stored = None
         if self.view is not None:
             last = self.view.reading
-            self._set_view(Reading(-1, last.members, last.claims), ())
+            self._set_view(replace(last, epoch=-1), ())
 
     def _locks(self) -> Claims:
         """Return the claims that lock what this node has; without a lease, the stored ones."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +27,34 @@ class RegisterEntry:
         return self.key.rpartition("/")[2]
 
 
-class LiveMembers:
-    """The live members by the last reading: those whose key a session holds.
+def dead_record(entry: RegisterEntry) -> Record | None:
+    """Return the record of a node that died with claims; None for a live one, or one that left."""
+    if entry.session:
+        return None
+    with suppress(BadRecordError):
+        record = Record.loads(entry.node, entry.value)
+        return replace(record, dead=True) if record.claims else None
+    return None
 
-    A node whose key vanished stays a member for ``ttl`` seconds, as its lease may still be valid.
+
+class LiveMembers:
+    """The members by the last reading: those whose key a session holds, and those that are dead.
+
+    The key of a dead member has claims and no session. It stays a member until its key is deleted,
+    which is `overdue` after ``delay`` seconds. It stays for ``ttl`` seconds in any case, as its
+    lease may still be valid. All seconds count from the first reading that showed it dead.
     """
 
-    def __init__(self, own: str, ttl: float) -> None:
+    def __init__(self, own: str, ttl: float, delay: float = 0.0) -> None:
         self.members: Mapping[str, Record] = {}
         self.epoch = 0
         # Index in the register of the last change of our own key.
         self.modified = 0
         self._own = own
         self._ttl = ttl
-        # Time of the first reading that lacked each of these members.
-        self._vanished: dict[str, float] = {}
-        # Those of them that `news` has named.
-        self._told: set[str] = set()
+        self._delay = max(ttl, delay)
+        # Of each dead member: the index of its key, 0 for a deleted one, and when that was read.
+        self._dead: dict[str, tuple[int, float]] = {}
 
     def update(self, epoch: int, entries: Sequence[RegisterEntry], now: float) -> bool:
         """Take a reading that has our own key. Return whether more than counters has changed.
@@ -50,47 +62,70 @@ class LiveMembers:
         :raises BadRecordError: the record of a live member cannot be read; nothing is changed
         """
         by_id = {entry.node: entry for entry in entries}
-        live = {
+        found = {
             node: Record.loads(node, entry.value) for node, entry in by_id.items() if entry.session
         }
-        missing = self.members.keys() - by_id.keys()
-        vanished = {node: self._vanished.get(node, now) for node in missing}
-        self._vanished = {n: since for n, since in vanished.items() if now < since + self._ttl}
-        late = {node: self.members[node] for node in self._vanished}
+        dead: dict[str, tuple[int, float]] = {}
+        for node, entry in by_id.items():
+            if (record := dead_record(entry)) is not None:
+                index, since = self._dead.get(node, (0, now))
+                dead[node] = entry.modified, since if index == entry.modified else now
+                found[node] = record
+        for node in self.members.keys() - by_id.keys():
+            _, since = self._dead.get(node, (0, now))
+            if now < since + self._ttl:
+                dead[node] = 0, since
+                found[node] = replace(self.members[node], dead=True)
+        self._dead = dead
         before, self.epoch, self.modified = self.members, epoch, by_id[self._own].modified
         self.members = {
             node: replace(record, counters=before[node].counters) if node in before else record
-            for node, record in {**live, **late}.items()
+            for node, record in found.items()
         }
         return before != self.members
 
-    def news(self, before: Mapping[str, Record], entries: Iterable[RegisterEntry]) -> list[str]:
+    def news(self, before: Mapping[str, Record]) -> list[str]:
         """Return what has changed since the members were ``before``, a sentence for each node.
 
-        ``entries`` are those of the last reading.
+        If there were none, return only which members are dead.
         """
-        known = {entry.node for entry in entries}
-        now, others = self.members, (self.members.keys() | before.keys()) - {self._own}
         told = []
-        for node in sorted(others):
-            if node not in before:
-                told.append(f"Node {node} has joined")
-            elif node not in now:
-                # A node that leaves gives its key back; that of a dead node ends with its lease.
-                how = "has left" if node in known else "is dead: its lease has ended"
+        for node in sorted((self.members.keys() | before.keys()) - {self._own}):
+            was, now = before.get(node), self.members.get(node)
+            if now is None:
+                is_dead = was is not None and was.dead
+                how = "is dead: other nodes take its domains over" if is_dead else "has left"
                 told.append(f"Node {node} {how}")
-            elif now[node].leaving > before[node].leaving:
+            elif now.dead:
+                if was is None or not was.dead:
+                    told.append(
+                        f"Node {node} has lost its lease: its domains wait for it for up to"
+                        f" {self._delay:g} s; `scrapy ring --forget {node}` ends the wait"
+                    )
+            elif was is not None and was.dead:
+                told.append(f"Node {node} is back")
+            elif was is None:
+                told += [f"Node {node} has joined"] if before else []
+            elif now.leaving > was.leaving:
                 told.append(f"Node {node} is leaving: it hands its hosts over")
-            elif node in self._vanished and node not in self._told:
-                told.append(
-                    f"Node {node} has lost its lease: its hosts wait up to {self._ttl:g} s for it"
-                )
-        self._told = set(self._vanished)
         return told
 
     def is_stale(self, now: float) -> bool:
-        """Return whether a new reading would drop a vanished member."""
-        return any(now >= since + self._ttl for since in self._vanished.values())
+        """Return whether a new reading would drop a member whose key was deleted."""
+        return any(not index and now >= since + self._ttl for index, since in self._dead.values())
+
+    def overdue(self, now: float) -> dict[str, int]:
+        """Return the dead members whose keys are to be deleted, and the index of each key."""
+        ends = ((node, index, since + self._delay) for node, (index, since) in self._dead.items())
+        return {node: index for node, index, end in ends if index and now >= end}
+
+    def waits(self, now: float) -> dict[str, int]:
+        """Return how many seconds are left until each dead member is overdue."""
+        return {
+            node: max(0, ceil(since + self._delay - now))
+            for node, (index, since) in self._dead.items()
+            if index
+        }
 
     def count(self, heartbeats: Sequence[RegisterEntry]) -> None:
         """Take the counters of the members. Counters that cannot be read change nothing."""

@@ -28,18 +28,20 @@ class BadRecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A live member, what it claims, and the counters of its last heartbeat.
+    """A member, what it claims, and the counters of its last heartbeat.
 
-    A member that is ``leaving`` is in no ring; its claims lock what it has.
+    A member that is ``leaving`` is in no ring; its claims lock what it has. A ``dead`` one has lost
+    its lease; its place in the ring and its claims stay while it is waited for.
     """
 
     member: Member
     claims: Claims = ()
     counters: Counters = field(default_factory=dict)
     leaving: bool = False
+    dead: bool = False
 
     def dumps(self) -> bytes:
-        """Return the record as JSON, without the id and the counters, which have other keys."""
+        """Return the record as JSON, without the id, the counters, and whether it is dead."""
         member, rings = self.member, [ring.weights for ring in self.claims]
         stored = _Stored(_VERSION, member.weight, member.redis, member.address, self.leaving, rings)
         return msgspec.json.encode(stored)

@@ -111,8 +111,11 @@ class RedisClients:
 
     def of_member(self, record: Record | None) -> Redis | None:
         """Return the client of a node, None if it takes no messages."""
-        # A node that leaves may not read messages that arrive now.
-        return None if record is None or record.leaving else self.open(record.member.redis)
+        # A node that leaves may not read messages that arrive now, and a dead one may not return:
+        # what waits here goes to the new owner then.
+        if record is None or record.leaving or record.dead:
+            return None
+        return self.open(record.member.redis)
 
     async def close(self) -> None:
         for client in self._clients.values():

@@ -46,9 +46,9 @@ class RobotsPost:
         self._waiting: dict[str, dict[bytes, bytes]] = {}
         self.count = self.size = 0
 
-    def ask(self, node: str, number: int, url: str) -> None:
-        """Send an ask, unless the same one waits already."""
-        self._put(node, b"ask %d" % number, encode_ask(self._own, number, url))
+    def ask(self, node: str, number: int, url: str) -> bool:
+        """Send an ask, unless the same one waits already. Return whether the node takes it."""
+        return self._put(node, b"ask %d" % number, encode_ask(self._own, number, url))
 
     def answer(
         self,
@@ -63,16 +63,17 @@ class RobotsPost:
         message = encode_answer(number, record, location, self._wall())
         self._put(node, b"%b %d" % (kind, number), message)
 
-    def _put(self, node: str, key: bytes, message: bytes) -> None:
+    def _put(self, node: str, key: bytes, message: bytes) -> bool:
         if not self._reaches(node):
             self._forget(node)
-            return
+            return False
         waiting = self._waiting.setdefault(node, {})
         is_full = self.count >= MESSAGES_MAX or self.size + len(message) > BYTES_MAX
         if key not in waiting and not is_full:
             waiting[key] = message
             self.count += 1
             self.size += len(message)
+        return True
 
     def _forget(self, node: str) -> None:
         self.remove(node, list(self._waiting.get(node, ())))

@@ -130,7 +130,7 @@ class PeerHandover:
             return
         self._moved_at = now
         if not is_member:
-            why = "the node is no member of the cluster now"
+            why = "the node takes no messages: it is dead, leaving, or no member"
         elif self.open:
             why = f"{next(iter(self.open))} waits for the node to take it"
         elif self.busy:

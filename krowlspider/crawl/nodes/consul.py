@@ -68,7 +68,8 @@ class ConsulCluster:
         self.own_client = self._clients.open(redis)
         self.keys = ConsulKeys(self._agent, cluster)
         self.signals = Signals(self.keys)
-        self.membership = ConsulMembership(self._agent, cluster, own, ttl=self._ttl)
+        delay = settings.getfloat("KROWL_TAKEOVER_DELAY")
+        self.membership = ConsulMembership(self._agent, cluster, own, ttl=self._ttl, delay=delay)
         self._controller = OwnershipController(
             self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping
         )
@@ -165,8 +166,9 @@ class ConsulCluster:
             await asyncio.sleep(BEAT)
 
     def _others(self) -> list[Record]:
-        own = self.membership.own.id
-        return [record for record in self.membership.members.values() if record.member.id != own]
+        """Return the other nodes that live."""
+        own, members = self.membership.own.id, self.membership.members
+        return [each for node, each in members.items() if node != own and not each.dead]
 
     async def drain(self) -> None:
         """Hand over everything within KROWL_DRAIN_TIMEOUT, if there are nodes to take it."""
@@ -189,13 +191,14 @@ class ConsulCluster:
         return any(not record.leaving for record in self._others())
 
     async def _drain(self) -> None:
-        """Return when nothing is left here, or when no other node is there to take it."""
+        """Return when nothing is left here, or no live node is there to take what is left."""
         await self._crawl.commit()
         self._controller.leave()
         gone_since: float | None = None
         while self._has_takers():
             await asyncio.sleep(_LOOK)
-            if not (self._is_gone() and not self._crawl.left and await self._is_inbox_empty()):
+            rests = not self._crawl.left or any(r.dead for r in self.membership.members.values())
+            if not (self._is_gone() and rests and await self._is_inbox_empty()):
                 gone_since = None
             elif gone_since is None:
                 gone_since = time.monotonic()

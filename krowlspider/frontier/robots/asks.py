@@ -31,8 +31,8 @@ class Peers(Protocol):
     def owner(self, host: str) -> str | None:
         """Return the other node that owns a host; None if this one does."""
 
-    def ask(self, node: str, number: int, url: str) -> None:
-        """Ask a node for the robots.txt at ``url``."""
+    def ask(self, node: str, number: int, url: str) -> bool:
+        """Ask a node for the robots.txt at ``url``; return False if it takes no messages now."""
 
     def answer(
         self,
@@ -51,7 +51,8 @@ class Alone:
     def owner(self, host: str) -> None:
         """Return None: this frontier owns the host."""
 
-    def ask(self, node: str, number: int, url: str) -> None: ...
+    def ask(self, node: str, number: int, url: str) -> bool:
+        return False
 
     def answer(self, node: str, number: int, **_: object) -> None: ...
 
@@ -140,6 +141,7 @@ class Asks:
             if ask.unanswered >= ASKS_MAX:
                 given_up += self.end(ask)
                 continue
-            ask.sent, ask.unanswered = now, ask.unanswered + 1
-            self._peers.ask(ask.node, ask.number, ask.url)
+            ask.sent = now
+            # A node that is dead or leaves cannot answer: it returns, or the host gets a new owner.
+            ask.unanswered += self._peers.ask(ask.node, ask.number, ask.url)
         return given_up

@@ -36,7 +36,7 @@ async def give_up(
 
 
 async def _drained(register: Register, node: str, spider: str, inbox_max: int) -> str:
-    url, ring = register.pending_nodes[node].redis, register.ring
+    url, ring = register.ended[node].redis, register.live_ring
     if not url:
         return "Its Redis is unknown."
     stays = f"in its Redis {shown(url)} stays there: start the node again to save it."

@@ -40,11 +40,11 @@ def static_rows(records: list[Record]) -> list[Row]:
 
 
 def register_rows(register: Register) -> list[Row]:
-    """Return a row for each member that Consul knows, and each pending node that has ended."""
-    members = [
-        {**_row(record, register.ring), "state": register.state(node)}
-        for node, record in sorted(register.members.items())
-    ]
+    """Return a row for each member that Consul knows, and each pending node that has ended.
+
+    A dead node whose domains wait for it has the seconds until they are taken over.
+    """
+    members = [_member_row(register, node) for node in sorted(register.members)]
     unreadable = [
         {"id": node, "state": "unreadable", "trouble": reason}
         for node, reason in sorted(register.unreadable.items())
@@ -52,8 +52,17 @@ def register_rows(register: Register) -> list[Row]:
     ended = [
         {"id": node, "address": info.address, "redis": info.redis, "state": info.state}
         for node, info in sorted(register.ended.items())
+        if node not in register.members
     ]
     return [*members, *unreadable, *ended]
+
+
+def _member_row(register: Register, node: str) -> Row:
+    record = register.members[node]
+    row: Row = {**_row(record, register.ring), "state": register.state(node)}
+    if record.dead and (left := register.takeover_in(node)) is not None:
+        row["takeover_in"] = left
+    return row
 
 
 async def with_inboxes(rows: Iterable[Row], spider: str) -> list[Row]:

@@ -115,6 +115,21 @@ def test_frozen_owner_makes_robots_unreachable_and_loses_nothing(tmp_path: Path)
 
 
 @in_loop
+def test_robots_at_a_dead_owner_wait_for_it(tmp_path: Path) -> None:
+    """They do not count as unreachable, because the domains of a dead node wait for it too."""
+    web = RedirectingWeb(to_last)
+    nodes = crawl(tmp_path, web, 2)
+    nodes.frozen = nodes.dead = {"b"}
+    nodes.run_for(ASK_AGAIN * (ASKS_MAX + 2), step=5)
+    a = nodes.nodes["a"].job
+    assert a.frontier.deferred_queued == 0
+    assert a.robots_fetches.waiting > 0
+    nodes.frozen = nodes.dead = set()
+    nodes.run_for(3 * ASK_AGAIN, step=1)
+    assert fetched(web) == ALL
+
+
+@in_loop
 def test_asks_for_one_victim_are_bounded(tmp_path: Path) -> None:
     """300 hosts redirect to a robots.txt of one host: it is asked for once."""
     web = RedirectingWeb(lambda number: 0 if number else None)
