@@ -47,6 +47,7 @@ from bench.hostile import run as hostile
 from bench.hostile import soak
 from bench.hostile.attacks import ATTACKS
 from bench.pages import Shape
+from bench.process import exit_on_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,6 +268,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
 def main() -> None:
     what = _parser("all").parse_args().what
     args = _parser(what).parse_args()
+    exit_on_sigterm()
     RESULTS.mkdir(exist_ok=True)
     WHAT[what](args)
 

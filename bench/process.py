@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -65,3 +66,8 @@ def measured(
         tail = log.read_text(errors="replace")[-3000:]
         raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{tail}")
     return Usage(took, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024)
+
+
+def exit_on_sigterm() -> None:
+    """End this process at SIGTERM by SystemExit, so that the processes it has started end too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

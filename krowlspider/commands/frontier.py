@@ -25,6 +25,7 @@ from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.admin.migrate import copy_frontier
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
+from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
@@ -37,6 +38,7 @@ from krowlspider.views.names import named_host
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from scrapy.settings import Settings
 
@@ -56,6 +58,7 @@ _OF_FILES = {
     "import": "queue the URLs of such lines; - reads standard input",
 }
 _ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair", "migrate")
+_FORMATS = ("krowlspider", "urlfrontier")
 
 
 class Command(ScrapyCommand):
@@ -73,6 +76,11 @@ class Command(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+        parser.add_argument(
+            "--format",
+            choices=_FORMATS,
+            help="of the lines of --export: for --import (default), or for PutURLs of URLFrontier",
+        )
         one = parser.add_mutually_exclusive_group()
         for name, text in _OF_HOSTS.items():
             kind = "URL" if name == "explain" else "NAME"
@@ -122,6 +130,8 @@ class Command(ScrapyCommand):
                 wanted = "a file" if name in _OF_FILES else "the name of a host"
                 wanted = "a URL" if name == "explain" else wanted
                 raise KrowlError(f"--{name} is given an empty name: give {wanted}")
+        if opts.format and not opts.export:
+            raise KrowlError("--format is for --export: give both, or neither")
         assert self.settings is not None
         validate(offline(self.settings))
 
@@ -191,11 +201,7 @@ class Command(ScrapyCommand):
             if found.state == "invalid":
                 self.exitcode = BAD_INPUT
         elif given["export"]:
-            count = 0
-            with written(given["export"]) as file:
-                for count, line in enumerate(export_lines(store), 1):  # noqa: B007
-                    file.write(f"{line}\n")
-            print(f"{count:,} URLs written", file=sys.stderr)
+            self._export(store, opts, now)
         elif given["import"]:
             lines = read_lines(given["import"])
             result = import_into(folder, head, store, self.settings, lines)
@@ -214,6 +220,19 @@ class Command(ScrapyCommand):
         else:
             view = view_frontier(store, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)
+
+    def _export(self, store: LevelStore, opts: argparse.Namespace, now: float) -> None:
+        is_foreign = opts.format == "urlfrontier"
+        lines: Iterator[str | None] = url_items(store, now) if is_foreign else export_lines(store)
+        count = left_out = 0
+        with written(opts.export) as file:
+            for line in lines:
+                if line is None:
+                    left_out += 1
+                else:
+                    count += 1
+                    file.write(f"{line}\n")
+        print(frontier.exported(count, left_out), file=sys.stderr)
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:

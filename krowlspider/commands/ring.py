@@ -35,13 +35,14 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         return (
             f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=..."
-            " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Columns: share of the domains;"
-            " state (agreed, joining, handing over, leaving; stopped or dead with work on its"
+            " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Columns: id, address and redis"
+            " of the node, its weight, and its share of the domains; state (agreed, joining,"
+            " handing over, leaving, another ring, unreadable; stopped or dead with work on its"
             " disk); takeover_in: seconds until other nodes take over the domains of a dead one;"
             " epoch of the register that the node goes by; done, queued, outbox: pages"
             " fetched, URLs that wait there, and URLs on their way to other nodes, as of its last"
             " heartbeat, seconds_ago; requests, start_urls, hosts, processing, dead: messages in"
-            " its Redis."
+            " its Redis; trouble: why that, or the node's record, cannot be read."
             " Exit code 1: a node or a server does not answer, the nodes do not agree on the ring,"
             " or one has ended with work on its disk; 2: bad input"
         )

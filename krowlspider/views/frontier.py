@@ -123,6 +123,16 @@ def imported(result: Imported) -> str:
     return f"imported {result.imported}, known {result.known}, {refused}, bad {result.bad}"
 
 
+def exported(count: int, left_out: int) -> str:
+    """Return the counts of an export."""
+    if not left_out:
+        return f"{count:,} URLs written"
+    return (
+        f"{count:,} URLs written; left out {left_out:,} requests that are more than a URL (such as"
+        " POST, or with a callback)"
+    )
+
+
 def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from argparse import ArgumentParser
@@ -257,6 +258,8 @@ def test_shows_members_of_consul_and_whether_they_agree(place: Place, server: Se
                 assert second["weight"] == 3
                 assert second["address"] == "b.example"
                 assert first["share"] + second["share"] == pytest.approx(1, abs=0.001)
+                explained = set(re.findall(r"\w+", Command().long_desc()))
+                assert first.keys() | second.keys() <= explained
                 await asyncio.gather(one.publish((both,)), other.publish((both,)))
                 assert {r["state"] for r in (await place.look(0))["nodes"].values()} == {"agreed"}
                 await other.publish((both,), leaving=True)

@@ -380,6 +380,9 @@ def test_a_gzip_export_is_imported_under_any_name(tmp_path: Path) -> None:
     packed.rename(tmp_path / "urls")
     other = made(tmp_path / "other")
     assert answer(other, "--import", str(tmp_path / "urls"))["imported"] == 2
+    lines, count = frontier(other, "--format", "urlfrontier", "--export")
+    keys = [json.loads(line)["discovered"]["info"]["key"] for line in lines.splitlines()]
+    assert (keys, count) == (["a.test", "b.test"], "2 URLs written\n")
     (tmp_path / "urls").write_bytes((tmp_path / "urls").read_bytes()[:-9])
     _, complaint = frontier(other, "--import", str(tmp_path / "urls"), code=2)
     assert complaint.startswith(f"krowlspider: {tmp_path}/urls cannot be read: ")

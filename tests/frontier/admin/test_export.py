@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.frontier.admin.export import Imported, export_lines, import_lines, parse_line
+from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.queues import all_entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
+from krowlspider.urls.host import host_of
 from krowlspider.views import frontier as frontier_text
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.memory import MemoryStore
@@ -86,6 +88,45 @@ def test_an_import_elsewhere_restores_an_export(
     assert exported(other) == lines
     assert imported(other, *map(json.dumps, lines))[0] == Imported(0, 3, {}, 0)
     assert exported(other) == lines
+
+
+def test_urlfrontier_lines_are_url_items_of_its_protocol(
+    open_store: Callable[[], Store],
+) -> None:
+    """By the field names of urlfrontier.proto: its client skips a line with any other."""
+    world = World(open_store)
+    now = 1_700_000_000.5
+    entries = [
+        Entry("http://a.test:8080/", depth=3, via="http://b.test/", chain=("http://old.test/",)),
+        Entry("http://a.test:8080/form", request=b"J{}"),
+        Entry("https://[::1]/due", due=now - 1, retries=1, throttling=2),
+        Entry("https://b.test/later", due=now + 60, retries=1),
+    ]
+    world.frontier.add(Candidate(host_of(entry.url), None, entry) for entry in entries)
+    killer = Entry("http://c.test/killer", strikes=3)
+    batch = world.store.batch()
+    batch.put(poison_prefix("c.test") + bytes(12), killer.encode("c.test"))
+    batch.write()
+
+    def info(url: str, key: str, depth: str = "0", **more: list[str]) -> dict[str, Any]:
+        metadata = {"depth": [depth], **more}
+        values = {name.replace("_", "."): {"values": found} for name, found in metadata.items()}
+        return {"url": url, "key": key, "metadata": values, "crawlID": "DEFAULT"}
+
+    path = ["http://b.test/", "http://old.test/"]
+    lines = list(url_items(world.store, now))
+    assert lines.count(None) == 1
+    assert sorted((json.loads(line) for line in lines if line), key=repr) == [
+        {"discovered": {"info": info(entries[0].url, "a.test", "3", url_path=path)}},
+        {"discovered": {"info": info(entries[2].url, "[::1]", fetch_error_count=["3"])}},
+        {"known": {"info": info(killer.url, "c.test")}},
+        {
+            "known": {
+                "info": info(entries[3].url, "b.test", fetch_error_count=["1"]),
+                "refetchable_from_date": 1_700_000_061,
+            }
+        },
+    ]
 
 
 def test_a_line_needs_only_a_url_which_is_normalised(
