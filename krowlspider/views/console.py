@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.crawl.live_settings import LIVE
 from krowlspider.errors import KrowlError, error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
@@ -32,7 +33,13 @@ krowl.host("example.com")   one host, and why it is not being fetched
 krowl.explain("https://..") where a URL is, and why it is not being fetched
 krowl.pause()               send no request until krowl.resume(), after restarts too
 krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com")
-krowl.add("https://..", 5)  queue a URL, here with priority 5"""
+krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix such as "com,example,"
+krowl.unblock("example.com")
+krowl.delay("example.com", 10)  wait 10 s between requests to a host; without a number, as set
+krowl.add("https://..", 5)  queue a URL, here with priority 5
+krowl.reload()              read the file of KROWL_EXCLUDE again
+krowl.set("KROWL_DELAY_MIN", 2)  change a setting until the process ends: LIVE"""
+_HELP = _HELP.replace("LIVE", ", ".join(LIVE))
 
 
 class Console:
@@ -93,6 +100,30 @@ class Console:
             return Text("it goes on")
         return _answer(lambda: _resumed(self._steering, named_host(host)))
 
+    def block(self, name: str) -> Text:
+        """Block a host, a domain or a SURT prefix."""
+        return _answer(lambda: _blocked(*self._steering.block(name)))
+
+    def unblock(self, name: str) -> Text:
+        """End a block."""
+        return _answer(lambda: _unblocked(*self._steering.unblock(name)))
+
+    def delay(self, host: str, seconds: float | None = None) -> Text:
+        """Set the least delay of a host, or end that."""
+        return _answer(lambda: _delayed(self._steering, named_host(host), seconds))
+
+    def forget(self, name: str) -> Text:
+        """Say how a host is forgotten."""
+        return _answer(lambda: self._steering.forget(name))
+
+    def reload(self) -> Text:
+        """Read the files of settings again."""
+        return _answer(lambda: f"{', '.join(self._steering.reload())}: the log says what is found")
+
+    def set(self, name: str, value: object) -> Text:
+        """Change a setting until the process ends."""
+        return _answer(lambda: _set(self._steering, name, value))
+
     def add(self, url: str, priority: int = 0) -> Text:
         """Queue a URL."""
         return _answer(
@@ -114,6 +145,27 @@ def _resumed(steering: Steering, host: str) -> str:
     if steering.resume_host(host):
         return f"{host} goes on after its delay"
     return f"{host} is not paused"
+
+
+def _blocked(rule: str, done: bool) -> str:
+    again = "" if done else " already"
+    return f"{rule} is blocked{again}: krowl.unblock({rule!r}) lets it go on"
+
+
+def _unblocked(rule: str, done: bool) -> str:
+    return f"{rule} goes on, each host after its delay" if done else f"there is no block of {rule}"
+
+
+def _delayed(steering: Steering, host: str, seconds: float | None) -> str:
+    done = steering.delay(host, seconds)
+    if seconds is not None:
+        return f"{host} waits {seconds:g} s or more between requests: krowl.delay({host!r}) ends it"
+    return f"{host} has the delay of the settings" + ("" if done else " already")
+
+
+def _set(steering: Steering, name: str, value: object) -> str:
+    steering.set(name, value)
+    return f"{name}={value} until the process ends"
 
 
 def _answer(ask: Callable[[], str]) -> Text:
