@@ -9,6 +9,7 @@ from krowlspider.errors import KrowlError, error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
 from krowlspider.views.names import named_host
+from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ class Console:
 
     def __init__(self, control: Control, steering: Steering):
         self._control = control
-        self._steering = steering
+        self._orders = Ordering(control, steering)
 
     def __repr__(self) -> str:
         return _HELP
@@ -88,84 +89,39 @@ class Console:
 
     def pause(self, host: str = "") -> Text:
         """Pause the crawl, or a host."""
-        if not host:
-            self._steering.pause()
-            return Text("paused: krowl.resume() lets it go on")
-        return _answer(lambda: _paused(self._steering, named_host(host)))
+        return _answer(lambda: self._orders.pause(host).message)
 
     def resume(self, host: str = "") -> Text:
         """Let the crawl go on, or a host."""
-        if not host:
-            self._steering.resume()
-            return Text("it goes on")
-        return _answer(lambda: _resumed(self._steering, named_host(host)))
+        return _answer(lambda: self._orders.resume(host).message)
 
     def block(self, name: str) -> Text:
         """Block a host, a domain or a SURT prefix."""
-        return _answer(lambda: _blocked(*self._steering.block(name)))
+        return _answer(lambda: self._orders.block(name).message)
 
     def unblock(self, name: str) -> Text:
         """End a block."""
-        return _answer(lambda: _unblocked(*self._steering.unblock(name)))
+        return _answer(lambda: self._orders.unblock(name).message)
 
     def delay(self, host: str, seconds: float | None = None) -> Text:
         """Set the least delay of a host, or end that."""
-        return _answer(lambda: _delayed(self._steering, named_host(host), seconds))
-
-    def forget(self, name: str) -> Text:
-        """Say how a host is forgotten."""
-        return _answer(lambda: self._steering.forget(name))
-
-    def reload(self) -> Text:
-        """Read the files of settings again."""
-        return _answer(lambda: f"{', '.join(self._steering.reload())}: the log says what is found")
-
-    def set(self, name: str, value: object) -> Text:
-        """Change a setting until the process ends."""
-        return _answer(lambda: _set(self._steering, name, value))
+        return _answer(lambda: self._orders.delay(host, seconds).message)
 
     def add(self, url: str, priority: int = 0) -> Text:
         """Queue a URL."""
-        return _answer(
-            lambda: (
-                "queued"
-                if self._steering.add(url, priority)
-                else f"not queued: {self._control.explain(url).why}"
-            )
-        )
+        return _answer(lambda: self._orders.add(url, priority).message)
 
+    def forget(self, name: str) -> Text:
+        """Say how a host is forgotten."""
+        return _answer(lambda: self._orders.forget(name).message)
 
-def _paused(steering: Steering, host: str) -> str:
-    if steering.pause_host(host):
-        return f"{host} is paused: krowl.resume({host!r}) lets it go on"
-    return f"{host} is deferred, so nothing is sent to it now: pause it when it is tried again"
+    def reload(self) -> Text:
+        """Read the files of settings again."""
+        return _answer(lambda: self._orders.reload().message)
 
-
-def _resumed(steering: Steering, host: str) -> str:
-    if steering.resume_host(host):
-        return f"{host} goes on after its delay"
-    return f"{host} is not paused"
-
-
-def _blocked(rule: str, done: bool) -> str:
-    again = "" if done else " already"
-    return f"{rule} is blocked{again}: krowl.unblock({rule!r}) lets it go on"
-
-
-def _unblocked(rule: str, done: bool) -> str:
-    return f"{rule} goes on, each host after its delay" if done else f"there is no block of {rule}"
-
-
-def _delayed(steering: Steering, host: str, seconds: float | None) -> str:
-    done = steering.delay(host, seconds)
-    if seconds is not None:
-        return f"{host} waits {seconds:g} s or more between requests: krowl.delay({host!r}) ends it"
-    return f"{host} has the delay of the settings" + ("" if done else " already")
-
-
-def _set(steering: Steering, name: str, value: object) -> str:
-    steering.set(name, value)
-    return f"{name}={value} until the process ends"
+    def set(self, name: str, value: object) -> Text:
+        """Change a setting until the process ends."""
+        return _answer(lambda: self._orders.set(name, value).message)
 
 
 def _answer(ask: Callable[[], str]) -> Text:
