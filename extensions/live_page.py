@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
+from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.history import INTERVAL, History
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
+from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.monitoring.endpoint import Route
+
+TOKEN = "control-token"  # noqa: S105 - the name of its file
 
 
 class LivePage:
@@ -37,6 +44,8 @@ class LivePage:
             raise NotConfigured("KROWL_LIVE_PAGE needs a loopback address in PROMETHEUS_HOST")
         self._crawler = crawler
         self._control = Control(crawler)
+        self._token: str = settings["KROWL_CONTROL_TOKEN"]
+        self._file: Path | None = None
         self._call = create_looping_call(self._sample)
         crawler.signals.connect(self._start, signals.spider_opened)
         crawler.signals.connect(self._begin, signals.engine_started)
@@ -50,12 +59,20 @@ class LivePage:
         job = Job.of(self._crawler)
         self._history = History(job.folder.path / "history.json")
         job.served["page"] = ("/", self._routes)
+        if not self._token:
+            self._token = token_hex(16)
+            self._file = job.folder.path / TOKEN
+            write_private(self._file, self._token)
+            job.watched_at.append(f"token of its buttons in {self._file}")
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
         from krowlspider.views.live import routes  # noqa: PLC0415
 
-        return routes(self._control, self._history.samples)
+        return routes(self._control, self._history.samples, self._orders, self._token)
+
+    def _orders(self, who: str) -> Ordering:
+        return Ordering(self._control, Steering(self._crawler, who))
 
     def _begin(self) -> None:
         self._call.start(INTERVAL, now=True)
@@ -68,6 +85,8 @@ class LivePage:
         if self._call.running:
             self._call.stop()
         self._history.write()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
 
 
 def _is_loopback(host: str) -> bool:

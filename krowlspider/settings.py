@@ -416,6 +416,11 @@ PROMETHEUS_PATH = "metrics"
 # True: a live page of the crawl is served at http://PROMETHEUS_HOST:PROMETHEUS_PORT/, if that is a
 # loopback address and PROMETHEUS_ENABLED is True.
 KROWL_LIVE_PAGE = True
+# Whoever has this token, of at least 16 characters, can change the crawl by the live page and its
+# API. Give it in the environment, or in a file that KROWL_CONTROL_TOKEN_FILE names. Empty: each
+# start makes one, in JOBDIR/control-token, which only its owner can read.
+KROWL_CONTROL_TOKEN = environ.get("KROWL_CONTROL_TOKEN", "")
+KROWL_CONTROL_TOKEN_FILE = environ.get("KROWL_CONTROL_TOKEN_FILE", "")
 
 # --- Log ------------------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.parts import delay_policy, trap_rules, warc_folder
-from krowlspider.frontier.admin.host_view import why_host_waits
-from krowlspider.frontier.hosts.holds import hold_of
+from krowlspider.frontier.admin.host_view import why_host_of_stopped_crawl_waits
 from krowlspider.frontier.robots.cache import RobotsCache
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobFolder, JobHead
-    from krowlspider.frontier.admin.host_view import Reason
-    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import LevelStore
     from krowlspider.urls.rules.exclude import PatternList
 
@@ -50,10 +47,6 @@ def explain(
         robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"), wall=time.time
     )
 
-    def why(host: Host) -> Reason:
-        hold = hold_of(store, host.name)
-        return why_host_waits(host, hold, policy.of(host.name), time.time())
-
     return Explainer(
         store=store,
         hasher=IdentityHasher(head.seed),
@@ -68,7 +61,7 @@ def explain(
         obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
         archive=warc_folder(settings, folder.path),
         host_of_crawl=lambda name: read_host(store, name),
-        why=why,
+        why=lambda host: why_host_of_stopped_crawl_waits(store, host, policy, time.time()),
         is_seen=lambda host, key: key in marked_by(store.items(seen_prefix(host))),
         owner=lambda _: None,
         counters=lambda: read_counters(store),

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 # Each may be in a file, named by the setting of the same name with _FILE.
-IN_FILES = ("KROWL_CONSUL_TOKEN", "KROWL_STATIC_NODES", "KROWL_STATIC_NODES_SECRET", "REDIS_URL")
+IN_FILES = (
+    *("KROWL_CONSUL_TOKEN", "KROWL_CONTROL_TOKEN"),
+    *("KROWL_STATIC_NODES", "KROWL_STATIC_NODES_SECRET", "REDIS_URL"),
+)
 # Scrapy logs all of its own settings that are set, these too.
 _LOGGED = (
     "AWS_ACCESS_KEY_ID|AWS_SECRET_ACCESS_KEY|AWS_SESSION_TOKEN|FTP_PASSWORD|TELNETCONSOLE_PASSWORD"

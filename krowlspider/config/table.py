@@ -147,6 +147,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_STATUS_INTERVAL": _seconds,
     "PROMETHEUS_ENABLED": boolean,
     "KROWL_LIVE_PAGE": boolean,
+    "KROWL_CONTROL_TOKEN": text("|[!-~]{16,}", "is not at least 16 plain printable characters"),
     "PROMETHEUS_HOST": text(r"[A-Za-z0-9._:-]+", "is not an address to listen at"),
     "PROMETHEUS_PORT": parsed(
         checks.port_range,

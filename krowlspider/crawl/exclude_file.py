@@ -56,6 +56,10 @@ class PatternFile:
         self._read_version = self._last = _version(stat)
         return parse_patterns(data)
 
+    def forget(self) -> None:
+        """Have the next `look` read the file, whether it has changed or not."""
+        self._read_version = None
+
     def look(self) -> PatternList | None:
         """Check the file, and return the expressions of a new version once it is complete.
 
@@ -108,6 +112,10 @@ class ExcludeFile:
             path,
             len(found.bad),
         )
+
+    def reload(self) -> None:
+        """Have `watch` read the file again, whether it has changed or not."""
+        self._file.forget()
 
     async def watch(self) -> None:
         """Apply each new version of the file, until cancelled."""

@@ -122,6 +122,8 @@ class Job:
         self.watched_at: list[str] = []
         # What is served beside the metrics, in a word, with its path and the maker of its routes.
         self.served: dict[str, tuple[str, RouteMaker]] = {}
+        # Files that can be read again while the crawl runs, by their setting.
+        self.reloads: dict[str, Callable[[], None]] = {}
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0

@@ -10,6 +10,7 @@ from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.status import by_last_part, pause_reason
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.errors import error_text
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import Reason, view_of
 from krowlspider.frontier.admin.live import host_now, why_host_waits_now
@@ -81,6 +82,12 @@ class Control:
             "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 1),
             "paused": pause_reason(self._job),
         }
+
+    def why_nothing_is_sent(self) -> str:
+        """Return why the crawl may not fetch: a failure, a pause, its disk, its memory, the network
+        or the cluster; "" if it may."""
+        failure = self._job.failure
+        return f"failed: {error_text(failure)}" if failure else pause_reason(self._job)
 
     def sample(self) -> dict[str, float]:
         """Return the figures of `History`."""

@@ -60,7 +60,8 @@ class Scheduler(BaseScheduler):
     """Serve requests host by host, politely, and keep them on disk until they are done.
 
     From `open` on, every discovered URL goes through ``intake``, and ``flights`` knows the requests
-    in flight. ``budget`` counts the pages that may still be popped.
+    in flight. ``budget`` counts the pages that may still be popped. While ``reads_sitemaps`` is
+    false, no robots.txt is reported.
     """
 
     def __init__(self, crawler: Crawler):
@@ -69,6 +70,7 @@ class Scheduler(BaseScheduler):
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None
+        self.reads_sitemaps = crawler.settings.getbool("KROWL_SITEMAPS")
         self.warnings = RequestWarnings(
             cookies=crawler.settings.getbool("COOKIES_ENABLED"), agent=self._job.user_agent
         )
@@ -289,7 +291,7 @@ class Scheduler(BaseScheduler):
 
     def _robots_found(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         """Report a robots.txt that came, or is known to be missing, to ``on_robots``."""
-        if self._on_robots is None:
+        if self._on_robots is None or not self.reads_sitemaps:
             return
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return
@@ -305,6 +307,15 @@ class Scheduler(BaseScheduler):
     def wake(self) -> None:
         """Have the engine ask for requests: there may be some to send."""
         self._waker.wake()
+
+    def set_page_limit(self, pages: int) -> None:
+        """Let this start fetch ``pages`` pages in all."""
+        budget = self.budget
+        if budget.total is None or budget.left is None:
+            budget.left = pages - self.counted()["done"] - len(self.flights)
+        else:
+            budget.left += pages - budget.total
+        budget.total = pages
 
     def next_request(self) -> Request | None:
         job, node = self._job, self._node

@@ -1,23 +1,45 @@
-"""Changes to a running crawl by a person: each is durable, logged and counted."""
+"""Changes to a running crawl by a person: each is logged and counted.
+
+Pauses, blocks and delays of hosts stand after restarts; settings are those of the process.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NoReturn
 
 from scrapy import Request
+from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
+from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.live import host_now
+from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.urls.host import domain_of
+from krowlspider.urls.rules.blocks import block_rule
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.schedule.orders import Orders
 
 logger = logging.getLogger(__name__)
+
+# The longest delay of a host that a person may set, in seconds: a day.
+DELAY_MAX = 86_400.0
+
+
+class ForeignHostError(KrowlError):
+    """Another node of the cluster owns a host."""
+
+    def __init__(self, name: str, owner: str):
+        super().__init__(f"node {owner} owns {name}: give the order there")
 
 
 class Steering:
@@ -28,6 +50,8 @@ class Steering:
         self._job = Job.of(crawler)
         self._who = who
 
+    # --- the crawl ---
+
     def pause(self) -> None:
         """Send no request until `resume`, after restarts too; what is in flight ends."""
         self._job.pause()
@@ -36,8 +60,56 @@ class Steering:
     def resume(self) -> None:
         """Let the crawl go on."""
         self._job.unpause()
-        Scheduler.of(self._crawler).wake()
+        self._wake()
         self._note("resume", "the crawl")
+
+    def add(self, url: str, priority: int = 0) -> bool:
+        """Queue a URL as a seed, at the node that owns it; return False if it is known or
+        refused."""
+        request = Request(url, priority=priority, meta={"is_start_request": True})
+        done = Scheduler.of(self._crawler).enqueue_request(request)
+        if done:
+            self._wake()
+            self._note("add", url)
+        return done
+
+    def reload(self) -> list[str]:
+        """Have the files of settings read again within two seconds; return the settings. The log
+        says what is in force.
+
+        :raises KrowlError: no setting names a file that can be read again
+        """
+        if not (reloads := self._job.reloads):
+            raise KrowlError("there is nothing to reload: KROWL_EXCLUDE is not set")
+        for reload in reloads.values():
+            reload()
+        self._note("reload", ", ".join(reloads))
+        return list(reloads)
+
+    def set(self, name: str, value: object) -> None:
+        """Change a setting of `LIVE` until the process ends.
+
+        :raises SettingsError: it cannot be changed now, or the value is invalid
+        """
+        scheduler, settings = Scheduler.of(self._crawler), self._crawler.settings
+        if name == "max_pages":
+            scheduler.set_page_limit(page_limit(value))
+        else:
+            made = changed(settings, name, value, self._job.rule)
+            if name in DELAYS:
+                self._orders.delays.change_policy(DELAYS[name], new_delay(made, name))
+            elif name == "CONCURRENT_REQUESTS":
+                downloader = self._crawler.engine.downloader
+                assert isinstance(downloader, Downloader)
+                downloader.total_concurrency = made.getint(name)
+            elif name == "KROWL_SITEMAPS":
+                scheduler.reads_sitemaps = made.getbool(name)
+            elif (handler := get_scrapy_root_handler()) is not None:
+                handler.setLevel(made.get(name))
+        self._wake()
+        self._note("set", f"{name}={value}")
+
+    # --- hosts ---
 
     def pause_host(self, name: str) -> bool:
         """Send nothing to a host until `resume_host`, after restarts too. Its URLs stay queued.
@@ -45,8 +117,9 @@ class Steering:
         Return False for a deferred host: nothing is sent to it now anyway.
 
         :raises UnknownHostError: the crawl does not know it
+        :raises ForeignHostError: another node owns it
         """
-        done = self._job.frontier.schedule.pause(self._host(name))
+        done = self._orders.pause(self._host(name))
         if done:
             self._note("pause", name)
         return done
@@ -55,28 +128,106 @@ class Steering:
         """Let a host go on after its delay. Return False if it is not paused.
 
         :raises UnknownHostError: the crawl does not know it
+        :raises ForeignHostError: another node owns it
         """
-        done = self._job.frontier.schedule.unpause(self._host(name))
+        done = self._orders.unpause(self._host(name))
         if done:
-            Scheduler.of(self._crawler).wake()
+            self._wake()
             self._note("resume", name)
         return done
 
-    def add(self, url: str, priority: int = 0) -> bool:
-        """Queue a URL as a seed; return False if it is known or refused."""
-        scheduler = Scheduler.of(self._crawler)
-        request = Request(url, priority=priority, meta={"is_start_request": True})
-        done = scheduler.enqueue_request(request)
+    def block(self, text: str) -> tuple[str, bool]:
+        """Send nothing to the hosts that `block_rule` makes of a text, those found later included,
+        until `unblock`, after restarts too. Their URLs stay queued. Return the rule, and False if
+        it is in effect already.
+
+        A rule that covers several domains is in effect at this node of a cluster only.
+
+        :raises ValueError: the text is no host, domain or SURT prefix
+        :raises ForeignHostError: another node owns the domain
+        """
+        rule = self._rule(text)
+        moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
+        done = self._orders.block(rule, f"{self._who}, {moment}")
         if done:
-            scheduler.wake()
-            self._note("add", url)
+            self._note("block", rule)
+        return rule, done
+
+    def unblock(self, text: str) -> tuple[str, bool]:
+        """End a block, given as in `block`: its hosts go on after their delay. Return its rule, and
+        False if there is no such block.
+
+        :raises ValueError: as of `block`
+        """
+        rule = block_rule(text)
+        done = self._orders.unblock(rule)
+        if done:
+            self._wake()
+            self._note("unblock", rule)
+        return rule, done
+
+    def delay(self, name: str, seconds: float | None) -> bool:
+        """Make the delay of a host at least so long, after restarts too; None ends that. Return
+        False if it had none to end.
+
+        :raises UnknownHostError: the crawl does not know it
+        :raises ForeignHostError: another node owns it
+        :raises OrderError: the settings ask for a longer delay, or it is longer than a day
+        """
+        host = self._host(name)
+        if seconds is None:
+            done = self._orders.delays.end(name)
+        elif not 0 <= seconds <= DELAY_MAX:
+            raise OrderError(f"{seconds:g} s is no delay: give 0 to {DELAY_MAX:,.0f}")
+        else:
+            self._orders.set_delay(host, float(seconds))
+            done = True
+        if done:
+            self._note("delay", f"{name}, {'as set' if seconds is None else f'{seconds:g} s'}")
         return done
 
+    def forget(self, name: str) -> NoReturn:
+        """Refuse to forget a host or URL.
+
+        :raises OrderError: always: the seen filter in memory cannot forget an identity, so what was
+            forgotten would never be queued again
+        """
+        raise OrderError(
+            f"a running crawl cannot forget {name}, because its seen filter cannot: block it, or"
+            f" stop the crawl and forget the host by scrapy frontier {self._job.folder.path}"
+            " --forget HOST"
+        )
+
+    # --- parts ---
+
+    @property
+    def _orders(self) -> Orders:
+        return self._job.frontier.schedule.orders
+
     def _host(self, name: str) -> Host:
+        self._check_owner(name)
         frontier = self._job.frontier
         if host_now(frontier, name) is None:
             raise UnknownHostError(name)
         return frontier.schedule.cache.get(name)
+
+    def _rule(self, text: str) -> str:
+        rule = block_rule(text)
+        name = ".".join(reversed(rule[:-1].split(","))) if rule[-1] in ",)" else rule
+        # All names below a public suffix are of many domains.
+        if rule[-1] != "," or domain_of(f"www.{name}") == domain_of(name):
+            self._check_owner(name)
+        return rule
+
+    def _check_owner(self, host: str) -> None:
+        node = self._job.node
+        if node is None or not node.knows:
+            return
+        if (owner := node.others([host])[0]) is not None:
+            raise ForeignHostError(host, owner)
+
+    def _wake(self) -> None:
+        Scheduler.of(self._crawler).wake()
 
     def _note(self, action: str, what: str) -> None:
         self._crawler.stats.inc_value(f"krowl/control/change_count/{action}")

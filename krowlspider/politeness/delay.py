@@ -53,14 +53,15 @@ class HostRate:
     errors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DelayPolicy:
     """Turns a HostRate into seconds of wait, counted from the end of a request.
 
     ``minimum`` and ``maximum`` bound ``factor`` times the average latency. ``crawl_delay_max`` caps
     the delay of a robots.txt until the host is retired for it, ``retry_after_max`` that of a
     Retry-After. All are in seconds. ``minimum`` holds even if it is longer than ``maximum``.
-    ``of_hosts`` has the policies of single hosts, by host, or by name for all ports of a name.
+    ``of_hosts`` has the policies of single hosts, by host, or by name for all ports of a name. A
+    person may change a policy while the crawl runs.
 
     The methods that begin with ``after_`` update the rate and return the wait after the outcome of
     a request. ``latency`` is in seconds, ``chance`` a random number from 0 to 1.

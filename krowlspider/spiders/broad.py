@@ -183,7 +183,6 @@ class BroadSpider(Spider):
         self._traps = trap_rules(settings)
         self._max_url_length = settings.getint("URLLENGTH_LIMIT")
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
-        self._reads_sitemaps = settings.getbool("KROWL_SITEMAPS")
         self._notes = settings.getbool("KROWL_WARC_METADATA")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         follows = settings.getbool("REDIRECT_ENABLED")
@@ -216,7 +215,7 @@ class BroadSpider(Spider):
         await scheduler.join(
             scope=Scope(kept, max_url_length=self._max_url_length, traps=self._traps),
             page_budget=self._max_pages or None,
-            on_robots=self._sitemaps.look if self._reads_sitemaps else None,
+            on_robots=self._sitemaps.look,
         )
         source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.crawl.live_settings import LIVE
 from krowlspider.errors import KrowlError, error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
 from krowlspider.views.names import named_host
+from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +34,13 @@ krowl.host("example.com")   one host, and why it is not being fetched
 krowl.explain("https://..") where a URL is, and why it is not being fetched
 krowl.pause()               send no request until krowl.resume(), after restarts too
 krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com")
-krowl.add("https://..", 5)  queue a URL, here with priority 5"""
+krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix such as "com,example,"
+krowl.unblock("example.com")
+krowl.delay("example.com", 10)  wait 10 s between requests to a host; without a number, as set
+krowl.add("https://..", 5)  queue a URL, here with priority 5
+krowl.reload()              read the file of KROWL_EXCLUDE again
+krowl.set("KROWL_DELAY_MIN", 2)  change a setting until the process ends: LIVE"""
+_HELP = _HELP.replace("LIVE", ", ".join(LIVE))
 
 
 class Console:
@@ -40,7 +48,7 @@ class Console:
 
     def __init__(self, control: Control, steering: Steering):
         self._control = control
-        self._steering = steering
+        self._orders = Ordering(control, steering)
 
     def __repr__(self) -> str:
         return _HELP
@@ -81,39 +89,39 @@ class Console:
 
     def pause(self, host: str = "") -> Text:
         """Pause the crawl, or a host."""
-        if not host:
-            self._steering.pause()
-            return Text("paused: krowl.resume() lets it go on")
-        return _answer(lambda: _paused(self._steering, named_host(host)))
+        return _answer(lambda: self._orders.pause(host).message)
 
     def resume(self, host: str = "") -> Text:
         """Let the crawl go on, or a host."""
-        if not host:
-            self._steering.resume()
-            return Text("it goes on")
-        return _answer(lambda: _resumed(self._steering, named_host(host)))
+        return _answer(lambda: self._orders.resume(host).message)
+
+    def block(self, name: str) -> Text:
+        """Block a host, a domain or a SURT prefix."""
+        return _answer(lambda: self._orders.block(name).message)
+
+    def unblock(self, name: str) -> Text:
+        """End a block."""
+        return _answer(lambda: self._orders.unblock(name).message)
+
+    def delay(self, host: str, seconds: float | None = None) -> Text:
+        """Set the least delay of a host, or end that."""
+        return _answer(lambda: self._orders.delay(host, seconds).message)
 
     def add(self, url: str, priority: int = 0) -> Text:
         """Queue a URL."""
-        return _answer(
-            lambda: (
-                "queued"
-                if self._steering.add(url, priority)
-                else f"not queued: {self._control.explain(url).why}"
-            )
-        )
+        return _answer(lambda: self._orders.add(url, priority).message)
 
+    def forget(self, name: str) -> Text:
+        """Say how a host is forgotten."""
+        return _answer(lambda: self._orders.forget(name).message)
 
-def _paused(steering: Steering, host: str) -> str:
-    if steering.pause_host(host):
-        return f"{host} is paused: krowl.resume({host!r}) lets it go on"
-    return f"{host} is deferred, so nothing is sent to it now: pause it when it is tried again"
+    def reload(self) -> Text:
+        """Read the files of settings again."""
+        return _answer(lambda: self._orders.reload().message)
 
-
-def _resumed(steering: Steering, host: str) -> str:
-    if steering.resume_host(host):
-        return f"{host} goes on after its delay"
-    return f"{host} is not paused"
+    def set(self, name: str, value: object) -> Text:
+        """Change a setting until the process ends."""
+        return _answer(lambda: self._orders.set(name, value).message)
 
 
 def _answer(ask: Callable[[], str]) -> Text:

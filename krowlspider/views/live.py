@@ -1,29 +1,31 @@
-"""The live page and the JSON that it shows: GET only, for browsers on this machine."""
+"""The live page, the JSON that it shows and its orders, for browsers on this machine."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from dataclasses import asdict, is_dataclass
 from functools import cache, partial
 from importlib.resources import files
+from inspect import isawaitable
 from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from krowlspider.crawl.monitoring.endpoint import Events
 from krowlspider.engine.control import SORTED_BY
-from krowlspider.errors import KrowlError, error_text
-from krowlspider.frontier.admin.edit import UnknownHostError
+from krowlspider.views.api_answers import BadRequestError, answered, as_json
+from krowlspider.views.api_orders import order_routes
 from krowlspider.views.names import named_host
+from krowlspider.views.openapi import HOSTS_MAX, document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.engine.control import Control
+    from krowlspider.views.ordering import Ordering
 
 # The files of the page, with their media types.
 _FILES = {
@@ -41,21 +43,21 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-# Most hosts in one answer.
-_HOSTS_MAX = 200
 # Seconds for which an answer is used again, and how many different ones of a question.
 _FRESH = 1.0
 _ANSWERS_MAX = 100
 
 
-class _BadRequestError(KrowlError):
-    """A parameter of the request is missing or out of bounds."""
-
-
-def routes(control: Control, history: Callable[[], dict[str, Any]]) -> dict[str, Route]:
+def routes(
+    control: Control,
+    history: Callable[[], dict[str, Any]],
+    orders: Callable[[str], Ordering],
+    token: str,
+) -> dict[str, Route]:
     """Return what answers at each path: the page, its files, and the API below ``/api/v1/``.
 
-    ``history`` returns the samples of the charts.
+    ``history`` returns the samples of the charts, ``orders`` the orders of a person, who must have
+    the ``token``.
     """
     api: dict[str, Callable[[web.BaseRequest], Any]] = {
         "status": lambda _: control.status(),
@@ -66,8 +68,18 @@ def routes(control: Control, history: Callable[[], dict[str, Any]]) -> dict[str,
         "explain": lambda request: control.explain(_given(request, "url")),
     }
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
-    made |= {f"/api/v1/{name}": partial(_json, _Answers(ask).get) for name, ask in api.items()}
+    answers = {name: _Answers(ask) for name, ask in api.items()}
+    made |= {f"/api/v1/{name}": partial(_json, known.get) for name, known in answers.items()}
+    made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
+    made["/events"] = lambda request: Events(lambda: _event(answers["status"].get(request)))
     made["/healthz"] = lambda _: web.Response(text="ok\n")
+    made["/readyz"] = lambda _: _readiness(control.why_nothing_is_sent())
+
+    def forget() -> None:
+        for each in answers.values():
+            each.forget()
+
+    made |= order_routes(orders, token, forget)
     return {path: partial(_guarded, route) for path, route in made.items()}
 
 
@@ -77,6 +89,10 @@ class _Answers:
     def __init__(self, ask: Callable[[web.BaseRequest], Any]):
         self._ask = ask
         self._known: dict[str, tuple[float, Any]] = {}
+
+    def forget(self) -> None:
+        """Make each answer anew: a person has changed the crawl."""
+        self._known.clear()
 
     def get(self, request: web.BaseRequest) -> Any:
         now = time.monotonic()
@@ -90,7 +106,7 @@ class _Answers:
         return answer
 
 
-def _guarded(route: Route, request: web.BaseRequest) -> web.Response:
+async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse:
     """Answer requests to this machine by its address only.
 
     Another site's page can lead a browser here by a name of its own whose DNS answer is a loopback
@@ -98,7 +114,8 @@ def _guarded(route: Route, request: web.BaseRequest) -> web.Response:
     """
     if not _is_local(request.headers.get("Host", "")):
         return web.Response(status=421, text="ask for it by a loopback address\n")
-    answer = route(request)
+    made = route(request)
+    answer = await made if isawaitable(made) else made
     answer.headers.update(_HEADERS)
     return answer
 
@@ -121,33 +138,26 @@ def _file(name: str, kind: str, _: web.BaseRequest) -> web.Response:
 
 
 def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
-    status = 200
-    try:
-        found = ask(request)
-    except UnknownHostError as error:
-        status, found = 404, {"error": error_text(error)}
-    except (KrowlError, ValueError) as error:
-        status, found = 400, {"error": error_text(error)}
-    except OSError as error:
-        status, found = 500, {"error": error_text(error)}
-    body = json.dumps(found, default=_plain).encode()
-    return web.Response(status=status, body=body, headers={"Content-Type": "application/json"})
+    return answered(lambda: ask(request))
 
 
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"{value!r} cannot be shown")
+def _event(status: dict[str, Any]) -> bytes:
+    # The client waits for two seconds before it connects again.
+    return b"retry: 2000\ndata: %b\n\n" % as_json(status)
+
+
+def _readiness(why_not: str) -> web.Response:
+    return web.Response(status=503 if why_not else 200, text=f"{why_not or 'ready'}\n")
 
 
 def _given(request: web.BaseRequest, name: str) -> str:
     if not (value := request.query.get(name, "").strip()):
-        raise _BadRequestError(f"{request.path} needs ?{name}=")
+        raise BadRequestError(f"{request.path} needs ?{name}=")
     return value
 
 
 def _hosts(control: Control, request: web.BaseRequest) -> Any:
     limit = request.query.get("limit", "50")
-    if not re.fullmatch("[0-9]{1,3}", limit) or not 0 < int(limit) <= _HOSTS_MAX:
-        raise _BadRequestError(f"limit={limit[:20]}: give 1 to {_HOSTS_MAX}")
+    if not re.fullmatch("[0-9]{1,3}", limit) or not 0 < int(limit) <= HOSTS_MAX:
+        raise BadRequestError(f"limit={limit[:20]}: give 1 to {HOSTS_MAX}")
     return control.hosts(request.query.get("sort", SORTED_BY[0]), int(limit))

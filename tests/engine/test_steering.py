@@ -79,33 +79,131 @@ def test_a_paused_host_is_left_alone_until_it_is_resumed(tmp_path: Path) -> None
     assert sum("Pause by a test: a.test:" in line for line in crawl.complaints) == 1
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_pause_stands_after_a_kill(tmp_path: Path, whole: bool) -> None:
+@pytest.mark.parametrize(
+    ("order", "end"),
+    [
+        ("pause()", "resume()"),
+        ("pause(a)", "resume(a)"),
+        pytest.param("block(a)", "unblock(a)", marks=pytest.mark.slow),
+        pytest.param("delay(a, 60)", "delay(a)", marks=pytest.mark.slow),
+    ],
+)
+def test_an_order_stands_after_a_kill(tmp_path: Path, order: str, end: str) -> None:
     with SimulatedWeb(spec=SPEC) as web:
+        names = {"a": web.url("a.test")}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")])
         assert isinstance(crawl, SimulatedCrawl)
-        pauses: list[bool] = []
+        said: list[object] = []
 
-        def paused() -> bool:
-            if asked(web, "a.test")["/1"] and not pauses:
-                console().pause("" if whole else web.url("a.test"))
-                pauses.append(True)
-            return bool(pauses)
+        def is_given() -> bool:
+            if asked(web, "a.test")["/1"] and not said:
+                said.append(eval(f"krowl.{order}", {"krowl": console(), **names}))
+            return bool(said)
 
-        crawl.run_until_killed(web, paused)
+        crawl.run_until_killed(web, is_given)
         before = asked(web, "a.test")
         again = SimulatedCrawl(crawl.jobdir)
 
-        def resume() -> Script:
+        def go_on() -> Script:
             yield later(20)
             assert asked(web, "a.test") == before
-            console().resume("" if whole else web.url("a.test"))
+            eval(f"krowl.{end}", {"krowl": console(), **names})
 
-        again.script = resume()
+        again.script = go_on()
         again.run()
         pages = asked(web, "a.test")
         assert {path for path in pages if path != "/robots.txt"} == PAGES
-    assert any("paused by a person" in line for line in again.complaints) is whole
+    assert any("paused by a person" in line for line in again.complaints) is (order == "pause()")
+
+
+def test_a_block_names_itself_and_counts(tmp_path: Path) -> None:
+    said: list[str] = []
+    with SimulatedWeb(spec=SPEC) as web:
+
+        def steer() -> Script:
+            yield lambda: asked(web, "a.test")["/1"] > 0
+            krowl = console()
+            said.extend(repr(krowl.block(web.url("a.test"))) for _ in range(2))
+            yield later(20)
+            said.append(repr(krowl.explain(web.url("a.test", "/7"))))
+            said.append(repr(krowl.block("https://a.test/private/")))
+            said.append(repr(krowl.delay(web.url("a.test"), 0.01)))
+            said.append(repr(krowl.delay(web.url("a.test"), 1e9)))
+            said.append(repr(krowl.forget(web.url("a.test"))))
+            said.append(repr(krowl.reload()))
+            interrupt()
+
+        crawl = crawl_of(web, tmp_path, [web.url("a.test"), web.url("b.test")])
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.script = steer()
+        crawl.run()
+        done = scrapy("frontier", crawl.jobdir, "--explain", web.url("a.test", "/7"))
+        assert set(asked(web, "b.test")) > PAGES
+    rule = web.url("a.test").split("/")[2]
+    assert said[0] == f"{rule} is blocked: krowl.unblock({rule!r}) lets it go on"
+    assert said[1].startswith(f"{rule} is blocked already:")
+    assert f"It is blocked by {rule} (a test, 20" in said[2]
+    assert "exclude it by KROWL_EXCLUDE" in said[3]
+    assert "is below the least delay of this host" in said[4]
+    assert "give 0 to 86,400" in said[5]
+    assert "cannot forget" in said[6]
+    assert "KROWL_EXCLUDE is not set" in said[7]
+    assert f"It is blocked by {rule} (a test, 20".encode() in done.stdout
+    assert crawl.stats["krowl/control/change_count/block"] == 1
+
+
+@pytest.mark.slow
+def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
+    said: list[str] = []
+    exclude = tmp_path / "exclude"
+    exclude.write_text("")
+    with SimulatedWeb(spec=SPEC) as web:
+
+        def steer() -> Script:
+            yield lambda: asked(web, "a.test")["/1"] > 0
+            krowl = console()
+            for name, value in (
+                ("KROWL_SITEMAP", True),
+                ("CONCURRENT_REQUESTS", 10**6),
+                ("CONCURRENT_REQUESTS", "x"),
+                ("KROWL_DELAY_MAX", 0.001),
+                ("LOG_LEVEL", "LOUD"),
+                ("max_pages", "many"),
+                ("CONCURRENT_REQUESTS", 1),
+                ("KROWL_SITEMAPS", "False"),
+                ("LOG_LEVEL", "DEBUG"),
+                ("KROWL_DELAY_MIN", 5),
+            ):
+                said.append(repr(krowl.set(name, value)))
+            exclude.write_text("/7")
+            said.append(repr(krowl.reload()))
+            yield later(3)
+            at = len(web.log())
+            yield later(20)
+            # At most one was due by the delay before.
+            assert 3 <= len(web.log()) - at <= 5
+            said.append(repr(krowl.set("KROWL_DELAY_MIN", 0.05)))
+            said.append(repr(krowl.set("max_pages", 7)))
+
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={"KROWL_EXCLUDE": exclude})
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.script = steer()
+        crawl.run()
+        assert sum(path != "/robots.txt" for path in asked(web, "a.test")) == 7
+        assert "/7" not in asked(web, "a.test")
+    faults = (
+        "'KROWL_SITEMAP' cannot be changed",
+        "CONCURRENT_REQUESTS=1000000 is more than",
+        "CONCURRENT_REQUESTS='x' ",
+        "is more than KROWL_DELAY_MAX=0.001",
+        "LOG_LEVEL='LOUD' ",
+        "max_pages='many' is not a number",
+    )
+    assert all(fault in text for fault, text in zip(faults, said, strict=False)), said
+    assert said[len(faults)] == "CONCURRENT_REQUESTS=1 until the process ends"
+    assert said[-3].startswith("KROWL_EXCLUDE: ")
+    assert crawl.stats["krowl/control/change_count/set"] == 6
+    assert crawl.stats["finish_reason"] == "max_pages"
 
 
 def test_a_url_is_added_once(tmp_path: Path) -> None:

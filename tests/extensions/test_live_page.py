@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -17,16 +19,15 @@ import pytest
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.test import get_crawler
 
-from extensions.live_page import LivePage
+from extensions.live_page import TOKEN, LivePage
 from krowlspider.crawl.monitoring.history import FIELDS, KEPT, History
-from krowlspider.views.live import _is_local
+from krowlspider.views.live import _is_local, routes
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, Crawl, write_seeds
 from tests.support.crawls import anchors, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SPEC = [
     page("/robots.txt", "User-agent: *\nDisallow: /secret\n"),
@@ -64,8 +65,10 @@ def awaited(run: Crawl, pattern: str) -> re.Match[str]:
     return found
 
 
-def ask(crawl: SimpleNamespace, path: str, **headers: str) -> tuple[int, Any, bytes]:
-    request = urllib.request.Request(crawl.url + path, headers=headers)
+def ask(
+    crawl: SimpleNamespace, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, Any, bytes]:
+    request = urllib.request.Request(crawl.url + path, body, headers)
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.status, answer.headers, answer.read()
@@ -121,6 +124,127 @@ def check_that_other_sites_cannot_read_it(crawl: SimpleNamespace) -> None:
     assert ask(crawl, "/metrics", Host="prometheus.example")[0] == 200
 
 
+def order(crawl: SimpleNamespace, what: str, status: int = 200, /, **body: Any) -> Any:
+    """Give an order, with the token of the crawl."""
+    code, _, answer = post(crawl, what, json.dumps(body).encode())
+    assert code == status, answer
+    found = json.loads(answer)
+    return found["message"] if status == 200 else found["error"]
+
+
+def post(crawl: SimpleNamespace, name: str, body: bytes, **headers: str) -> tuple[int, Any, bytes]:
+    token = (crawl.jobdir / TOKEN).read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", **headers}
+    return ask(crawl, f"/api/v1/{name}", body, **headers)
+
+
+def check_the_orders(crawl: SimpleNamespace) -> None:
+    own = crawl.web.url("a.test")
+    name = own.split("/")[2]
+    assert (crawl.jobdir / TOKEN).stat().st_mode & 0o777 == 0o600
+    assert order(crawl, "pause", host=own).startswith(f"{name} is paused")
+    assert "It is paused" in api(crawl, f"host?name={quote(own)}")["why"]
+    assert order(crawl, "resume", host=own).endswith("goes on after its delay")
+    assert order(crawl, "block", name=own).startswith(f"{name} is blocked")
+    found = api(crawl, f"explain?url={quote(own)}7")
+    assert f"It is blocked by {name} (HTTP from 127.0.0.1, 20" in found["why"]
+    assert order(crawl, "unblock", name=own).endswith("each host after its delay")
+    assert order(crawl, "delay", host=own, seconds=9).startswith(f"{name} waits 9 s or more")
+    assert order(crawl, "delay", host=own, seconds=None).endswith("has the delay of the settings")
+    assert order(crawl, "add", url=f"{own}new", priority=9) == "queued"
+    assert order(crawl, "set", name="LOG_LEVEL", value="INFO") == (
+        "LOG_LEVEL=INFO until the process ends"
+    )
+    assert ask(crawl, "/readyz")[::2] == (200, b"ready\n")
+    assert order(crawl, "pause").startswith("paused")
+    code, _, why = ask(crawl, "/readyz")
+    assert (code, why[:18]) == (503, b"paused by a person")
+    assert order(crawl, "resume") == "it goes on"
+
+
+def check_the_documented_command(crawl: SimpleNamespace) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    found = re.search(r"```text\n\$ (curl .*?)\n(\{.*\})\n```", page, re.DOTALL)
+    assert found is not None
+    command = found[1].replace("JOBDIR", str(crawl.jobdir))
+    command = command.replace("http://127.0.0.1:9410", crawl.url)
+    done = subprocess.run(["/bin/sh", "-c", command], stdout=subprocess.PIPE, check=True)
+    assert done.stdout.decode() == found[2]
+
+
+def check_refused_orders(crawl: SimpleNamespace) -> None:
+    own = crawl.web.url("a.test")
+    assert "KROWL_EXCLUDE is not set" in order(crawl, "reload", 400)
+    assert "cannot forget" in order(crawl, "forget", 409, name=own)
+    assert "below the least delay" in order(crawl, "delay", 409, host=own, seconds=0.1)
+    assert "no host 'x.test'" in order(crawl, "pause", 404, host="x.test")
+    assert "has a path" in order(crawl, "block", 400, name=f"{own}a/")
+    assert "cannot be changed" in order(crawl, "set", 400, name="JOBDIR", value="x")
+    assert order(crawl, "add", 400, url="no URL") == "Missing scheme in request url: no%20URL"
+    assert "add needs url" in order(crawl, "add", 400)
+    assert "add takes url, priority, not 'x'" in order(crawl, "add", 400, url=own, x=1)
+    assert "priority is not integer" in order(crawl, "add", 400, url=own, priority=True)
+    assert "seconds is not number or null" in order(crawl, "delay", 400, host=own, seconds=10**400)
+    for body in (b"{", b"[]", b"\xff", b"[" * 9000, b'{"host": NaN}'):
+        assert post(crawl, "pause", body)[0] == 400
+    assert post(crawl, "pause", b" " * 16385)[0] == 413
+    for wrong in ("", "Bearer", "Bearer x", "Basic x", "Bearer \xe9"):
+        code, headers, _ = post(crawl, "pause", b"{}", Authorization=wrong)
+        assert (code, headers["WWW-Authenticate"]) == (401, "Bearer"), wrong
+    assert post(crawl, "pause", b"{}", Host="rebound.example:9410")[0] == 421
+    assert ask(crawl, "/api/v1/pause")[0] == 405
+    assert ask(crawl, "/api/v1/status", b"{}")[0] == 405
+    assert api(crawl, "status")["paused"] == ""
+
+
+def check_the_document(crawl: SimpleNamespace) -> None:
+    """The OpenAPI document has each route of the API, and the fields of each answer."""
+    paths = api(crawl, "openapi.json")["paths"]
+    served = {path for path in routes(*[None] * 3, "token") if "/api/" in path}  # type: ignore[arg-type]
+    named = {path if "get" in about else f"POST {path}" for path, about in paths.items()}
+    assert named == served - {"/api/v1/openapi.json"}
+    own = quote(crawl.web.url("a.test"))
+    for path, query in (
+        ("status", ""),
+        ("history", ""),
+        ("pages", ""),
+        ("hosts", "?sort=done&limit=1"),
+        ("host", f"?name={own}"),
+        ("explain", f"?url={own}"),
+    ):
+        about = paths[f"/api/v1/{path}"]["get"]
+        content = about["responses"]["200"]["content"]
+        check_schema(api(crawl, path + query), content["application/json"]["schema"])
+        parameters = {each["name"] for each in about["parameters"]}
+        assert {part.partition("=")[0] for part in query[1:].split("&") if part} == parameters
+
+
+PYTHON = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None),
+    "object": dict, "array": list,
+}  # fmt: skip
+
+
+def check_schema(value: Any, schema: dict[str, Any]) -> None:
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    assert any(isinstance(value, PYTHON[kind]) for kind in kinds), (value, schema)  # type: ignore[arg-type]
+    if "properties" in schema:
+        assert value.keys() == schema["properties"].keys()
+        for name, inner in schema["properties"].items():
+            check_schema(value[name], inner)
+    for each in value if "items" in schema else ():
+        check_schema(each, schema["items"])
+
+
+def check_the_events(crawl: SimpleNamespace) -> None:
+    # The time limit of other answers is 5 s; one event is sent each second.
+    with urllib.request.urlopen(crawl.url + "/events", timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        lines = [answer.readline() for _ in range(6)]
+    assert [line[:6] for line in lines] == [b"retry:", b"data: ", b"\n"] * 2
+    assert json.loads(lines[4][6:]).keys() == api(crawl, "status").keys()
+
+
 # Telnet's commands (RFC 854): what to answer to each offer, so that the other side asks no more.
 _ANSWERS = {251: 253, 252: 254, 253: 252}
 
@@ -135,7 +259,10 @@ def check_the_telnet_console(crawl: SimpleNamespace) -> None:
             (b">>> ", "krowl"),
             (b"krowl.explain(", "krowl.status()"),
             (b"in flight   ", f"krowl.explain({url!r})"),
-            (b"it will be dropped at its turn.", ""),
+            (b"it will be dropped at its turn.", f"krowl.block({url[:-6]!r})"),
+            (b" is blocked: krowl.unblock(", f"krowl.delay({url[:-6]!r}, 0)"),
+            (b" is below the least delay", f"krowl.unblock({url[:-6]!r})"),
+            (b"each host after its delay", ""),
         ):
             while awaited_text not in said:
                 received = console.recv(65536)
@@ -153,6 +280,11 @@ def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> Non
         check_bad_questions(crawl)
         check_that_other_sites_cannot_read_it(crawl)
         check_the_telnet_console(crawl)
+        check_the_document(crawl)
+        check_the_orders(crawl)
+        check_the_documented_command(crawl)
+        check_refused_orders(crawl)
+        check_the_events(crawl)
 
 
 # --- parts ---

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from extensions.metrics import Metrics
 from krowlspider import __version__
 from krowlspider import settings as defaults
 from krowlspider.config.checks import port_range
-from krowlspider.crawl.monitoring.endpoint import metrics_route
+from krowlspider.crawl.monitoring.endpoint import Events, metrics_route
 from krowlspider.crawl.monitoring.metrics import HELP, SERIES_MAX, registry, text
 from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from tests.mockweb import MockWeb
@@ -273,12 +273,16 @@ ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def serving(
-    main: Any, page: Callable[[], bytes] = lambda: b"the page\n", time_limit: float = 5.0
+    main: Any,
+    page: Callable[[], bytes] = lambda: b"the page\n",
+    time_limit: float = 5.0,
+    events: bytes = b"",
 ) -> None:
     """Run ``main(port)`` on the loop that serves."""
 
     async def run() -> None:
-        endpoint = PageServer([lambda: {"/metrics": metrics_route(page)}], time_limit)
+        routes = {"/metrics": metrics_route(page), "/events": lambda _: Events(lambda: events)}
+        endpoint = PageServer([lambda: routes], time_limit)
         _, port = await endpoint.open("127.0.0.1", range(1))
         try:
             async with asyncio.timeout(LONG):
@@ -379,6 +383,23 @@ def test_a_body_that_is_announced_is_not_waited_for() -> None:
     serving(main)
 
 
+@LARGE
+@pytest.mark.parametrize("size", [1, 50_000_000])
+def test_events_have_a_limit_of_clients_and_drop_slow_ones(size: int) -> None:
+    async def main(port: int) -> None:
+        with ExitStack() as idle:
+            for _ in range(5 if size == 1 else 1):
+                address = ("127.0.0.1", port)
+                client = idle.enter_context(socket.create_connection(address, timeout=LONG))
+                client.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+                head = await run_in_thread(client.recv, 20)
+            assert head.startswith(b"HTTP/1.1 503" if size == 1 else b"HTTP/1.1 200")
+            await run_in_thread(send_until_cut, client)
+
+    event = b"x" * size
+    serving(main, time_limit=0.3 if size > 1 else 5.0, events=event)
+
+
 def test_silent_clients_keep_nobody_out() -> None:
     """Only the last of them are kept."""
 
@@ -394,16 +415,20 @@ def test_silent_clients_keep_nobody_out() -> None:
     serving(main, time_limit=2 * LONG)
 
 
-def test_taken_port_leads_to_the_next() -> None:
-    """Without a free one there is an error."""
+def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    """It is named in a warning. Without a free one there is an error."""
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             endpoint = PageServer([])
-            address, found = await endpoint.open("127.0.0.1", range(port, port + 11))
-            assert address == "127.0.0.1"
+            url = await endpoint.serve("127.0.0.1", range(port, port + 11))
+            assert url.startswith("http://127.0.0.1:")
+            found = int(url.rpartition(":")[2])
             assert port < found <= port + 10
+            assert caplog.messages == [
+                f"Port {port} is taken: metrics and live page are at port {found} instead"
+            ]
             endpoint.close()
             with pytest.raises(OSError, match="in use"):
                 await PageServer([]).open("127.0.0.1", range(port, port + 1))

@@ -101,7 +101,7 @@ class World:
 
     open_store: Callable[[], Store]
     limits: Limits = LIMITS
-    rule: DelayPolicy = RULE
+    rule: DelayPolicy = field(default_factory=lambda: RULE)
     verify: bool = False
     clocks: Clocks = field(default_factory=Clocks)
     hasher: IdentityHasher = field(default_factory=lambda: IdentityHasher(1))
@@ -129,7 +129,7 @@ class World:
             self.store,
             seen,
             self.limits,
-            self.rule,
+            replace(self.rule, of_hosts=dict(self.rule.of_hosts)),
             monotonic=lambda: self.clocks.monotonic,
             wall=lambda: self.clocks.wall,
             may_fetch=self._may_fetch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -11,10 +12,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from socket import socket
 
-    Route = Callable[[web.BaseRequest], web.Response]
+    Route = Callable[[web.BaseRequest], web.StreamResponse | Awaitable[web.StreamResponse]]
 
 # No traceback for each client that does not speak HTTP.
 _logger = logging.getLogger(__name__)
@@ -27,6 +28,10 @@ _LINE_MAX = 8192
 _FIELDS_MAX = 64
 # Most connections at a time. One more closes the oldest, so that slow clients keep nobody out.
 _CLIENTS_MAX = 8
+# Most of them that are sent events. Other pages ask from time to time.
+_STREAMS_MAX = 4
+# Seconds between two events.
+_EVENT_INTERVAL = 1.0
 
 
 def metrics_route(page: Callable[[], bytes]) -> Route:
@@ -35,11 +40,21 @@ def metrics_route(page: Callable[[], bytes]) -> Route:
     return lambda _: web.Response(body=page(), headers=kind)
 
 
+class Events(web.StreamResponse):
+    """Server-sent events (WHATWG HTML, section 9.2): what ``make`` returns, each second, until the
+    client closes the connection."""
+
+    def __init__(self, make: Callable[[], bytes]):
+        super().__init__(headers={"Content-Type": "text/event-stream"})
+        self.make = make
+
+
 class Endpoint(web.Server):
-    """A server on the running event loop; ``routes`` has what answers GET at each path.
+    """A server on the running event loop. ``routes`` has what answers GET, by path, and POST, by
+    ``POST`` and path.
 
     Clients can neither keep the loop busy nor fill memory or log. ``time_limit`` is the most
-    seconds from the connection to the last byte of the answer.
+    seconds from the connection to the last byte of the answer; for events, to write one of them.
     """
 
     def __init__(self, routes: Mapping[str, Route], time_limit: float):
@@ -49,14 +64,18 @@ class Endpoint(web.Server):
             logger=_logger,
             max_line_size=_LINE_MAX,
             max_headers=_FIELDS_MAX,
-            # A request's body is not read.
+            # Only what a route reads of a request's body is read.
             lingering_time=0,
+            # The events of a client that has gone end.
+            handler_cancellation=True,
         )
         self._routes = routes
         self._time_limit = time_limit
         self._server: asyncio.Server | None = None
         # Open connections, the oldest first.
         self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
+        self._limits: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._streams = 0
 
     async def listen(self, listening: socket) -> None:
         """Accept the clients of a socket, which belongs to the server from now on."""
@@ -71,7 +90,8 @@ class Endpoint(web.Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        asyncio.get_running_loop().call_later(self._time_limit, transport.abort)
+        loop = asyncio.get_running_loop()
+        self._limits[handler] = loop.call_later(self._time_limit, transport.abort)
         self._clients[handler] = transport
         if len(self._clients) > _CLIENTS_MAX:
             self._clients.pop(next(iter(self._clients))).abort()
@@ -81,14 +101,42 @@ class Endpoint(web.Server):
     ) -> None:
         super().connection_lost(handler, exc)
         self._clients.pop(handler, None)
+        if (limit := self._limits.pop(handler, None)) is not None:
+            limit.cancel()
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
-        route = self._routes.get(request.path)
-        if route is None:
-            answer = web.Response(status=404)
-        elif request.method not in {"GET", "HEAD"}:
-            answer = web.Response(status=405, headers={"Allow": "GET, HEAD"})
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        is_read = request.method in {"GET", "HEAD"}
+        path, posted = request.path, f"POST {request.path}"
+        answer: web.StreamResponse
+        if (route := self._routes.get(path if is_read else posted)) is not None and (
+            is_read or request.method == "POST"
+        ):
+            made = route(request)
+            answer = await made if isawaitable(made) else made
+        elif path in self._routes or posted in self._routes:
+            allowed = "GET, HEAD" if path in self._routes else "POST"
+            answer = web.Response(status=405, headers={"Allow": allowed})
         else:
-            answer = route(request)
+            answer = web.Response(status=404)
+        if isinstance(answer, Events) and self._streams >= _STREAMS_MAX:
+            answer = web.Response(status=503, text="enough clients are sent events\n")
         answer.force_close()
+        if isinstance(answer, Events) and request.method == "GET":
+            await self._send(answer, request)
         return answer
+
+    async def _send(self, events: Events, request: web.BaseRequest) -> None:
+        if (limit := self._limits.pop(request.protocol, None)) is not None:
+            limit.cancel()
+        self._streams += 1
+        try:
+            await events.prepare(request)
+            while True:
+                async with asyncio.timeout(self._time_limit):
+                    await events.write(events.make())
+                await asyncio.sleep(_EVENT_INTERVAL)
+        except (ConnectionError, TimeoutError):
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._streams -= 1

@@ -89,6 +89,10 @@ class PageServer:
             _logger.warning("Prometheus metrics are not served: %s", error)
             return ""
         shown = f"[{address}]" if ":" in address else address
+        if ports[0] not in {0, port}:
+            _logger.warning(
+                "Port %d is taken: metrics and live page are at port %d instead", ports[0], port
+            )
         return f"http://{shown}:{port}"
 
     def _client_came(self, listening: socket.socket) -> None:

@@ -11,7 +11,7 @@ from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.hosts.holds import Hold, hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
-from krowlspider.frontier.schedule.scheduler import PAUSED
+from krowlspider.frontier.schedule.orders import PAUSED, read_blocks
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries, entry_keys
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
+    from krowlspider.urls.rules.blocks import Blocks
 
 
 # Entries of a host's queue that are looked at: about 20 ms.
@@ -86,7 +87,7 @@ def view_of(
 ) -> HostView:
     """Return all that is known of a host, with lists as in `view_frontier`.
 
-    ``why`` is why it is not being fetched; None asks `why_host_waits`.
+    ``why`` is why it is not being fetched; None asks `why_host_of_stopped_crawl_waits`.
     """
     queue = []
     retries = 0
@@ -104,7 +105,7 @@ def view_of(
     hold = hold_of(store, host.name)
     row_of_host = HostRow.of(host, policy, wall)
     if why is None:
-        why = why_host_waits(host, hold, policy.of(host.name), wall, wait=wait)
+        why = why_host_of_stopped_crawl_waits(store, host, policy, wall, wait=wait)
     return HostView(
         host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
         state=host.health.words,
@@ -140,6 +141,25 @@ class Reason(NamedTuple):
 
     words: str
     setting: str = ""
+
+
+def block_reason(blocks: Blocks, host: str) -> Reason | None:
+    """Return the block that covers a host as the reason why it waits; None if none does."""
+    if (rule := blocks.rule_of(host)) is None:
+        return None
+    return Reason(
+        f"It is blocked by {rule} ({blocks.rules[rule]}): krowl.unblock({rule!r}) lets it go on."
+    )
+
+
+def why_host_of_stopped_crawl_waits(
+    store: Store, host: Host, policy: DelayPolicy, wall: float, *, wait: float = 0.0
+) -> Reason:
+    """Return why a host of a stopped crawl is not being fetched, as `why_host_waits`."""
+    if (blocked := block_reason(read_blocks(store), host.name)) is not None:
+        return blocked
+    hold = hold_of(store, host.name)
+    return why_host_waits(host, hold, policy.of(host.name), wall, wait=wait)
 
 
 def why_host_waits(

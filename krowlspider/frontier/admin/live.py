@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.admin.host_view import Reason, why_host_waits
+from krowlspider.frontier.admin.host_view import Reason, block_reason, why_host_waits
 from krowlspider.frontier.hosts.holds import hold_of
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
@@ -14,7 +14,7 @@ from krowlspider.frontier.hosts.host import (
     IN_FLIGHT,
     SEALED,
 )
-from krowlspider.frontier.schedule.scheduler import is_paused
+from krowlspider.frontier.schedule.orders import is_paused
 from krowlspider.frontier.shares.names import CROWD
 from krowlspider.frontier.stopped import read_host
 
@@ -38,6 +38,9 @@ def host_now(frontier: Frontier, name: str) -> Host | None:
 
 def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
     """Return why a host of an open frontier is not being fetched at this moment."""
+    blocked = block_reason(frontier.schedule.orders.blocks, host.name)
+    if blocked is not None and host.state is not IN_FLIGHT:
+        return blocked
     if host.state is BLOCKED:
         return _for_room(frontier, host)
     if (words := _STATES.get(host.state)) is not None:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from krowlspider.frontier.entry import Count, EntryLine
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.part import Part
+from krowlspider.frontier.schedule.orders import BLOCKED_FOR, PAUSED
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord
@@ -39,6 +40,11 @@ _Seconds = Annotated[float, Meta(ge=0)]
 
 class BadChunk(ValueError):
     """A chunk that cannot be taken; the message says why."""
+
+
+def _wait(given: float) -> float:
+    # A block stays with the node that has its rule: its hosts arrive paused, as paused ones do.
+    return PAUSED if PAUSED / 2 < given <= BLOCKED_FOR else min(given, WAIT_MAX)
 
 
 class HostRecord(Struct):
@@ -80,8 +86,8 @@ class HostRecord(Struct):
         host = Host(
             name,
             rate=rate,
-            due=now + min(self.due, WAIT_MAX),
-            ready=0.0 if self.ready is None else now + min(self.ready, WAIT_MAX),
+            due=now + _wait(self.due),
+            ready=0.0 if self.ready is None else now + _wait(self.ready),
             health=Health[self.state.upper()],
         )
         host.queue.done, host.queue.dropped = self.done, self.dropped

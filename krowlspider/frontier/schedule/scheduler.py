@@ -27,6 +27,8 @@ from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.schedule.cache import HostCache
 from krowlspider.frontier.schedule.deferral import Deferral
 from krowlspider.frontier.schedule.due import DueHeap
+from krowlspider.frontier.schedule.orders import Orders
+from krowlspider.frontier.schedule.own_delays import OwnDelays
 from krowlspider.frontier.schedule.ownership import Ownership
 from krowlspider.frontier.schedule.sessions import Sessions
 from krowlspider.frontier.schedule.transitions import Transitions
@@ -57,8 +59,6 @@ _APART = 0.002
 # The least seconds in which a process dies and is started again. A wait that exceeds the record's
 # wait by more is written immediately, or a restart would cut it short.
 _RESTART = 0.5
-# Seconds by which a paused host is put off: ten years. No other wait is nearly as long.
-PAUSED = 3650 * 86_400.0
 _POPPABLE = (SCHEDULED, CALLED, AWAITING_ROBOTS, DEFERRED)
 
 
@@ -83,6 +83,8 @@ class HostScheduler:
     ):
         self._store = store
         self.rule = rule
+        # Before the cache, which waits for the longest delay after a death.
+        delays = OwnDelays(store, rule)
         self._limits = limits.memory
         self.now = now = clock.now
         self.unsure = 0.0 if clock.is_new else now() if unsure is None else unsure
@@ -110,6 +112,9 @@ class HostScheduler:
             shares=self.shares,
             transitions=self.transitions,
             deferral=self.deferral,
+        )
+        self.orders = Orders(
+            store, rule, delays, cache=cache, due=due, due_changed=self.due_changed, now=now
         )
         # Each start tries the deferred hosts again.
         self.deferral.advance_round()
@@ -179,7 +184,7 @@ class HostScheduler:
                 self.transitions.move(host, Event.HAS_NOTHING)
         elif not self.ownership.is_ours(host.name):
             self.transitions.move(host, Event.NOT_OURS)
-        else:
+        elif not (self.orders.blocks.rules and self.orders.holds_back(host)):
             return self._enter_flight(host, in_turn=in_turn)
         return False
 
@@ -194,6 +199,7 @@ class HostScheduler:
             or host.due > self.now()
             or not host.has_work
             or not self.ownership.is_ours(name)
+            or (self.orders.blocks.rules and self.orders.holds_back(host))
         ):
             return None
         called = self._calls.take(host)
@@ -323,27 +329,6 @@ class HostScheduler:
             host.due = host.ready = due
             self.due_changed(host)
 
-    def pause(self, host: Host) -> bool:
-        """Send nothing to a host until `unpause`, after restarts too. Return False for a deferred
-        host, to which nothing is sent anyway until it is tried again."""
-        return self._move_due(host, self.now() + PAUSED)
-
-    def unpause(self, host: Host) -> bool:
-        """Let a host go on after its delay. Return False if it is not paused."""
-        now = self.now()
-        if not is_paused(host, now):
-            return False
-        # Its last request may have ended just before the pause.
-        return self._move_due(host, now + self.rule.of(host.name).delay(host.rate))
-
-    def _move_due(self, host: Host, due: float) -> bool:
-        if host.state is DEFERRED:
-            return False
-        host.due = host.ready = whole_microseconds(due)
-        self.due_changed(host)
-        self.cache.record_now(host)
-        return True
-
     # --- what there is to fetch ---
 
     def pages_queued(self, host: Host, count: int, *, ready: bool) -> None:
@@ -428,11 +413,6 @@ class HostScheduler:
         """Return the range of keys of the heap on disk that have been read, as its first and its
         last key."""
         return self._due.consumed()
-
-
-def is_paused(host: Host, now: float) -> bool:
-    """Return whether a host is paused at ``now``, in seconds of the job clock."""
-    return host.due - now > PAUSED / 2
 
 
 def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:

@@ -3,6 +3,9 @@
 ===========================  =======================================================================
 key                          value
 ===========================  =======================================================================
+``A``                        present while hosts of a block that has ended go on: empty
+``A`` rule                   a block, see ``Blocks``: who made it, and when
+``B`` host                   the host's delay that a person has set, in seconds, as text
 ``a``                        hosts of the last commit that acknowledged entries: JSON list
 ``b``                        the job: seed of its identities, 8 bytes; then its place in a cluster
 ``c``                        counters of the job: JSON ``{name: number}``
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 
+BLOCK = b"A"
+DELAY = b"B"
 ACKNOWLEDGED = b"a"
 OWNER = b"b"
 COUNTERS = b"c"

@@ -28,12 +28,88 @@ async function ask(name, parameters) {
   return found;
 }
 
+// --- orders ---
+
+// The token stays in the memory of this tab.
+const TOKEN = "token";
+
+function askToken() {
+  const asking = at("asking");
+  at("token").value = "";
+  asking.showModal();
+  return new Promise((resolve) => {
+    asking.addEventListener("close", () => resolve(asking.returnValue), { once: true });
+  });
+}
+
+at("unlock").addEventListener("submit", (event) => {
+  event.preventDefault();
+  at("asking").close(at("token").value.trim());
+});
+at("cancel").addEventListener("click", () => at("asking").close(""));
+at("asking").addEventListener("cancel", () => { at("asking").returnValue = ""; });
+
+function say(where, text, isBad) {
+  at(where).textContent = text;
+  at(where).classList.toggle("bad", isBad);
+}
+
+async function order(name, body, where = "said") {
+  const token = sessionStorage.getItem(TOKEN) || await askToken();
+  if (!token) return;
+  try {
+    const answer = await fetch(`/api/v1/${name}`, {
+      method: "POST",
+      headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    const found = await answer.json();
+    if (answer.status === 401) sessionStorage.removeItem(TOKEN);
+    else sessionStorage.setItem(TOKEN, token);
+    say(where, answer.ok ? found.message : found.error, !answer.ok);
+  } catch (error) {
+    say(where, error.message, true);
+  }
+}
+
+at("pause").addEventListener("click", async () => {
+  await order(at("pause").value, {});
+  showStatus(await ask("status"));
+});
+at("add").addEventListener("submit", (event) => {
+  event.preventDefault();
+  order("add", { url: at("added").value.trim(), priority: Number(at("priority").value) });
+});
+at("blocking").addEventListener("submit", (event) => {
+  event.preventDefault();
+  order(event.submitter.value, { name: at("blocked").value.trim() });
+});
+at("steering").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const [name, host] = [event.submitter.value, at("steering").dataset.host];
+  const seconds = at("seconds").value;
+  const bodies = {
+    pause: { host }, resume: { host },
+    // As a URL it is this host, and not its domain.
+    block: { name: `http://${host}/` }, unblock: { name: `http://${host}/` },
+    delay: { host, seconds: seconds === "" ? null : Number(seconds) },
+  };
+  await order(name, bodies[name], "said-of-host");
+  await showHost(host);
+});
+
 // --- figures and charts ---
 
-function showStatus(found, perSecond) {
+let perSecond = null;
+
+function showStatus(found) {
   const limit = found.of ? ` of ${number(found.of)}` : "";
   at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
   at("state").textContent = found.paused;
+  at("place").textContent = `${found.folder}/control-token`;
+  const isPaused = found.paused.startsWith("paused by a person");
+  at("pause").value = isPaused ? "resume" : "pause";
+  at("pause").textContent = isPaused ? "Resume the crawl" : "Pause the crawl";
   const dropped = Object.values(found.dropped).reduce((sum, count) => sum + count, 0);
   const tiles = [
     ["pages done", number(found.done), limit],
@@ -137,7 +213,10 @@ function showHosts() {
   at("hosts").replaceChildren(...rows.map((host) => {
     const row = element("tr");
     const button = element("button", host.host);
-    button.addEventListener("click", () => showHost(host.host));
+    button.addEventListener("click", () => {
+      say("said-of-host", "", false);
+      showHost(host.host);
+    });
     const name = element("td");
     name.append(button);
     row.append(name);
@@ -166,8 +245,11 @@ async function showHost(name) {
       `state ${found.state}, delay ${duration(found.host.delay)}, ${number(found.host.queued)}`
         + ` queued, ${number(found.host.done)} done, ${number(found.host.dropped)} dropped`,
       ...robots, ...queue]);
+    at("steering").dataset.host = name;
+    at("steering").hidden = false;
   } catch (error) {
     answer("host", [error.message], []);
+    at("steering").hidden = true;
   }
 }
 
@@ -206,11 +288,14 @@ function showPages(found) {
 // --- again and again ---
 
 const EACH = 2000;
+// The figures come each second. A page that is refused them asks for them.
+const events = new EventSource("/events");
+events.addEventListener("message", (event) => showStatus(JSON.parse(event.data)));
 
 async function refresh() {
   try {
-    const [history, status] = [await ask("history"), await ask("status")];
-    showStatus(status, showHistory(history));
+    perSecond = showHistory(await ask("history"));
+    if (events.readyState !== EventSource.OPEN) showStatus(await ask("status"));
     hosts = await ask("hosts", { sort: at("sort").value, limit: "100" });
     showHosts();
     showPages(await ask("pages"));

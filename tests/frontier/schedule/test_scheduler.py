@@ -156,14 +156,14 @@ def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> No
         world.frontier.acknowledge(lease)
         schedule.release(lease.host, 1.0)
         host = lease.host
-        assert schedule.pause(host)
+        assert schedule.orders.pause(host)
         world.commit()
         world.add(A2)
     else:
         world.add(A1, A2)
         lease = leased(world) if state != "scheduled" else None
         host = schedule.cache.get("a.test") if lease is None else lease.host
-        assert schedule.pause(host)
+        assert schedule.orders.pause(host)
         if lease is not None:
             world.frontier.queues.unpop(lease)
             if state == "in flight":
@@ -174,8 +174,8 @@ def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> No
                 schedule.turn_back(host, "192.0.2.1")
     world.clocks.pass_(YEARS)
     assert world.pop() is None
-    assert schedule.unpause(schedule.cache.get("a.test"))
-    assert not schedule.unpause(schedule.cache.get("a.test"))
+    assert schedule.orders.unpause(schedule.cache.get("a.test"))
+    assert not schedule.orders.unpause(schedule.cache.get("a.test"))
     assert world.pop() is None
     world.clocks.pass_(RULE.minimum)
     assert leased(world).host.name == "a.test"
@@ -184,11 +184,11 @@ def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> No
 def test_a_pause_and_its_end_are_on_disk_at_once(world: World) -> None:
     world.add(A1)
     world.commit()
-    world.frontier.schedule.pause(world.frontier.schedule.cache.get("a.test"))
+    world.frontier.schedule.orders.pause(world.frontier.schedule.cache.get("a.test"))
     world.crash()
     world.clocks.pass_(YEARS)
     assert world.pop() is None
-    world.frontier.schedule.unpause(world.frontier.schedule.cache.get("a.test"))
+    world.frontier.schedule.orders.unpause(world.frontier.schedule.cache.get("a.test"))
     world.crash()
     world.clocks.pass_(RULE.minimum)
     assert leased(world).host.name == "a.test"
@@ -200,4 +200,4 @@ def test_a_deferred_host_is_not_paused(world: World) -> None:
     world.frontier.queues.unpop(lease)
     lease.host.rate.errors = 100
     world.frontier.schedule.deferral.defer(lease.host, 100.0)
-    assert not world.frontier.schedule.pause(lease.host)
+    assert not world.frontier.schedule.orders.pause(lease.host)

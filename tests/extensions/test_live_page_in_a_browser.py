@@ -1,0 +1,84 @@
+"""The buttons of the live page, in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from extensions.live_page import TOKEN
+from tests.extensions.test_live_page import api, crawling
+from tests.support.browser import opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import SimpleNamespace
+
+    from tests.support.browser import Tab
+
+SAID = 'document.getElementById("said").textContent'
+OF_HOST = 'document.getElementById("said-of-host").textContent'
+
+
+async def click(tab: Tab, selector: str) -> None:
+    await tab.run(f"document.querySelector({selector!r}).click()")
+
+
+async def fill(tab: Tab, name: str, value: str) -> None:
+    await tab.run(f"document.getElementById({name!r}).value = {value!r}")
+
+
+async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
+    host = crawl.web.url("a.test").split("/")[2]
+    await tab.wait('document.querySelector("#tiles dd") !== null')
+    await tab.wait("events.readyState === EventSource.OPEN")
+    await click(tab, "#pause")
+    await tab.wait('document.getElementById("asking").open')
+    await tab.picture(folder / "token.png", 700, 500)
+    await fill(tab, "token", "wrong")
+    await click(tab, "#unlock button")
+    await tab.wait(f'{SAID}.startsWith("give the token")')
+    assert api(crawl, "status")["paused"] == ""
+    await click(tab, "#pause")
+    await fill(tab, "token", (crawl.jobdir / TOKEN).read_text().strip())
+    await click(tab, "#unlock button")
+    # It comes back by the events.
+    await tab.wait('document.getElementById("pause").textContent === "Resume the crawl"')
+    assert api(crawl, "status")["paused"].startswith("paused by a person")
+    await click(tab, "#pause")
+    await tab.wait(f'{SAID} === "it goes on"')
+    await tab.wait('document.querySelector("#hosts button") !== null')
+    await click(tab, "#hosts button")
+    await tab.wait('!document.getElementById("steering").hidden')
+    for button, said, why in (
+        ("block", "is blocked", "It is blocked by"),
+        ("unblock", "each host after its delay", ""),
+        ("pause", "is paused", "It is paused"),
+        ("resume", "goes on after its delay", ""),
+        ("delay", "waits 7 s or more", ""),
+    ):
+        await fill(tab, "seconds", "7")
+        await click(tab, f'#steering button[value="{button}"]')
+        await tab.wait(f"{OF_HOST}.includes({said!r})")
+        assert why in api(crawl, f"host?name={host}")["why"]
+    await fill(tab, "added", f"http://{host}/new")
+    await click(tab, "#add button")
+    await tab.wait(f'{SAID} === "queued"')
+    # The token is asked for once.
+    assert not await tab.run('document.getElementById("asking").open')
+    await tab.picture(folder / "page.png", 1200, 1600)
+    await tab.picture(folder / "phone.png", 390, 1900)
+    await tab.picture(folder / "dark.png", 1200, 1600, is_dark=True)
+    # The wrong token is all that the browser complains of.
+    assert all("401" in fault for fault in tab.faults), tab.faults
+
+
+@pytest.mark.slow
+def test_the_buttons_of_the_page_change_the_crawl(tmp_path: Path) -> None:
+    async def main(crawl: SimpleNamespace) -> None:
+        async with opened(f"{crawl.url}/", tmp_path / "profile") as tab:
+            await use(tab, crawl, tmp_path)
+
+    with crawling(tmp_path) as crawl:
+        asyncio.run(asyncio.wait_for(main(crawl), 120))
