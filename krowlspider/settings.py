@@ -376,6 +376,7 @@ EXTENSIONS_BASE = {
     "scrapy.extensions.closespider.CloseSpider": 0,
     "scrapy.extensions.feedexport.FeedExporter": 0,
     "extensions.status.Status": 0,
+    "extensions.reports.Reports": 0,
     "extensions.exclude.Exclude": 0,
     "extensions.upload.Upload": 0,
     "extensions.gc_tuning.GcTuning": 0,
@@ -415,6 +416,9 @@ LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 # Seconds.
 KROWL_STATUS_INTERVAL = 10.0
+# True: at the end, JOBDIR/reports/ gets a report over all starts of the crawl: report.html,
+# report.json and tables as TSV.
+KROWL_REPORTS = True
 # Scrapy's own, with cheaper access.
 STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
 # The summary shows the important stats; STATS_DUMP=True logs all of them.

@@ -138,6 +138,7 @@ class Progress:
             and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
             f" tried again later; {scrapy_with('frontier', path, '--host', 'NAME')} says when",
             "folder": str(path),
+            "report": _report(path),
             "WARC files": _finished_files(self._job.archive.directory),
         }
         following = {
@@ -185,6 +186,11 @@ def pause_reason(job: Job) -> str:
     node = job.node
     waits = "" if node is None or not node.running else node.waits_for
     return f"waits {waits}" if waits else ""
+
+
+def _report(folder: Path) -> str:
+    report = folder / "reports" / "report.html"
+    return str(report) if report.exists() else ""
 
 
 def _finished_files(archive: Path) -> str:
