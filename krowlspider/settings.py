@@ -377,6 +377,7 @@ EXTENSIONS_BASE = {
     "scrapy.extensions.feedexport.FeedExporter": 0,
     "extensions.status.Status": 0,
     "extensions.reports.Reports": 0,
+    "extensions.notify.Notify": 0,
     "extensions.exclude.Exclude": 0,
     "extensions.upload.Upload": 0,
     "extensions.gc_tuning.GcTuning": 0,
@@ -408,6 +409,16 @@ PROMETHEUS_PATH = "metrics"
 # True: a live page of the crawl is served at http://PROMETHEUS_HOST:PROMETHEUS_PORT/, if that is a
 # loopback address and PROMETHEUS_ENABLED is True.
 KROWL_LIVE_PAGE = True
+
+# --- Notices --------------------------------------------------------------------------------------
+
+# Who is told when the crawl finishes or stops, waits for its disk or the network, stalls, or loses
+# a node: the http(s) URL of a webhook, or a command. Either gets JSON; the command on its standard
+# input. An URL may have a secret: give it in the environment. Empty: nobody.
+KROWL_NOTIFY = environ.get("KROWL_NOTIFY", "")
+# Minutes without the end of a request, though hosts are due, after which the crawl counts as
+# stalled. 0: never.
+KROWL_NOTIFY_STALLED = 10.0
 
 # --- Log ------------------------------------------------------------------------------------------
 

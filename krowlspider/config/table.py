@@ -142,6 +142,8 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_UPLOAD": parsed(lambda value: Destination.parse(str(value))),
     "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
     "KROWL_STATUS_INTERVAL": _seconds,
+    "KROWL_NOTIFY": checks.notice_target,
+    "KROWL_NOTIFY_STALLED": number(0, "minutes"),
     "PROMETHEUS_ENABLED": boolean,
     "KROWL_LIVE_PAGE": boolean,
     "PROMETHEUS_HOST": text(r"[A-Za-z0-9._:-]+", "is not an address to listen at"),
