@@ -427,6 +427,9 @@ LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 # Seconds.
 KROWL_STATUS_INTERVAL = 10.0
+# True: on a terminal, one live line with pages, rate, queue and the time left stands below the log,
+# in place of the status lines. Files and pipes get the status lines.
+KROWL_PROGRESS = True
 # True: at the end, JOBDIR/reports/ gets a report over all starts of the crawl: report.html,
 # report.json and tables as TSV.
 KROWL_REPORTS = True
