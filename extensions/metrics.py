@@ -11,6 +11,7 @@ from krowlspider import __version__
 from krowlspider.config.checks import port_range
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.metrics import registry, text
+from krowlspider.crawl.monitoring.page_note import forget_page, note_page
 from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from krowlspider.crawl.status import figures_wanted
 
@@ -51,6 +52,8 @@ class Metrics:
         served = {**Job.of(self._crawler).served, "metrics": (self._path, self._routes)}
         self._server = PageServer([make for _, make in served.values()])
         if url := await self._server.serve(self._host, self._ports):
+            if "page" in served:
+                note_page(Job.of(self._crawler).folder.path, url)
             watched_at = Job.of(self._crawler).watched_at
             watched_at += [f"{name} {url}{path}" for name, (path, _) in served.items()]
 
@@ -67,3 +70,4 @@ class Metrics:
     def _stop(self) -> None:
         if self._server is not None:
             self._server.close()
+            forget_page(Job.of(self._crawler).folder.path)

@@ -385,6 +385,8 @@ EXTENSIONS_BASE = {
     "scrapy.extensions.closespider.CloseSpider": 0,
     "scrapy.extensions.feedexport.FeedExporter": 0,
     "extensions.status.Status": 0,
+    "extensions.reports.Reports": 0,
+    "extensions.notify.Notify": 0,
     "extensions.exclude.Exclude": 0,
     "extensions.upload.Upload": 0,
     "extensions.gc_tuning.GcTuning": 0,
@@ -422,6 +424,16 @@ KROWL_LIVE_PAGE = True
 KROWL_CONTROL_TOKEN = environ.get("KROWL_CONTROL_TOKEN", "")
 KROWL_CONTROL_TOKEN_FILE = environ.get("KROWL_CONTROL_TOKEN_FILE", "")
 
+# --- Notices --------------------------------------------------------------------------------------
+
+# Who is told when the crawl finishes or stops, waits for its disk or the network, stalls, or loses
+# a node: the http(s) URL of a webhook, or a command. Either gets JSON; the command on its standard
+# input. An URL may have a secret: give it in the environment. Empty: nobody.
+KROWL_NOTIFY = environ.get("KROWL_NOTIFY", "")
+# Minutes without the end of a request, though hosts are due, after which the crawl counts as
+# stalled. 0: never.
+KROWL_NOTIFY_STALLED = 10.0
+
 # --- Log ------------------------------------------------------------------------------------------
 
 # No line for each page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
@@ -429,6 +441,12 @@ LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 # Seconds.
 KROWL_STATUS_INTERVAL = 10.0
+# True: on a terminal, one live line with pages, rate, queue and the time left stands below the log,
+# in place of the status lines. Files and pipes get the status lines.
+KROWL_PROGRESS = True
+# True: at the end, JOBDIR/reports/ gets a report over all starts of the crawl: report.html,
+# report.json and tables as TSV.
+KROWL_REPORTS = True
 # Scrapy's own, with cheaper access.
 STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
 # The summary shows the important stats; STATS_DUMP=True logs all of them.

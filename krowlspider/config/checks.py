@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 from collections.abc import Callable
 from math import inf, isfinite
 from os import PathLike
@@ -279,3 +280,17 @@ def is_server(part: str) -> bool:
 def _is_web_url(value: str) -> bool:
     parts = urlsplit(value)
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in value
+
+
+def notice_target(settings: BaseSettings, name: str) -> str | None:
+    fault = "is neither the http(s) URL of a webhook, without a user, nor a command"
+    value = settings.get(name)
+    if not isinstance(value, str):
+        return fault
+    try:
+        if value.startswith(("http://", "https://")):
+            parts = urlsplit(value)
+            return None if parts.hostname and parts.port != 0 and not parts.username else fault
+        return fault if value and not shlex.split(value) else None
+    except ValueError:
+        return fault

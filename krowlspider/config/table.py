@@ -145,6 +145,8 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_UPLOAD": parsed(lambda value: Destination.parse(str(value))),
     "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
     "KROWL_STATUS_INTERVAL": _seconds,
+    "KROWL_NOTIFY": checks.notice_target,
+    "KROWL_NOTIFY_STALLED": number(0, "minutes"),
     "PROMETHEUS_ENABLED": boolean,
     "KROWL_LIVE_PAGE": boolean,
     "KROWL_CONTROL_TOKEN": text("|[!-~]{16,}", "is not at least 16 plain printable characters"),

@@ -28,6 +28,7 @@ class InFlight:
     - ``stays``: the page stays queued for the next start when the request is over.
     - ``note``: written to the archive when the request is over.
     - ``memory``: counts the bytes of the answer in memory.
+    - ``received``: bytes of the last answer.
     """
 
     host: Host
@@ -42,6 +43,7 @@ class InFlight:
     stays: bool = False
     note: FetchNote | None = None
     memory: FetchMemory | None = None
+    received: int = 0
 
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""

@@ -124,6 +124,8 @@ class Job:
         self.served: dict[str, tuple[str, RouteMaker]] = {}
         # Files that can be read again while the crawl runs, by their setting.
         self.reloads: dict[str, Callable[[], None]] = {}
+        # Called in a thread after the last commit, while the frontier is still open.
+        self.at_close: list[Callable[[], None]] = []
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
@@ -404,7 +406,8 @@ class Job:
             self._opened = False
             # Closing a large store may take long: the watchdog must not report a held event loop.
             self.mark.beat(inf)
-            for part in (self._commit, self.archive.close, self._close_frontier):
+            parts = (self._commit, self._look_back, self.archive.close, self._close_frontier)
+            for part in parts:
                 try:
                     await part()
                 except (ArchiveError, StoreError, OSError) as error:
@@ -420,6 +423,10 @@ class Job:
             self._loop_clock.stop()
             self.mark.close()
             self.folder.leave()
+
+    async def _look_back(self) -> None:
+        for look in self.at_close:
+            await run_in_thread(look)
 
     async def _close_frontier(self) -> None:
         if self.failure is None:

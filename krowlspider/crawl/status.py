@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.crawl.next_commands import archive_commands, same_again, scrapy_with
-from krowlspider.crawl.time_left import progress
+from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import lacks_room
-from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.admin.words import counted, duration
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 figures_wanted = object()
 
 _MB = 1e6
+# Looks at the crawl that are kept for its live line, one a second, and those of its rate.
+_RECENT = 60
+_RATE_OVER = 10
 
 
 def publish(stats: StatsCollector, figures: Mapping[str, object]) -> None:
@@ -55,8 +59,10 @@ class Progress:
         self._limits = limits
         self._stats = stats
         self._measure = measure
-        self._started = self._last_time = now
-        self._last_pages = 0
+        self._started = now
+        # Time, and pages done, at the last status line; with URLs queued, in the last minute.
+        self._last: tuple[float, int] = (now, 0)
+        self._recent: deque[tuple[float, int, int]] = deque(maxlen=_RECENT)
 
     def begin(self, now: float) -> None:
         """Publish and write the first figures now, before the disk can fill."""
@@ -70,19 +76,41 @@ class Progress:
         """Publish the figures, and return the status line that is due each ``interval`` seconds;
         empty when it came just now."""
         # A timer of uvloop may end a millisecond early, and Scrapy's looping call calls again then.
-        if now - self._last_time < interval / 2:
+        if now - self._last[0] < interval / 2:
             return ""
         self.publish()
         return self.line(now)
 
     def line(self, now: float) -> str:
         """Return the status line, and leave its figures in the job folder."""
+        before, self._last = self._last, (now, self._measure()[0]["done"])
+        figures = self._figures(now, before)
+        try:
+            self._job.folder.write_status(figures)
+        except OSError as error:
+            # The status line reports the pause for a full disk.
+            if not lacks_room(error):
+                logger.warning("The figures for scrapy frontier cannot be written: %s", error)
+        return status_line(figures, pause_reason(self._job))
+
+    def live_line(self, now: float) -> str:
+        """Return the status line now, with the rate of the last seconds. Call it each second."""
+        frontier = self._job.frontier
+        queued = frontier.queued - frontier.deferred_queued
+        self._recent.append((now, self._measure()[0]["done"], queued))
+        first = self._recent[max(0, len(self._recent) - _RATE_OVER)]
+        figures = self._figures(now, first[:2])
+        if not self._limits.any and (left := until_empty(self._recent)):
+            figures["so_far"] += f", queue empty in {duration(left)}"
+        return status_line(figures, pause_reason(self._job))
+
+    def _figures(self, now: float, since: tuple[float, int]) -> dict[str, Any]:
+        """Return the figures, with the rate ``since`` a time at which so many pages were done."""
         counted, in_flight = self._measure()
-        seconds, pages = now - self._last_time, counted["done"] - self._last_pages
-        self._last_time, self._last_pages = now, counted["done"]
+        seconds, pages = now - since[0], counted["done"] - since[1]
         frontier = self._job.frontier
         due = frontier.schedule.count_due()
-        figures = {
+        return {
             "time": time.time(),
             "so_far": progress(
                 self._limits,
@@ -101,13 +129,6 @@ class Progress:
             "dropped": sum(by_last_part(counted, "dropped/").values()),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
-        try:
-            self._job.folder.write_status(figures)
-        except OSError as error:
-            # The status line reports the pause for a full disk.
-            if not lacks_room(error):
-                logger.warning("The figures for scrapy frontier cannot be written: %s", error)
-        return status_line(figures, pause_reason(self._job))
 
     def summary(self, reason: str, ended: float, measured: tuple[Counter[str], int]) -> str:
         """Return the lines that are logged after a crawl.
@@ -138,6 +159,7 @@ class Progress:
             and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
             f" tried again later; {scrapy_with('frontier', path, '--host', 'NAME')} says when",
             "folder": str(path),
+            "report": _report(path),
             "WARC files": _finished_files(self._job.archive.directory),
         }
         following = {
@@ -185,6 +207,11 @@ def pause_reason(job: Job) -> str:
     node = job.node
     waits = "" if node is None or not node.running else node.waits_for
     return f"waits {waits}" if waits else ""
+
+
+def _report(folder: Path) -> str:
+    report = folder / "reports" / "report.html"
+    return str(report) if report.exists() else ""
 
 
 def _finished_files(archive: Path) -> str:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.words import counted, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Seconds that a queue must shrink before its end is estimated.
+_SHRINKING = 20.0
 
 
 @dataclass(slots=True)
@@ -14,6 +21,11 @@ class Limits:
     pages: int | None = None
     answers: int = 0
     seconds: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Return whether there is a limit."""
+        return bool(self.pages or self.answers or self.seconds)
 
 
 def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str:
@@ -34,3 +46,14 @@ def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str
     if limits.seconds:
         left.append(max(0.0, limits.seconds - seconds))
     return f"{text}, {duration(min(left))} left" if left else text
+
+
+def until_empty(looks: Sequence[tuple[float, int, int]]) -> float:
+    """Return the seconds after which the queue is empty if it shrinks as before; 0 if it does not.
+
+    A look has a time in seconds, pages done, and URLs queued.
+    """
+    (start, _, before), (end, _, now) = looks[0], looks[-1]
+    if end - start < _SHRINKING or now >= before:
+        return 0.0
+    return (end - start) / (before - now) * now

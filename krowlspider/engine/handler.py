@@ -195,7 +195,8 @@ class DownloadHandler(BaseDownloadHandler):
         count = self.crawler.stats.inc_value
         count("downloader/response_count")
         count(f"downloader/response_status_count/{exchange.status}")
-        count("downloader/response_bytes", len(exchange.response_bytes))
+        in_flight.received = len(exchange.response_bytes)
+        count("downloader/response_bytes", in_flight.received)
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return

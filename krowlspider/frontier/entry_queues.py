@@ -7,7 +7,7 @@ queued.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -30,14 +30,28 @@ _AHEAD = 4
 _AHEAD_BYTES = 512
 
 
+class Answer(NamedTuple):
+    """The last answer to the request of a page.
+
+    ``media_type`` and ``location`` are the headers as received, ``size`` is in bytes.
+    """
+
+    status: int
+    media_type: bytes | None
+    location: bytes | None
+    size: int
+
+
 @dataclass(slots=True, eq=False)
 class Lease:
-    """An entry that was popped and is not acknowledged."""
+    """An entry that was popped and is not acknowledged. ``answer`` is the last one to its
+    request."""
 
     host: Host
     priority: int
     sequence: int
     entry: Entry
+    answer: Answer | None = None
 
 
 class Candidate(Struct, gc=False):

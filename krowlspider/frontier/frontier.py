@@ -21,6 +21,7 @@ from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.linked_ports import LinkedPorts
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
+from krowlspider.frontier.outcomes import Outcomes, Tallied, put_seeds
 from krowlspider.frontier.recovery import catch_up
 from krowlspider.frontier.schedule.clock import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
@@ -51,14 +52,17 @@ Acknowledged = tuple[Lease, str | None]
 class Commit:
     """Acknowledgements on their way to disk. ``upkeep`` follows them."""
 
+    store: Store
     batch: Batch
     acknowledged: list[Acknowledged]
     counters: Counter[str]
+    tallied: Tallied
     upkeep: list[Callable[[], None]]
 
     def write(self) -> None:
         """Write the batch and do the upkeep. This blocks for an fsync: call it off the event
         loop."""
+        put_seeds(self.store, self.tallied.seeds, self.batch)
         self.batch.write()
         for work in self.upkeep:
             work()
@@ -69,7 +73,8 @@ class Frontier:
 
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
-    ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse.
+    ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse,
+    ``outcomes`` keeps what became of pages and seeds.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -109,6 +114,7 @@ class Frontier:
         self._load = DomainLoad(store, limits.domain_share, limits.total)
         self._admission = Admission(limits, self._load, self.budget, self.counters, may_overflow)
         self.refused = self._admission.refused
+        self.outcomes = Outcomes(store, self.now())
         self._acknowledged: list[Acknowledged] = []
         # The last that were committed, the newest last.
         self.recent: deque[Acknowledged] = deque(maxlen=_RECENT)
@@ -222,6 +228,8 @@ class Frontier:
                 queues.append(host, taken, batch)
                 touched.append(host)
                 added += len(taken)
+                if is_exempt and not via:
+                    self.outcomes.given(taken, batch)
         if foreign:
             self._forward(foreign, batch)
         if decided:
@@ -284,7 +292,11 @@ class Frontier:
             names = {lease.host.name for lease, _ in acknowledged}
             batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         self._put_totals(batch, self.counters + counted)
-        return Commit(batch, acknowledged, counted, self._upkeep(len(acknowledged)))
+        tallied = self.outcomes.tally(acknowledged)
+        if acknowledged:
+            self.outcomes.put(batch, tallied.counts)
+        upkeep = self._upkeep(len(acknowledged))
+        return Commit(self.store, batch, acknowledged, counted, tallied, upkeep)
 
     def _upkeep(self, acknowledged: int) -> list[Callable[[], None]]:
         """Return the upkeep that is due, for the thread that writes the commit."""
@@ -318,6 +330,7 @@ class Frontier:
         self.budget.end_batch(batch)
         batch.write()
         self.counters.update(commit.counters)
+        self.outcomes.counts.update(commit.tallied.counts)
         self.recent.extend(commit.acknowledged[-_RECENT:])
 
     # --- figures ---

@@ -9,6 +9,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Lease
 from krowlspider.frontier.frontier import Commit
 from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.outcomes import Tallied
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 
@@ -22,7 +23,14 @@ def test_note_keeps_only_the_entries_of_the_open_file(tmp_path: Path) -> None:
     lease = Lease(Host("a.test"), 0, 1, Entry("http://a.test/"))
     kept = []
     for file in ("1", "1", "2", None, "3"):
-        commit = Commit(store.batch(), [(lease, None), (lease, "dns")], Counter(), [])
+        commit = Commit(
+            store,
+            store.batch(),
+            [(lease, None), (lease, "dns")],
+            Counter(),
+            Tallied(Counter(), []),
+            [],
+        )
         note.put(commit, None if file is None else Synced(file, 10, 1))
         commit.write()
         kept.append(len(list(store.keys(schema.OPEN_WARC_ENTRIES))))

@@ -38,6 +38,7 @@ NOT_RUN = {
     ".venv/bin/scrapy warc replay": "runs until Ctrl-C: tests/replay/test_other_crawls.py",
     ".venv/bin/scrapy warc upload": "needs a bucket: tests/extensions/test_upload.py",
     ".venv/bin/scrapy ring": "needs Consul: tests/cluster",
+    ".venv/bin/scrapy top": "needs a crawl that runs: tests/commands/test_top.py",
     "redis-cli": "needs Redis: tests/cluster",
     "export KROWL_STATIC_NODES": "needs Redis: tests/cluster",
 }

@@ -36,6 +36,8 @@ _PACKAGES = (
     *("krowlspider", "extensions", "middlewares"),
     *("scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares"),
 )
+# They need packages of an extra.
+_OF_EXTRAS = {"krowlspider.views.top.app"}
 _MODULES = (
     *("scrapy.cmdline", "scrapy.core.scraper", "scrapy.extensions.feedexport", "scrapy.squeues"),
     *("scrapy.extensions.closespider", "scrapy.extensions.memusage", "scrapy.extensions.telnet"),
@@ -254,7 +256,8 @@ def _main() -> None:
     orders = socket.socket(fileno=int(sys.argv[1]))
     for name in _PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-            importlib.import_module(found.name)
+            if found.name not in _OF_EXTRAS:
+                importlib.import_module(found.name)
     for name in _MODULES:
         importlib.import_module(name)
     assert "twisted.internet.reactor" not in sys.modules

@@ -515,6 +515,7 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "KROWL_WARC_UPLOAD": f"s3://{SECRETS[2]}/x",
         "KROWL_WARC_UPLOAD_ENDPOINT": f"https://user:{SECRETS[2]}@store.example",
         "KROWL_NODE_ID": SECRETS[2],
+        "KROWL_NOTIFY": f"https://hooks.example/{SECRETS[1]}",
         "KROWL_CONSUL": f"http://{SECRETS[2]}:8500",
         "KROWL_CONSUL_TOKEN": SECRETS[1],
         "REDIS_URL": f"redis://:{SECRETS[1]}@{SECRETS[2]}",
@@ -529,7 +530,10 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         for name, value in chosen.items()
         if name.startswith("KROWL_")
         and not name.startswith(
-            ("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_STATIC_NODES")
+            (
+                *("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_NOTIFY"),
+                "KROWL_STATIC_NODES",
+            )
         )
         and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR", "KROWL_WARC_INFO"}
         and value is not None

@@ -13,6 +13,7 @@ from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answe
 from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
+from krowlspider.frontier.entry_queues import Answer
 from krowlspider.politeness.delay import THROTTLING, parse_retry_after
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class HostFeedback:
     def answered(self, in_flight: InFlight, status: int, latency: float, headers: Headers) -> None:
         """Record an answer. ``latency`` is in seconds."""
         self._outages.answered(in_flight.host)
+        if (lease := in_flight.lease) is not None:
+            location = headers.get(b"Location") if 300 <= status < 400 else None
+            media_type = headers.get(b"Content-Type")
+            lease.answer = Answer(status, media_type, location, in_flight.received)
         # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
             self._throttled(in_flight, status, latency, headers.get(b"Retry-After"))
@@ -107,6 +112,8 @@ class HostFeedback:
     def _blame(self, in_flight: InFlight, error: Exception, kind: str, latency: float) -> None:
         rate, rule = in_flight.host.rate, self._rule.of(in_flight.host.name)
         answer = answer_to(error)
+        if answer is not None and in_flight.lease is not None:
+            in_flight.lease.answer = Answer(answer.status, None, None, in_flight.received)
         if answer is not None and answer.status in THROTTLING:
             # The status is throttling, although the body could not be read.
             named = {name.lower(): value for name, value in reversed(answer.headers)}

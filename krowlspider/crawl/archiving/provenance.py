@@ -38,7 +38,8 @@ _PUBLIC = {
 # Settings never written to a WARC file: they name folders of this machine, names of a private
 # network, stores and other nodes.
 _PRIVATE = (
-    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_STATIC_NODES"),
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_NOTIFY", "KROWL_RESOLVE"),
+    "KROWL_STATIC_NODES",
     *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
     # Its fields are written as they are.
     "KROWL_WARC_INFO",

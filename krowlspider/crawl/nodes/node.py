@@ -107,6 +107,13 @@ class Node:
         return self._heartbeats.left
 
     @property
+    def dead(self) -> frozenset[str]:
+        """Return the nodes that have died with work on their disks, as far as is known."""
+        members = self.cluster.membership
+        away = members.pending_nodes - members.members.keys()
+        return frozenset(node for node in away if members.state(node) == "dead")
+
+    @property
     def ready(self) -> bool:
         return (
             self.joined

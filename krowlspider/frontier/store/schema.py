@@ -39,6 +39,8 @@ key                          value
 ``x`` sequence               entries that one commit removed while that file was open: msgpack, see
                              ``OpenWarcNote``
 ``y``                        present while a person has paused the crawl: empty
+``C``                        counts of the answers to pages and of seeds: JSON ``{name: number}``
+``D`` URL                    a seed: JSON ``[outcome, status, location]``; empty while it is queued
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -87,6 +89,8 @@ LOAD = b"v"
 OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
+OUTCOMES = b"C"
+SEED = b"D"
 
 # Bytes of an identity.
 KEY_SIZE = 8

@@ -1,0 +1,82 @@
+"""Decide which changes of a crawl its operator is told of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Seconds before an event is told of again.
+_AGAIN = 300.0
+
+
+class Event(NamedTuple):
+    """An event: its name, for programs, and a sentence for people."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The condition of a crawl. ``ended`` counts requests that have ended since the start, ``due``
+    hosts that are due. ``paused`` is the reason for which no request is sent, "" for none. ``full``
+    is a folder without room, ``dead`` has the nodes that have died."""
+
+    ended: int
+    due: int
+    paused: str
+    full: Path | None
+    is_offline: bool
+    dead: frozenset[str] = frozenset()
+
+
+class Watch:
+    """Compares conditions, the first one at ``now`` in monotonic seconds.
+
+    A crawl is stalled if no request has ended for ``patience`` seconds although hosts are due and
+    the crawl is not paused; with 0 it never is. Each event is told of at most every five minutes.
+    """
+
+    def __init__(self, now: float, patience: float):
+        self._patience = patience
+        self._moved_at = now
+        self._ended = -1
+        self._is_stalled = False
+        self._full: Path | None = None
+        self._is_offline = False
+        self._dead: frozenset[str] = frozenset()
+        self._told: dict[str, float] = {}
+
+    def look(self, now: float, found: Condition) -> list[Event]:
+        """Return the events that this condition is the first to show."""
+        events = []
+        if found.full is not None and self._full is None:
+            text = f"No room in {found.full}: the crawl is paused until there is some"
+            events.append(Event("disk_floor", text))
+        if found.is_offline and not self._is_offline:
+            events.append(Event("no_network", "No host answers: the crawl is paused until some do"))
+        if lost := found.dead - self._dead:
+            text = f"Nodes have died, with URLs on their disks: {', '.join(sorted(lost))}"
+            events.append(Event("node_lost", text))
+        self._full, self._is_offline, self._dead = found.full, found.is_offline, found.dead
+        if self._stalls(now, found):
+            text = f"No request has ended for {self._patience / 60:g} min, though hosts are due"
+            events.append(Event("stalled", text))
+        return [event for event in events if self._may_tell(event.name, now)]
+
+    def _stalls(self, now: float, found: Condition) -> bool:
+        """Return whether the crawl is stalled, and was not at the last look."""
+        if found.ended != self._ended or not found.due or found.paused:
+            self._ended, self._moved_at, self._is_stalled = found.ended, now, False
+            return False
+        before, self._is_stalled = self._is_stalled, now - self._moved_at >= self._patience > 0
+        return self._is_stalled and not before
+
+    def _may_tell(self, name: str, now: float) -> bool:
+        if now - self._told.get(name, -_AGAIN) < _AGAIN:
+            return False
+        self._told[name] = now
+        return True

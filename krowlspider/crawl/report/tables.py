@@ -1,0 +1,177 @@
+"""The tables of a crawl's report, read from its frontier. Each has a bounded number of rows."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.outcomes import read_counts, read_seeds
+from krowlspider.frontier.stopped import read_counters
+from krowlspider.frontier.store.queues import records
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from krowlspider.frontier.outcomes import SeedRow
+    from krowlspider.frontier.store.store import Store
+
+# Rows of the tables of hosts.
+HOSTS_MAX = 1000
+SLOWEST_MAX = 100
+# Hosts compared with the best so far at a time.
+_CHUNK = 1000
+# Seconds of reading host records, after which the tables of hosts have those read so far.
+_TIME_LIMIT = 30.0
+
+_HOST = ("host", "done", "dropped", "queued", "state", "latency (s)", "errors")
+_SEED = ("seed", "outcome", "status", "redirected to", "pages of its host")
+Row = tuple[str | int | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: ``name`` is that of its file. ``total`` is the number of rows that a table without
+    a limit would have; 0 for one that has all."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+    total: int = 0
+
+    @property
+    def cut(self) -> str:
+        """Return a line that says which rows are missing, "" if none is."""
+        if self.total <= len(self.rows):
+            return ""
+        return f"{len(self.rows):,} of {self.total:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All tables, with totals: ``done``, ``dropped``, ``queued``, ``hosts``, ``received`` bytes,
+    ``began`` in epoch seconds and ``starts``. ``is_whole`` is false if the time did not suffice
+    for all hosts."""
+
+    totals: dict[str, int]
+    tables: list[Table]
+    is_whole: bool
+
+
+class _Hosts:
+    """The hosts with the most pages, the slowest ones, and those of the seeds."""
+
+    def __init__(self, wanted: set[str]):
+        self._wanted = wanted
+        self.count = 0
+        self.queued = 0
+        self.most: list[Host] = []
+        self.slowest: list[Host] = []
+        self.of_seeds: dict[str, Host] = {}
+
+    def add(self, hosts: list[Host]) -> None:
+        self.count += len(hosts)
+        self.queued += sum(host.queue.queued for host in hosts)
+        self.most = nlargest(HOSTS_MAX, self.most + hosts, key=_pages)
+        answered = [host for host in hosts if host.rate.ema]
+        self.slowest = nlargest(SLOWEST_MAX, self.slowest + answered, key=lambda h: h.rate.ema)
+        self.of_seeds |= {host.name: host for host in hosts if host.name in self._wanted}
+
+
+def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Tables:
+    """Return the tables of a frontier. This may take many seconds: call it in a thread.
+
+    :raises StoreError: the store cannot be read
+    """
+    counts, counters = read_counts(store), read_counters(store)
+    seeds = list(read_seeds(store))
+    hosts = _Hosts({host_of(seed.url) for seed in seeds})
+    end, is_whole = clock() + _TIME_LIMIT, True
+    found = (decode_host(name, record) for name, record in records(store))
+    while some := list(islice(found, _CHUNK)):
+        hosts.add(some)
+        if clock() > end:
+            is_whole = False
+            break
+    dropped = _under("dropped/", counters)
+    sizes = _under("bytes/", counts)
+    seed_rows = [_seed_row(seed, hosts.of_seeds, is_whole=is_whole) for seed in seeds]
+    outcomes = Counter(str(row[1]) for row in seed_rows)
+    types = [(name, n, sizes[name]) for name, n in _sorted(_under("type/", counts))]
+    seed_count = counts["seeds"] + counts["seeds_beyond"]
+    tables = [
+        _counted("seed-outcomes", "Seeds by outcome", ("outcome", "seeds"), outcomes),
+        _counted("statuses", "Pages by status", ("status", "pages"), _under("status/", counts)),
+        Table("types", "Pages by media type", ("media type", "pages", "bytes"), types),
+        _counted("drops", "Dropped URLs by reason", ("reason", "URLs"), dropped),
+        Table("hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most), hosts.count),
+        Table("slowest", f"The {SLOWEST_MAX} slowest hosts", _HOST, _host_rows(hosts.slowest)),
+        Table("seeds", "Seeds", _SEED, seed_rows, seed_count),
+    ]
+    totals = {
+        "done": counters["done"],
+        "dropped": dropped.total(),
+        "queued": hosts.queued,
+        "hosts": hosts.count,
+        "received": sizes.total(),
+        "began": counts["began"],
+        "starts": counts["starts"],
+    }
+    return Tables(totals, tables, is_whole)
+
+
+def _pages(host: Host) -> tuple[int, int]:
+    return host.queue.done, host.queue.dropped
+
+
+def _host_rows(hosts: Iterable[Host]) -> list[Row]:
+    return [
+        (
+            host.name,
+            host.queue.done,
+            host.queue.dropped,
+            host.queue.queued,
+            host.health.words,
+            round(host.rate.ema, 3),
+            host.rate.errors,
+        )
+        for host in hosts
+    ]
+
+
+def _seed_row(seed: SeedRow, hosts: dict[str, Host], *, is_whole: bool) -> Row:
+    host = hosts.get(host_of(seed.url))
+    outcome = seed.outcome
+    if not outcome:
+        outcome = "queued"
+        if host is None and is_whole:
+            outcome = "moved or forgotten"
+        elif host is not None and host.health is Health.DEAD:
+            outcome = "deferred"
+    pages = host.queue.done if host is not None else 0
+    return seed.url, outcome, seed.status or "", seed.location, pages
+
+
+def _under(prefix: str, counts: Counter[str]) -> Counter[str]:
+    return Counter(
+        {
+            name.removeprefix(prefix): count
+            for name, count in counts.items()
+            if name.startswith(prefix)
+        }
+    )
+
+
+def _sorted(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _counted(name: str, title: str, columns: tuple[str, str], counts: Counter[str]) -> Table:
+    return Table(name, title, columns, _sorted(counts))

@@ -1,0 +1,199 @@
+"""The files of a crawl's report: TSV and JSON for programs, and a page for people."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.crawl.report.course import FIELDS
+from krowlspider.frontier.admin.words import counted, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from krowlspider.crawl.report.tables import Row, Table, Tables
+
+# Rows of a table on the page; its TSV has all.
+_SHOWN = 200
+_MB = 1e6
+# Four charts in a row, where the live page has three.
+_MORE_STYLE = """@media (min-width: 561px) {
+  #charts { grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); }
+}
+"""
+
+
+def write_report(
+    folder: Path, about: dict[str, Any], found: Tables, samples: Sequence[Sequence[float]]
+) -> None:
+    """Write all files of a report. Each replaces its predecessor as a whole.
+
+    ``about`` has ``spider``, ``folder``, ``reason`` and ``ended``, in epoch seconds; ``samples``
+    are those of `Course`.
+
+    :raises OSError: they cannot be written
+    """
+    folder.mkdir(exist_ok=True)
+    for table in found.tables:
+        _write(folder / f"{table.name}.tsv", _tsv(table))
+    _write(folder / "report.html", _page(about, found, samples))
+    _write(folder / "report.json", iter([_json(about, found)]))
+
+
+def _write(path: Path, parts: Iterator[str]) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    with draft.open("w", encoding="utf-8", errors="replace") as file:
+        file.writelines(parts)
+    draft.replace(path)
+
+
+def _tsv(table: Table) -> Iterator[str]:
+    yield "\t".join(table.columns) + "\n"
+    for row in table.rows:
+        yield "\t".join(map(_cell, row)) + "\n"
+    if table.cut:
+        yield f"# {table.cut}\n"
+
+
+def _cell(value: str | float) -> str:
+    """Return a cell without control characters: the target of a redirect may have any."""
+    return "".join(each if each.isprintable() else "?" for each in str(value))
+
+
+def _json(about: dict[str, Any], found: Tables) -> str:
+    tables = {
+        table.name: {
+            "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+            "total": max(table.total, len(table.rows)),
+        }
+        for table in found.tables
+    }
+    return json.dumps({**about, **found.totals, "all_hosts_read": found.is_whole, "tables": tables})
+
+
+# --- the page ---
+
+
+def _page(
+    about: dict[str, Any], found: Tables, samples: Sequence[Sequence[float]]
+) -> Iterator[str]:
+    style = files("krowlspider.views.page").joinpath("live.css").read_text(encoding="utf-8")
+    totals = found.totals
+    crawl, ended = escape(str(about["spider"])), about["ended"]
+    # No script, and nothing from elsewhere: the page is a file that is passed on.
+    yield f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Report of {crawl} - krowlspider</title>
+<style>
+{style}{_MORE_STYLE}</style>
+</head>
+<body>
+<header>
+  <h1>Report of {crawl}</h1>
+  <p>{_date(totals["began"])} to {_date(ended)}, {counted(totals["starts"], "start")},
+  in {escape(str(about["folder"]))}; ended: {escape(str(about["reason"]))}</p>
+</header>
+<main>
+"""
+    yield '<section aria-label="Figures"><dl id="tiles">'
+    for name, value in (
+        ("pages done", f"{totals['done']:,}"),
+        ("dropped", f"{totals['dropped']:,}"),
+        ("still queued", f"{totals['queued']:,}"),
+        ("hosts", f"{totals['hosts']:,}"),
+        ("received", f"{totals['received'] / _MB:,.1f} <small>MB</small>"),
+        ("from start to end", duration(max(0.0, ended - totals["began"]))),
+    ):
+        yield f"<div><dt>{name}</dt><dd>{value}</dd></div>"
+    yield "</dl></section>\n"
+    if len(samples) > 1:
+        yield '<section><h2>From the first start to the end</h2><div id="charts">'
+        yield from _charts(samples)
+        yield "</div></section>\n"
+    if not found.is_whole:
+        yield "<p>There was no time to read all hosts: the tables of hosts are not complete.</p>"
+    small = [table for table in found.tables if len(table.columns) <= 2]
+    yield '<div class="pair">'
+    for table in small:
+        yield from _shown(table)
+    yield "</div>"
+    for table in found.tables:
+        if table not in small:
+            yield from _shown(table)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _shown(table: Table) -> Iterator[str]:
+    yield f"<section><h2>{table.title}</h2>"
+    if not table.rows:
+        yield '<p class="none">none</p></section>\n'
+        return
+    yield f'<div class="scroll"><table><caption class="hidden">{table.title}</caption><thead><tr>'
+    yield "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    yield "</tr></thead><tbody>\n"
+    for row in table.rows[:_SHOWN]:
+        yield _row(row)
+    yield "</tbody></table></div>"
+    shown, total = min(_SHOWN, len(table.rows)), max(table.total, len(table.rows))
+    if shown < total:
+        yield f'<p class="none">{shown:,} of {total:,}; {table.name}.tsv has more</p>'
+    yield "</section>\n"
+
+
+def _row(row: Row) -> str:
+    cells = (
+        f"<td>{f'{value:,}' if isinstance(value, int) else escape(_cell(value))}</td>"
+        for value in row
+    )
+    return f"<tr>{''.join(cells)}</tr>\n"
+
+
+def _charts(samples: Sequence[Sequence[float]]) -> Iterator[str]:
+    columns = dict(zip(FIELDS, zip(*samples, strict=True), strict=True))
+    times, done = columns["time"], columns["done"]
+    rates = [
+        (after - before) / max(1.0, later - earlier)
+        for (before, after), (earlier, later) in zip(pairwise(done), pairwise(times), strict=True)
+    ]
+    yield _chart("pages done", times, done)
+    yield _chart("pages/s", times[1:], rates, what="at most", value=max(rates))
+    yield _chart("URLs queued", times, columns["queued"])
+    yield _chart("URLs dropped", times, columns["dropped"])
+
+
+def _chart(
+    title: str,
+    times: Sequence[float],
+    values: Sequence[float],
+    what: str = "at the end",
+    value: float | None = None,
+) -> str:
+    """Return a chart as the live page has."""
+    most = max(*values, 1e-9)
+    span = max(1.0, times[-1] - times[0])
+    points = [
+        f"{360 * (time - times[0]) / span:.1f},{80 - 74 * value / most:.1f}"
+        for time, value in zip(times, values, strict=True)
+    ]
+    shown = f"{values[-1] if value is None else value:,.1f}".removesuffix(".0")
+    line = "L".join(points)
+    return (
+        f"<figure><figcaption><span>{title}</span><b>{shown} {what}</b></figcaption>"
+        f'<svg viewBox="0 0 360 84" preserveAspectRatio="none" role="img"'
+        f' aria-label="{title}: {shown} {what}">'
+        f'<path class="area" d="M0,84L{line}L360,84Z"/><path class="line" d="M{line}"/>'
+        "</svg></figure>"
+    )

@@ -1,0 +1,1 @@
+"""``scrapy top``: what the live page shows, in a terminal."""

@@ -1,0 +1,106 @@
+"""Ask a running crawl by the API of its live page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.monitoring.page_note import noted_page
+from krowlspider.errors import KrowlError
+from krowlspider.frontier.admin.words import counted
+
+_TIMEOUT = 5.0
+# Bytes of an answer that are read.
+_ANSWER_MAX = 4_000_000
+
+
+class NoCrawlError(KrowlError):
+    """No crawl answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a crawl has answered: `Control.status`, rows of hosts and pages, and the samples of the
+    charts by their name."""
+
+    status: dict[str, Any]
+    hosts: list[dict[str, Any]]
+    pages: list[dict[str, Any]]
+    history: dict[str, list[float]]
+
+
+class Source:
+    """The crawl whose live page is at ``url``. It is asked directly, through no proxy."""
+
+    def __init__(self, url: str):
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise KrowlError(f"{url} is not the http URL of a live page, nor a JOBDIR")
+        self.url = f"http://{parts.netloc}"
+        self._opener = build_opener(ProxyHandler({}))
+
+    @classmethod
+    def of(cls, named: str) -> Source:
+        """Return the source of a URL, or of the crawl that runs in a JOBDIR.
+
+        :raises NoCrawlError: none runs there; the message has its last figures
+        :raises KrowlError: there is no such JOBDIR
+        """
+        if "://" in named:
+            return cls(named)
+        path = JobFolder.existing(named).path
+        if url := noted_page(path):
+            source = cls(url)
+            try:
+                folder = source.ask("status")["folder"]
+            except NoCrawlError:
+                folder = None
+            # Another crawl may have the port of one that was killed.
+            if folder is not None and Path(folder).resolve() == path.resolve():
+                return source
+        raise NoCrawlError(_stopped(path))
+
+    def ask(self, question: str) -> Any:
+        """Return the answer to a question below ``/api/v1/``.
+
+        :raises NoCrawlError: there is none
+        """
+        try:
+            with self._opener.open(f"{self.url}/api/v1/{question}", timeout=_TIMEOUT) as answer:
+                return json.loads(answer.read(_ANSWER_MAX))
+        except (OSError, HTTPException, ValueError) as error:
+            raise NoCrawlError(f"No crawl answers at {self.url}") from error
+
+    def snapshot(self, sort: str, hosts: int) -> Snapshot:
+        """Return what the crawl answers now, with so many hosts, the greatest by ``sort``.
+
+        :raises NoCrawlError: it does not answer
+        """
+        past = self.ask("history")
+        samples = past["samples"]
+        return Snapshot(
+            self.ask("status"),
+            self.ask(f"hosts?sort={sort}&limit={hosts}"),
+            self.ask("pages"),
+            {name: [row[at] for row in samples] for at, name in enumerate(past["fields"])},
+        )
+
+
+def _stopped(jobdir: Path) -> str:
+    """Return that a JOBDIR is not being crawled, and its last figures."""
+    text = f"{jobdir} is not being crawled, or its live page is off"
+    try:
+        last = json.loads((jobdir / "reports" / "report.json").read_bytes())
+        figures = (
+            f"{counted(last['done'], 'page')} done, {last['dropped']:,} URLs dropped,"
+            f" {last['queued']:,} queued on {counted(last['hosts'], 'host')}"
+        )
+        return f"{text}. At its last end ({last['reason']}): {figures}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{text}; scrapy frontier {jobdir} shows what it has left"

@@ -1,0 +1,116 @@
+"""The report at the end of a crawl."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.crawl.report.course import KEPT, Course
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry_queues import Answer, Candidate, Lease
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.outcomes import Outcomes, put_seeds, read_seeds
+from tests.frontier.memory import MemoryStore
+from tests.support.crawls import anchors, crawl_of, page
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.support.crawling import Crawl
+
+SPEC = [
+    page("/robots.txt", "User-agent: *\nDisallow: /secret\n"),
+    page("/", anchors("/a", "/secret", "/gone", "/moved")),
+    page("/a", "x", headers={"Content-Type": "Text/HTML; charset=utf-8"}),
+    page("/gone", "x", status=404),
+    page("/moved", "", status=301, headers={"Location": "/\u001b[31m", "Content-Type": "<script>"}),
+]
+
+
+def rows(crawl: Crawl, name: str) -> list[list[str]]:
+    """Return the rows of a table, without its header."""
+    text = (crawl.jobdir / "reports" / f"{name}.tsv").read_text()
+    return [line.split("\t") for line in text.splitlines()[1:]]
+
+
+def report(crawl: Crawl) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((crawl.jobdir / "reports" / "report.json").read_text())
+    return found
+
+
+def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
+    """Over all starts of the folder, and after a stop as after an end."""
+    with SimulatedWeb(spec=SPEC) as web:
+        seeds = [web.url("a.test"), web.url("b.test", "/secret"), web.url("c.test", "/moved")]
+        seeds.append("http://no.invalid/")
+        # Several commits.
+        quick = {"KROWL_DELAY_FACTOR": 0, "RETRY_TIMES": 0, "KROWL_COMMIT_INTERVAL": 0.01}
+        few = crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}, settings=quick).run()
+        assert report(few)["done"] == 1
+        before = {seed: outcome for seed, outcome, *_ in rows(few, "seeds")}
+        crawl = crawl_of(web, tmp_path, seeds, settings=quick).run()
+    assert "queued" in before.values()
+    assert rows(crawl, "statuses") == [["404", "3"], ["200", "2"], ["301", "2"]]
+    found = report(crawl)
+    assert (found["done"], found["queued"], found["starts"], found["hosts"]) == (7, 1, 2, 4)
+    assert found["reason"] == "finished"
+    assert rows(crawl, "seeds") == [
+        [web.url("a.test"), "done", "200", "", "5"],
+        [web.url("b.test", "/secret"), "robots", "", "", "0"],
+        [web.url("c.test", "/moved"), "done", "301", "/?[31m", "2"],
+        ["http://no.invalid/", "deferred", "", "", "0"],
+    ]
+    assert rows(crawl, "drops") == [["robots", "2"]]
+    assert [kind for kind, *_ in rows(crawl, "types")] == ["text/html", "invalid", "text/plain"]
+    text = (crawl.jobdir / "reports" / "report.html").read_text()
+    assert "<h1>Report of broad</h1>" in text
+    course = json.loads((crawl.jobdir / "reports" / "course.json").read_text())
+    assert [sample[1:] for sample in course["samples"]][-1] == [7, 2, 1]
+    assert not re.search(r"<script|<link|src=|@import|url\(", text)
+
+
+def lease(url: str, media_type: bytes | None, depth: int = 0) -> Lease:
+    answer = Answer(200, media_type, None, 10)
+    return Lease(Host("a.test"), 0, 1, Entry(url, depth), answer)
+
+
+def test_outcomes_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("krowlspider.frontier.outcomes.SEEDS_MAX", 2)
+    monkeypatch.setattr("krowlspider.frontier.outcomes.TYPES_MAX", 2)
+    store = MemoryStore()
+    outcomes = Outcomes(store, 1000.0)
+    urls = [f"http://a.test/{at}" for at in range(3)]
+    batch = store.batch()
+    outcomes.given([Candidate("a.test", None, Entry(url)) for url in urls], batch)
+    batch.write()
+    kinds = [b"a/a", b"b/b ; x", b"c/c"]
+    leases = [lease(url, kind) for url, kind in zip(urls, kinds, strict=True)]
+    tallied = outcomes.tally((each, None) for each in [*leases, lease("x:", None, 1)])
+    batch = store.batch()
+    outcomes.put(batch, tallied.counts)
+    put_seeds(store, tallied.seeds, batch)
+    batch.write()
+    again = Outcomes(store, 2000.0).counts
+    assert (again["seeds"], again["seeds_beyond"], again["began"]) == (2, 1, 1000)
+    assert [again[f"type/{kind}"] for kind in ("a/a", "b/b", "other", "none")] == [1, 1, 1, 1]
+    assert [(row.url, row.outcome) for row in read_seeds(store)] == [
+        (url, "done") for url in urls[:2]
+    ]
+
+
+def test_the_course_gets_coarser_as_the_crawl_gets_longer(tmp_path: Path) -> None:
+    course = Course(tmp_path / "reports" / "course.json")
+    figures = {"done": 1, "dropped": 2, "queued": 3}
+    for at in range(4 * KEPT):
+        course.add(1000.0 + 10 * at, figures)
+    course.write()
+    again = Course(tmp_path / "reports" / "course.json").samples
+    assert KEPT / 2 <= len(again) < KEPT
+    assert again[0] == [1000.0, 1, 2, 3]
+    assert again[-1][0] > 1000.0 + 10 * 4 * KEPT - 100
+    assert len({later[0] - earlier[0] for earlier, later in pairwise(again)}) == 1
