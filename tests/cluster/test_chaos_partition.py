@@ -30,7 +30,7 @@ def test_only_the_part_with_consul_fetches_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
     """The greater part is without Consul. What is fetched again is at most what it had fetched
-    before."""
+    until its leases ended."""
     with (
         MockWeb(graph=GRAPH) as web,
         Network() as network,
@@ -43,8 +43,8 @@ def test_only_the_part_with_consul_fetches_and_nothing_is_lost(
         cluster.until(lambda: all(len(cluster.entries(node)) > 50 for node in NODES))
         with network.parted("b", "c"):
             parted = time.monotonic()
-            fetched = len(cluster.entries("b", "c"))
             cluster.meanwhile(PARTED)
+            fetched = len(cluster.entries("b", "c"))
             during = cluster.entries(since=parted)
         healed = time.monotonic()
         assert [e.url for e in during if node_of(e) != "a" and e.start > parted + TTL] == []

@@ -252,7 +252,8 @@ class Node:
         }
         failed = sent.failed + self._robots_forwarder.stats.failed + taken.failed
         if self._handover is not None:
-            counts |= {"members": len(self.cluster.membership.members), **self._handover.counts()}
+            live = sum(not record.dead for record in self.cluster.membership.members.values())
+            counts |= {"members": live, **self._handover.counts()}
             failed += self._handover.failed()
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
 

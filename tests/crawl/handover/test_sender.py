@@ -654,7 +654,7 @@ def test_hosts_of_a_node_that_is_no_member_wait(
             sender = sender_of(here, known.get, time=quick_time(300))
             sending = asyncio.create_task(sender.send_all(owners.get))
             await eventually(lambda: sender.stats.hosts == 10)
-            await eventually(lambda: "away for 30 s: the node is no member" in caplog.text)
+            await eventually(lambda: "away for 30 s: the node takes no messages" in caplog.text)
             assert not sending.done()
             assert len(urls(here)) == 30
             known["away"] = client

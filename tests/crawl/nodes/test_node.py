@@ -1,13 +1,18 @@
-"""When a node may fetch."""
+"""When a node may fetch, and what it counts."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 
 from scrapy.settings import Settings
 
+from krowlspider.cluster.ring.record import Record
+from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal
+from krowlspider.cluster.transport.forwarder import ForwardStats
+from krowlspider.cluster.transport.inbox import InboxStats
 from krowlspider.crawl.nodes.node import Node
 
 
@@ -30,5 +35,20 @@ def test_invariant_6_node_without_a_lease_is_not_ready() -> None:
         assert not node.ready
         cluster.has_lease, cluster.signals.signal = True, Signal.STOP
         assert not node.ready
+
+    asyncio.run(main())
+
+
+def test_dead_nodes_are_not_counted_as_members() -> None:
+    async def main() -> None:
+        members = {name: Record(Member(name), dead=name == "b") for name in "ab"}
+        cluster = SimpleNamespace(
+            own_client=None, membership=SimpleNamespace(members=members), view=None
+        )
+        node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
+        node.forwarder = node._robots_forwarder = SimpleNamespace(stats=ForwardStats())
+        node.inbox = SimpleNamespace(stats=InboxStats())
+        node._handover = SimpleNamespace(counts=dict, failed=Counter)
+        assert node.counts()["members"] == 1
 
     asyncio.run(main())
