@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from krowlspider.archive.index.asked import is_plain_request
 from krowlspider.archive.payloads.digests import label, raw_digest
 from krowlspider.archive.payloads.payload_index import Original
 from krowlspider.archive.write.records import RecordIds, warc_date
@@ -63,8 +64,13 @@ class Composer:
         unchanged = False
         if self._payloads is not None:
             unchanged = capture.status == _NOT_MODIFIED
-            # No key for a truncated payload, which no other equals, nor for an empty one.
-            if capture.payload and not capture.truncated:
+            # No key for a truncated payload, which no other equals, nor for an empty one. None for
+            # the answer to a POST: a revisit names only the URL, which does not find it in replay.
+            if (
+                capture.payload
+                and not capture.truncated
+                and is_plain_request(capture.request_bytes)
+            ):
                 key = self._key(capture, raw)
                 original = self._payloads.find(key)
         if original is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
+from krowlspider.archive.index.asked import asked_by
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
@@ -128,6 +129,8 @@ class WarcSeries:
             status=str(capture.status),
             digest=composed.payload,
         )
+        if (asked := asked_by(capture.request_bytes)) is not None:
+            line = cdxj.asked_line(line, capture.url, asked)
         self._add_line(line)
         self.stats.records += 2
         self.stats.revisits += composed.revisit
