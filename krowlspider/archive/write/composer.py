@@ -13,7 +13,7 @@ from krowlspider.archive.payloads.payload_index import Original
 from krowlspider.archive.write.records import RecordIds, warc_date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.write.capture import Capture
@@ -26,10 +26,11 @@ _NOT_MODIFIED = 304
 class Composed:
     """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
-    ``payload`` is its labelled digest. ``new`` is the key to add to the payload index, or None.
+    The record of a mapped response is in pieces, not compressed yet. ``payload`` is its labelled
+    digest. ``new`` is the key to add to the payload index, or None.
     """
 
-    first: bytes
+    first: bytes | Iterator[bytes | memoryview]
     request: bytes
     revisit: bool
     payload: str
@@ -73,16 +74,19 @@ class Composer:
             ):
                 key = self._key(capture, raw)
                 original = self._payloads.find(key)
+        first: bytes | Iterator[bytes | memoryview]
         if original is not None:
-            first = maker.revisit(capture, payload, original)
+            first = self._compress(maker.revisit(capture, payload, original))
         elif unchanged:
-            first = maker.not_modified(capture)
+            first = self._compress(maker.not_modified(capture))
+        elif isinstance(capture.response_bytes, memoryview):
+            first = maker.response_pieces(capture, payload)
         else:
-            first = maker.response(capture, payload)
+            first = self._compress(maker.response(capture, payload))
         revisit = unchanged or original is not None
         request = maker.request(capture, self._ids.new())
         new = None if revisit else key
-        return Composed(self._compress(first), self._compress(request), revisit, payload, new)
+        return Composed(first, self._compress(request), revisit, payload, new)
 
     def _key(self, capture: Capture, raw: bytes) -> bytes:
         """Return the key of a payload in the index.

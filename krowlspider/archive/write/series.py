@@ -6,7 +6,7 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
 from krowlspider.archive.write.composer import Composer
-from krowlspider.archive.write.compression import compressor
+from krowlspider.archive.write.compression import compressor, piecewise
 from krowlspider.archive.write.open_file import OpenFile
 
 if TYPE_CHECKING:
@@ -114,12 +114,21 @@ class WarcSeries:
         :raises OSError: the disk failed; the call may be retried
         :raises ArchiveError: the series can only be abandoned
         """
+        if capture.stored is not None:
+            # One at a time is in memory. The mapping of the file ends with this call.
+            response, payload = capture.stored()
+            capture = replace(capture, response_bytes=response, payload=payload, stored=None)
         file = self._ready()
         try:
             composed = self._composer.compose(capture, self._maker)
         except ValueError as error:
             raise CaptureRefused(str(error)) from error
-        place = self._write(file, composed.first, composed.request)
+        if isinstance(composed.first, bytes):
+            place = self._write(file, composed.first, composed.request)
+        else:
+            member = piecewise(self._options.compression, composed.first)
+            place = file.append_pieces(member, composed.request)
+            self.stats.bytes_written += place.length + len(composed.request)
         self._composer.written(capture, composed)
         line = cdxj.line(
             place,
