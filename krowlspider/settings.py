@@ -83,10 +83,10 @@ KROWL_BODY_RATE_MIN = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
 # record has the bytes that came, marked as truncated.
 DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
-# Bytes of all bodies in memory: received, decoded, in callbacks, waiting for the archive. Over the
-# limit nothing more is fetched and large bodies wait (krowl/memory/waits_count). The process needs
-# 0.2 GB and the memory of the frontier besides. 0: a quarter of the memory of the machine or of
-# the container.
+# Bytes of all bodies in memory: received, decoded, in callbacks, waiting for the archive. What
+# has come of a response over 512 KB is in a file. Over the limit nothing more is fetched and
+# large bodies wait (krowl/memory/waits_count). The process needs 0.2 GB and the memory of the
+# frontier besides. 0: a quarter of the memory of the machine or of the container.
 KROWL_MEMORY_LIMIT = 0
 # 0: no warning for large bodies, which are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0

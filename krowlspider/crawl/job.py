@@ -43,6 +43,7 @@ from krowlspider.crawl.parts import (
 )
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
 from krowlspider.fetch.loop_clock import LoopClock
+from krowlspider.fetch.spills import Spills
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
@@ -81,8 +82,8 @@ class Job:
 
     The first component that asks for it makes it, the downloader opens it, and the scheduler runs
     and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``,
-    ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group commit and the
-    disk guard: no component setting can remove them.
+    ``spills``, ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group
+    commit and the disk guard: no component setting can remove them.
     """
 
     frontier: Frontier
@@ -90,6 +91,7 @@ class Job:
     archive: WarcWriter
     notes: Provenance
     client: Client
+    spills: Spills
     decoders: Decoders
     hasher: IdentityHasher
     # The clocks, in seconds, and the writer's class. A simulation has its own.
@@ -280,6 +282,8 @@ class Job:
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
+        # Where the disk guard looks too.
+        self.spills = Spills(loop, archive)
         self._open_note = OpenWarcNote(self.store)
         self.mended = self.archive.open(loop, self._open_note.last)
         self.lost = settle_open_file(self._open_note, self.frontier, archive)
@@ -419,6 +423,7 @@ class Job:
             self.store.close()
             await self.client.close()
             await self._resolver.close()
+            await self.spills.close()
             self.decoders.close()
             self._loop_clock.stop()
             self.mark.close()

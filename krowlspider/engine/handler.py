@@ -22,7 +22,7 @@ from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.loop_throttle import LoopThrottle
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.fetch.errors import FetchError
+from krowlspider.fetch.errors import FetchError, LocalExhausted
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.fetch.exchange import Exchange
     from krowlspider.fetch.http.request import Proxy
+    from krowlspider.fetch.spills import StoredResponse
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +120,10 @@ class DownloadHandler(BaseDownloadHandler):
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
         in_flight.memory.resize(len(exchange.body))
-        response = await self._decode(request, in_flight, exchange)
+        body = exchange.body
+        if exchange.stored is not None:
+            body = await self._load(in_flight, in_flight.memory, exchange.stored)
+        response = await self._decode(request, in_flight, exchange, body)
         if observer is not None and observer.stop is not None:
             response.flags.append("download_stopped")
             if observer.stop.fail:
@@ -146,6 +150,8 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(flights.reserve_address, in_flight),
                 linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=memory,
+                # The start of a robots.txt that is too large counts.
+                spills=self._job.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
@@ -157,8 +163,25 @@ class DownloadHandler(BaseDownloadHandler):
         await self._throttle()
         return exchange
 
-    async def _decode(self, request: Request, in_flight: InFlight, exchange: Exchange) -> Response:
-        headers, body = headers_of(exchange.headers), exchange.body
+    async def _load(
+        self, in_flight: InFlight, memory: FetchMemory, stored: StoredResponse
+    ) -> bytes:
+        """Return the body of a large response, which waits for others to be read.
+
+        A response that a callback awaits does not wait: that callback's page may be one of them.
+        """
+        lease = in_flight.lease
+        awaited = lease is not None and Scheduler.of(self.crawler).awaited.holds(lease)
+        try:
+            return await self._job.spills.load(stored, memory, waits=not awaited)
+        except OSError as error:
+            failure = LocalExhausted(f"a large response cannot be read again: {error}")
+            raise as_scrapy(failure) from failure
+
+    async def _decode(
+        self, request: Request, in_flight: InFlight, exchange: Exchange, body: bytes
+    ) -> Response:
+        headers = headers_of(exchange.headers)
         try:
             if body and (coding := headers.pop(b"Content-Encoding", None)):
                 most = max(self._max_size, request.meta.get("download_maxsize", 0))
@@ -195,7 +218,7 @@ class DownloadHandler(BaseDownloadHandler):
         count = self.crawler.stats.inc_value
         count("downloader/response_count")
         count(f"downloader/response_status_count/{exchange.status}")
-        in_flight.received = len(exchange.response_bytes)
+        in_flight.received = exchange.response_size
         count("downloader/response_bytes", in_flight.received)
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:

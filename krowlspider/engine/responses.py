@@ -47,7 +47,7 @@ def response_of(request: Request, exchange: Exchange, headers: Headers, body: by
 
 def capture_of(exchange: Exchange, identity: str) -> Capture:
     kinds = (value for name, value in exchange.headers if name.lower() == b"content-type")
-    media_type = next(kinds, b"")
+    media_type, stored = next(kinds, b""), exchange.stored
     return Capture(
         identity=identity,
         url=exchange.url,
@@ -60,6 +60,8 @@ def capture_of(exchange: Exchange, identity: str) -> Capture:
         started=exchange.times.started,
         truncated=exchange.truncated,
         wire=Wire(exchange.peer.address or None, exchange.version, exchange.peer.tls),
+        stored=stored.mapped if stored is not None else None,
+        stored_size=stored.size if stored is not None else 0,
     )
 
 

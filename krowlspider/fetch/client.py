@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.http.request import Origin, Proxy
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.fetch.proxy.dial import ProxyDialer
+    from krowlspider.fetch.spills import Spills
 
 
 class Client:
@@ -74,6 +75,7 @@ class Client:
         admit: Admit = anywhere,
         linked: bool = False,
         memory: FetchMemory | None = None,
+        spills: Spills | None = None,
         proxy: Proxy | None = None,
     ) -> Exchange:
         """Make one exchange within ``timeout`` seconds and return it.
@@ -81,7 +83,8 @@ class Client:
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are left to the caller.
 
         ``max_size`` caps the body in bytes as received. ``admit`` and ``linked`` are as in
-        `Dialer.dial`. The bytes received are counted in ``memory``, which the caller releases.
+        `Dialer.dial`. The bytes received are counted in ``memory``, which the caller releases. With
+        ``spills`` a large response is stored in a file.
 
         Through a ``proxy``, the exchange holds the request as the origin sees it, without the
         credentials of the proxy. The origin's address is unknown, so ``admit`` is not called.
@@ -105,6 +108,7 @@ class Client:
             memory or FetchMemory(Memory()),
             self._rate_min,
             self._large,
+            spills,
         )
         origin = target.origin
         if proxy is not None:

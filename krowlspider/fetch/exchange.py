@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.spills import StoredResponse
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -52,6 +55,8 @@ class Exchange:
 
     ``truncated`` is empty, or why only a part was received, as a value of WARC-Truncated:
     ``length``, ``time`` or ``disconnect``.
+
+    A large response is ``stored`` in a file; then ``response_bytes`` and ``body`` are empty.
     """
 
     url: str
@@ -65,6 +70,12 @@ class Exchange:
     truncated: str
     peer: Peer
     times: Times
+    stored: StoredResponse | None = None
+
+    @property
+    def response_size(self) -> int:
+        """The bytes of the response, wherever they are."""
+        return len(self.response_bytes) if self.stored is None else self.stored.size
 
 
 class StopFetch(Exception):

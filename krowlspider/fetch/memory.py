@@ -85,14 +85,16 @@ class FetchMemory:
     """The bytes that one fetch has in memory, from its first byte until its page is over.
 
     ``waited`` is true if it has waited for others and `has_waited` has not cleared that.
+    ``loaded`` counts a body that was loaded from a file in an account of such bodies.
     """
 
-    __slots__ = ("_account", "size", "waited")
+    __slots__ = ("_account", "loaded", "size", "waited")
 
     def __init__(self, account: Memory) -> None:
         self._account = account
         self.size = 0
         self.waited = False
+        self.loaded: FetchMemory | None = None
 
     def receive(self, size: int) -> None:
         """Count ``size`` received bytes twice: for the response and for its body."""
@@ -135,3 +137,5 @@ class FetchMemory:
         if self._account._runner is self:
             self._account._runner = None
         self.resize(0)
+        if self.loaded is not None:
+            self.loaded.release()

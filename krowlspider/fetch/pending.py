@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch import errors
 from krowlspider.fetch.exchange import Exchange, StopFetch, Times
 from krowlspider.fetch.memory import READ, FetchMemory, Memory
+from krowlspider.fetch.spills import SPILLED
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Dialled, Peer
     from krowlspider.fetch.http.reader import ResponseReader
     from krowlspider.fetch.loop_clock import LoopClock, Timer
+    from krowlspider.fetch.spills import Spill, Spills
 
 # Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
 RATE_PERIOD = 10.0
@@ -65,7 +67,8 @@ class Order:
 
     ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
     second of an answer that has begun; 0 means any. A response over LARGE waits in ``large`` to be
-    joined; with None it is joined immediately.
+    joined; with None it is joined immediately. One over SPILLED goes to a file of ``spills``, if
+    given.
     """
 
     url: str
@@ -76,6 +79,7 @@ class Order:
     memory: FetchMemory = field(default_factory=lambda: FetchMemory(Memory()))
     rate_min: int = 0
     large: OneByOne | None = None
+    spills: Spills | None = None
 
 
 class PendingExchange:
@@ -111,6 +115,8 @@ class PendingExchange:
         # The bytes received at the last check of the rate; -1 before the first byte.
         self._checked = -1
         self._timer: Timer | None = None
+        # The file of a large response.
+        self._spill: Spill | None = None
 
     def receive(self, data: bytes) -> bool:
         """Take bytes of the answer; return whether more must wait for room in memory."""
@@ -131,9 +137,34 @@ class PendingExchange:
         else:
             if reader.done:
                 self.end(None)
+            elif memory.size > 2 * SPILLED or self._spill is not None:
+                return self._write_down() or memory.must_wait()
             else:
                 return memory.must_wait()
         return False
+
+    def _write_down(self) -> bool:
+        """Have a large response written to a file; return whether more must wait for the disk."""
+        order = self._order
+        if order.spills is None:
+            return False
+        if self._spill is None:
+            self._spill = order.spills.begin(self._written, self._not_written)
+        self._spill.write(self._reader.take())
+        return self._spill.is_behind
+
+    def _written(self, size: int) -> None:
+        memory = self._order.memory
+        # The fetch may have been cancelled, and its memory released.
+        memory.resize(max(0, memory.size - 2 * size))
+
+    def _not_written(self, error: BaseException) -> None:
+        failure = errors.LocalExhausted(f"no file for a large response: {error}")
+        if self._timer is None:
+            # It has ended, and waits for the file.
+            self._set_outcome(failure, "", 0.0, is_kept=False)
+        else:
+            self.end(failure)
 
     def _measured_latency(self) -> float:
         """Return the seconds from the request to this first byte, without the time in which
@@ -143,7 +174,13 @@ class PendingExchange:
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` when there is room for more of the answer; perhaps immediately."""
-        self._order.memory.wait(READ, resume)
+        if self._spill is not None and self._spill.is_behind:
+            self._spill.when_written(resume)
+        else:
+            self._order.memory.wait(READ, resume)
+
+    def _waits_for_disk(self) -> bool:
+        return self._spill is not None and self._spill.is_awaited
 
     def receive_eof(self) -> None:
         """Handle the orderly close of the server's side."""
@@ -176,16 +213,17 @@ class PendingExchange:
         """Fail an answer that had begun at the last check and has come too slowly since."""
         received = self._reader.received
         slow = received - self._checked < self._order.rate_min * RATE_PERIOD
-        # A wait for room in our memory is not the host's fault.
-        if not self._order.memory.has_waited() and slow and self._checked >= 0:
+        # A wait for room in our memory, or for our disk, is not the host's fault.
+        has_waited = self._order.memory.has_waited() or self._waits_for_disk()
+        if not has_waited and slow and self._checked >= 0:
             self.end(errors.TooSlow("the answer came too slowly"), "time")
             return
         self._checked = -1 if self._latency is None else received
         self.plan()
 
     def _total_due(self) -> None:
-        if self._order.memory.waited:
-            # The wait for room in memory may be the cause, not the host.
+        if self._order.memory.waited or self._waits_for_disk():
+            # The wait for room in memory, or for the disk, may be the cause, not the host.
             self.end(errors.LocalExhausted("no room in memory for the rest of it in time"), "time")
         else:
             self.end(errors.TotalTimeout("the fetch took too long"), "time")
@@ -204,7 +242,12 @@ class PendingExchange:
         duration = self._clock.time() - self._order.begun
         is_kept = self._reader.head is not None and (error is None or bool(truncated))
         large = self._order.large
-        if is_kept and large is not None and self._reader.received >= LARGE:
+        if is_kept and self._spill is not None:
+            self._spill.write(self._reader.take())
+            self._spill.when_written(
+                partial(self._set_outcome, error, truncated, duration, is_kept)
+            )
+        elif is_kept and large is not None and self._reader.received >= LARGE:
             large(partial(self._set_outcome, error, truncated, duration, is_kept))
         else:
             self._set_outcome(error, truncated, duration, is_kept)
@@ -213,6 +256,8 @@ class PendingExchange:
         self, error: Exception | None, truncated: str, duration: float, is_kept: bool
     ) -> None:
         exchange = self._record(truncated, duration) if is_kept else None
+        # It has methods of this object, so the two would be a reference cycle.
+        self._spill = None
         if self.outcome.done():
             return
         if isinstance(error, errors.FetchError):
@@ -226,7 +271,10 @@ class PendingExchange:
         order, reader, head = self._order, self._reader, self._reader.head
         assert head is not None
         assert self._latency is not None
-        response = reader.response_bytes
+        stored = None
+        if self._spill is not None:
+            stored = self._spill.stored(reader.head_length, reader.body_size, reader.dechunk)
+        response = reader.response_bytes if stored is None else b""
         return Exchange(
             url=order.url,
             request_bytes=order.request_bytes,
@@ -235,8 +283,9 @@ class PendingExchange:
             status=head.status,
             version=head.version,
             headers=head.headers,
-            body=reader.body_of(response),
+            body=reader.body_of(response) if stored is None else b"",
             truncated=truncated,
             peer=self._peer,
             times=Times(self._started, self._latency, duration, self._dialled),
+            stored=stored,
         )

@@ -7,6 +7,9 @@ As in cdxj-indexer, response, revisit, resource and metadata records are indexed
 unless they are of type application/warc-fields. The lines differ from cdxj-indexer's in two ways.
 Media types are in lower case, because case has no meaning in them. A chunked response has the
 digest of its entity, which its record omits: a revisit has that digest, and readers match by it.
+
+A capture that was asked for with POST or another method has the key that pywb looks up for it, and
+the values "requestBody" and "method" at the end of its line. Its request record is beside it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import RecordError
+from krowlspider.archive.index.asked import asked_by
 from krowlspider.archive.index.surt import surt
 from krowlspider.archive.payloads.digests import digest, has_digest
 from krowlspider.archive.payloads.payload import header, payload_of
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fastwarc.warc import WarcRecord
+
+    from krowlspider.archive.index.asked import Asked
 
 WARC = ".warc.gz"
 INDEX = ".cdxj"
@@ -72,10 +78,12 @@ class IndexLine:
     length: int
     offset: int
     filename: str
+    # Empty for GET and HEAD.
+    method: str = ""
 
     @property
     def is_bare(self) -> bool:
-        """Return whether this is a 200 without payload, as to HEAD; no line holds the method."""
+        """Return whether this is a 200 without payload, as to HEAD."""
         return self.status == "200" and has_digest(b"", self.digest)
 
 
@@ -98,6 +106,13 @@ def line(place: Location, *, url: str, date: str, mime: str, status: str, digest
     return f"{key_of(url)} {timestamp(date)} {{{values}}}\n"
 
 
+def asked_line(text: str, url: str, asked: Asked) -> str:
+    """Return the line of a capture of ``url`` for a request with another method than GET."""
+    rest = text.removesuffix("}\n").partition(" ")[2]
+    query = f'"requestBody": {_quoted(asked.body)}, "method": {_quoted(asked.method)}'
+    return f"{key_of(asked.added_to(url))} {rest}, {query}}}\n"
+
+
 def key_of(url: str) -> str:
     """Return the `surt` key of ``url``; a blank would end it in a line, so blanks are escaped."""
     return surt(url).replace(" ", "%20")
@@ -118,6 +133,7 @@ def parse(line: bytes) -> IndexLine:
             length=int(values["length"]),
             offset=int(values["offset"]),
             filename=values["filename"],
+            method=values.get("method", ""),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a line of an index: {line[:200]!r}") from error
@@ -140,17 +156,13 @@ def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
     ``advance`` is called with each member's length in bytes. Raises RecordError and OSError.
     """
     with warc.open("rb") as stream:
-        for member in read_members(stream, advance):
-            if text := member_line(member, warc.name):
-                yield text
+        yield from _lines(read_members(stream, advance), warc.name)
 
 
 def index_readable(warc: Path, damage: Damage, advance: Advance = ignore) -> Iterator[str]:
     """Yield what `index_file` does, and pass over damage, as `read_readable`."""
     with warc.open("rb") as stream:
-        for member in read_readable(stream, damage, advance):
-            if text := member_line(member, warc.name):
-                yield text
+        yield from _lines(read_readable(stream, damage, advance), warc.name)
 
 
 def index_whole_records(warc: Path, advance: Advance = ignore) -> Iterator[str]:
@@ -162,22 +174,72 @@ def index_whole_records(warc: Path, advance: Advance = ignore) -> Iterator[str]:
         yield from index_file(warc, advance)
 
 
-def member_line(member: Member, filename: str) -> str | None:
-    """Return what `record_line` returns for the record in a member. Raises RecordError."""
-    record = member.record()
-    place = Location(filename, member.offset, member.length)
-    return record_line(record, record.reader.read(), place)
+def _lines(members: Iterable[Member], filename: str) -> Iterator[str]:
+    lines = LineMaker(filename)
+    try:
+        for member in members:
+            yield from lines.take(member)
+    except RecordError:
+        yield from lines.end()
+        raise
+    yield from lines.end()
+
+
+class LineMaker:
+    """Makes the index lines of the file ``filename``, whose records it takes in their order.
+
+    A request changes the line of the response that is beside it, so a line comes a record later.
+    """
+
+    def __init__(self, filename: str):
+        self._filename = filename
+        # Of the record before: its line, URL and id, and what it asked if it was a request.
+        self._line: str | None = None
+        self._url = ""
+        self._id: str | None = ""
+        self._asked: Asked | None = None
+
+    def take(self, member: Member) -> list[str]:
+        """Take the next record; return the lines that are finished. Raises RecordError."""
+        record = member.record()
+        return self.take_record(record, record.reader.read(), member)
+
+    def take_record(self, record: WarcRecord, block: bytes, member: Member) -> list[str]:
+        """Take the next record, which is read already; return the lines that are finished."""
+        fields = record.headers
+        place = Location(self._filename, member.offset, member.length)
+        finished, line, url = self._line, record_line(record, block, place), target(record)
+        asked = asked_by(block) if fields.get("WARC-Type") == "request" else None
+        if (fields.get("WARC-Concurrent-To"), url) == (self._id, self._url):
+            if finished is not None and asked is not None:
+                finished = asked_line(finished, url, asked)
+            elif line is not None and self._asked is not None:
+                line = asked_line(line, url, self._asked)
+        self._line, self._asked = line, asked
+        self._url, self._id = url, fields.get("WARC-Record-ID")
+        return [] if finished is None else [finished]
+
+    def end(self) -> list[str]:
+        """Return the line that is not finished yet."""
+        line, self._line = self._line, None
+        return [] if line is None else [line]
+
+
+def target(record: WarcRecord) -> str:
+    """Return the URL of a record, ``""`` without one."""
+    # Early versions of wget write the URL in angle brackets, one reading of WARC 1.0.
+    return (record.headers.get("WARC-Target-URI") or "").strip("<>")
 
 
 def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None:
     """Return the index line of a record with the block ``block``.
 
-    None for a record of a kind that is not indexed, or without URL or date.
+    None for a record of a kind that is not indexed, or without URL or date. The key is that of the
+    answer to a GET.
     """
     fields = record.headers
     kind, content = fields.get("WARC-Type"), fields.get("Content-Type") or ""
-    # Early versions of wget write the URL in angle brackets, one reading of WARC 1.0.
-    url, date = (fields.get("WARC-Target-URI") or "").strip("<>"), fields.get("WARC-Date")
+    url, date = target(record), fields.get("WARC-Date")
     if kind not in _INDEXED or not url or date is None:
         return None
     if kind in {"resource", "metadata"} and content == _ABOUT_RECORDS:

@@ -19,7 +19,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
 
 
-def raw_digest(content: bytes, algorithm: str) -> bytes:
+def raw_digest(content: bytes | memoryview, algorithm: str) -> bytes:
     """Return the 20 or 32 bytes of a digest; ``algorithm`` is one of ALGORITHMS."""
     new = hashlib.sha1 if algorithm == "sha1" else hashlib.sha256
     return new(content, usedforsecurity=False).digest()
@@ -39,7 +39,7 @@ def label(raw: bytes, algorithm: str) -> str:
     )
 
 
-def digest(content: bytes, algorithm: str = "sha1") -> str:
+def digest(content: bytes | memoryview, algorithm: str = "sha1") -> str:
     return label(raw_digest(content, algorithm), algorithm)
 
 

@@ -123,6 +123,7 @@ class _FileCheck:
         self._ids = ids
         # The line of each capture, by its `_essence`.
         self._captures: dict[int, IndexLine] = {}
+        self._lines = cdxj.LineMaker(path.name)
 
     def run(self, stream: BinaryIO, advance: Advance) -> None:
         """Check the open file; a broken member ends the check."""
@@ -134,6 +135,7 @@ class _FileCheck:
         except RecordError as error:
             self._problem(error.offset, error.reason)
         else:
+            self._add_captures(self._lines.end())
             self._check_index()
         self._ids.end_file()
 
@@ -156,23 +158,26 @@ class _FileCheck:
         claimed = record.headers.get("WARC-Block-Digest") or ""
         if is_checkable(claimed) and not has_digest(block, claimed):
             self._problem(member.offset, "the block does not match its digest")
-        text = cdxj.record_line(
-            record, block, Location(self._path.name, member.offset, member.length)
-        )
-        line = None if text is None else cdxj.parse(text.encode())
-        if line is not None:
-            self._captures[_essence(line)] = line
+        self._add_captures(self._lines.take_record(record, block, member))
         if record.headers.get("WARC-Type") == "revisit":
             # The payload of a revisit is in another record.
-            self._note_revisit(record, line.digest if line else "", member.offset)
+            self._note_revisit(record, block, member)
         elif not _has_payload_digest(record, block):
             self._problem(member.offset, "the payload does not match its digest")
 
-    def _note_revisit(self, record: WarcRecord, digest: str, offset: int) -> None:
+    def _add_captures(self, lines: list[str]) -> None:
+        for text in lines:
+            line = cdxj.parse(text.encode())
+            self._captures[_essence(line)] = line
+
+    def _note_revisit(self, record: WarcRecord, block: bytes, member: Member) -> None:
+        place = Location(self._path.name, member.offset, member.length)
+        text = cdxj.record_line(record, block, place)
+        digest = "" if text is None else cdxj.parse(text.encode()).digest
         url = record.headers.get("WARC-Refers-To-Target-URI")
         date = record.headers.get("WARC-Refers-To-Date")
         if url and date:
-            values = [cdxj.key_of(url), cdxj.timestamp(date), digest, offset, self._path.name]
+            values = [cdxj.key_of(url), cdxj.timestamp(date), digest, place.offset, place.file]
             self._revisits.write(json.dumps(values).encode() + b"\n")
 
     def _check_index(self) -> None:

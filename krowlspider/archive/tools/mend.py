@@ -15,7 +15,7 @@ from krowlspider.archive.disk import (
     write_durably,
 )
 from krowlspider.archive.errors import CutOffError, RecordError
-from krowlspider.archive.index.cdxj import INDEX, WARC, index_path, member_line, write_index
+from krowlspider.archive.index.cdxj import INDEX, WARC, LineMaker, index_path, write_index
 from krowlspider.archive.reading import (
     Advance,
     ignore,
@@ -119,20 +119,22 @@ class _Whole:
     """The whole members at the start of a file.
 
     ``records`` is their number, ``end`` the offset after the last. ``lines`` are their index lines,
-    None if a member is no record. ``cut_off`` says that the rest is the start of a member.
+    None if a member is no record; ``maker`` makes them. ``cut_off`` says that the rest is the start
+    of a member.
     """
 
-    records: int
-    end: int
-    lines: list[str] | None
+    maker: LineMaker
+    records: int = 0
+    end: int = 0
+    lines: list[str] | None = field(default_factory=list)
     cut_off: bool = False
 
 
 def _whole_records(stream: BinaryIO, name: str, advance: Advance) -> _Whole:
-    whole = _Whole(0, 0, [])
+    whole = _Whole(LineMaker(name))
     try:
         for member in read_members(stream, advance):
-            _add_line(whole, member, name)
+            _add(whole, member)
     except CutOffError:
         whole.cut_off = True
     except RecordError:
@@ -140,17 +142,17 @@ def _whole_records(stream: BinaryIO, name: str, advance: Advance) -> _Whole:
     return whole
 
 
-def _add_line(whole: _Whole, member: Member, name: str) -> None:
-    """Count a member that follows, and add its index line for the file ``name``."""
+def _add(whole: _Whole, member: Member) -> None:
+    """Count a member that follows, and add its index line."""
     whole.records += 1
     whole.end = member.offset + member.length
     try:
-        line = member_line(member, name)
+        lines = whole.maker.take(member)
     except RecordError:
         whole.lines = None
         return
-    if whole.lines is not None and line is not None:
-        whole.lines.append(line)
+    if whole.lines is not None:
+        whole.lines += lines
 
 
 def _index(final: Path, whole: _Whole) -> None:
@@ -163,7 +165,7 @@ def _index(final: Path, whole: _Whole) -> None:
     if whole.lines is None:
         return
     try:
-        write_index(final, sorted(whole.lines))
+        write_index(final, sorted(whole.lines + whole.maker.end()))
     except OSError as error:
         if not lacks_room(error):
             raise
@@ -196,7 +198,7 @@ def _salvage(path: Path, report: MendReport, advance: Advance) -> None:
     out = salvaged_path(path.with_name(path.name.removesuffix(OPEN + DAMAGED)))
     if out.exists() or index_path(out).exists():
         return
-    whole = _Whole(0, 0, [])
+    whole = _Whole(LineMaker(out.name))
     with path.open("rb") as stream:
         members = read_readable(stream, ignore_damage, advance)
         member = next(members, None)
@@ -206,7 +208,7 @@ def _salvage(path: Path, report: MendReport, advance: Advance) -> None:
             while member is not None:
                 stream.seek(member.offset)
                 file.write(stream.read(member.length))
-                _add_line(whole, replace(member, offset=whole.end), out.name)
+                _add(whole, replace(member, offset=whole.end))
                 member = next(members, None)
     report.salvaged.append((out, whole.records))
     _index(out, whole)

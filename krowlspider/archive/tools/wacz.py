@@ -311,7 +311,7 @@ def _pages_of(index: Path) -> list[tuple[int, int, str, str]]:
         return sorted(
             (line.offset, line.length, line.url, line.timestamp)
             for line in parsed(index, file)
-            if line.status == "200" and line.mime in _PAGES and not line.is_bare
+            if line.status == "200" and line.mime in _PAGES and not (line.is_bare or line.method)
         )
 
 

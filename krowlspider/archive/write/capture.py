@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Wire(NamedTuple):
@@ -27,19 +30,24 @@ class Capture:
     the entity: after transfer decoding, before content decoding. ``media_type`` is the value of
     Content-Type, ``""`` without one. ``started`` is in seconds since the epoch. ``truncated`` is
     ``""``, or why the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``.
+
+    Of a large response ``response_bytes`` and ``payload`` are empty until the writer calls
+    ``stored``, which returns both from a file of ``stored_size`` bytes.
     """
 
     identity: str
     url: str
     request_bytes: bytes
-    response_bytes: bytes
+    response_bytes: bytes | memoryview
     head: int
-    payload: bytes
+    payload: bytes | memoryview
     status: int
     media_type: str
     started: float
     truncated: str
     wire: Wire
+    stored: Callable[[], tuple[memoryview, memoryview | bytes]] | None = None
+    stored_size: int = 0
 
     @property
     def size(self) -> int:

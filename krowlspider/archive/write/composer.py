@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from krowlspider.archive.index.asked import is_plain_request
 from krowlspider.archive.payloads.digests import label, raw_digest
 from krowlspider.archive.payloads.original import Original
 from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.write.records import RecordIds, warc_date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.write.capture import Capture
@@ -26,10 +27,11 @@ _NOT_MODIFIED = 304
 class Composed:
     """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
-    ``payload`` is its labelled digest. ``new`` is the key to add to the payload index, or None.
+    The record of a mapped response is in pieces, not compressed yet. ``payload`` is its labelled
+    digest. ``new`` is the key to add to the payload index, or None.
     """
 
-    first: bytes
+    first: bytes | Iterator[bytes | memoryview]
     request: bytes
     revisit: bool
     payload: str
@@ -64,22 +66,30 @@ class Composer:
         unchanged = False
         if self._payloads is not None:
             unchanged = capture.status == _NOT_MODIFIED
-            # No key for a truncated payload, which no other equals, nor for an empty one.
-            if capture.payload and not capture.truncated:
+            # No key for a truncated payload, which no other equals, nor for an empty one. None for
+            # the answer to a POST: a revisit names only the URL, which does not find it in replay.
+            if (
+                capture.payload
+                and not capture.truncated
+                and is_plain_request(capture.request_bytes)
+            ):
                 key = self._key(capture, raw)
                 original = self._payloads.find(key) or self._in_other_crawl(capture, raw)
+        first: bytes | Iterator[bytes | memoryview]
         if original is not None:
             # pywb finds the original by the text of its digest.
             payload = original.digest or payload
-            first = maker.revisit(capture, payload, original)
+            first = self._compress(maker.revisit(capture, payload, original))
         elif unchanged:
-            first = maker.not_modified(capture, self._unmodified(capture))
+            first = self._compress(maker.not_modified(capture, self._unmodified(capture)))
+        elif isinstance(capture.response_bytes, memoryview):
+            first = maker.response_pieces(capture, payload)
         else:
-            first = maker.response(capture, payload)
+            first = self._compress(maker.response(capture, payload))
         revisit = unchanged or original is not None
         request = maker.request(capture, self._ids.new())
         new = None if revisit else key
-        return Composed(self._compress(first), self._compress(request), revisit, payload, new)
+        return Composed(first, self._compress(request), revisit, payload, new)
 
     def _key(self, capture: Capture, raw: bytes) -> bytes:
         """Return the key of a payload in the index.

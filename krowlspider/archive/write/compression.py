@@ -10,7 +10,7 @@ from isal import isal_zlib
 from zlib_ng import zlib_ng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 # isal is several times faster than zlib-ng, which compresses better.
 COMPRESSIONS = re.compile(r"isal-([0-3])|zlib-ng-([1-9])")
@@ -34,6 +34,16 @@ def compressor(name: str) -> Callable[[bytes], bytes]:
         return partial(_isal, int(found[1]))
     dense = int(found[2])
     return lambda record: zlib_ng.compress(record, dense, _GZIP)
+
+
+def piecewise(name: str, pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Yield one gzip member of all ``pieces`` of a record, as they come. ``name`` is valid."""
+    kind, _, level = name.rpartition("-")
+    new = isal_zlib.compressobj if kind == "isal" else zlib_ng.compressobj
+    member = new(int(level), wbits=_GZIP)
+    for piece in pieces:
+        yield member.compress(piece)
+    yield member.flush()
 
 
 def _isal(level: int, record: bytes) -> bytes:

@@ -11,6 +11,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.reading import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -45,14 +46,33 @@ class OpenFile:
         content = member + more
         self._content_durable = False
         try:
-            written = os.write(self._descriptor, content)
-            while written < len(content):
-                written += os.write(self._descriptor, memoryview(content)[written:])
+            self._write(content)
         except OSError:
             self._cut_back()
             raise
         self.size += len(content)
         return place
+
+    def append_pieces(self, pieces: Iterable[bytes], more: bytes) -> Location:
+        """Append a member that comes in pieces, and ``more``, as `append` does."""
+        self._content_durable = False
+        length = 0
+        try:
+            for piece in pieces:
+                self._write(piece)
+                length += len(piece)
+            self._write(more)
+        except BaseException:
+            self._cut_back()
+            raise
+        place = Location(self.final.name, self.size, length)
+        self.size += length + len(more)
+        return place
+
+    def _write(self, content: bytes) -> None:
+        written = os.write(self._descriptor, content)
+        while written < len(content):
+            written += os.write(self._descriptor, memoryview(content)[written:])
 
     def _cut_back(self) -> None:
         try:

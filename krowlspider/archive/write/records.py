@@ -11,6 +11,7 @@ import re
 from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.cdxj import SEEDS_URI
@@ -19,7 +20,7 @@ from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from krowlspider.archive.payloads.original import Original
     from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead, Wire
@@ -44,6 +45,9 @@ _FORMAT = {
     "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
 }
 _IDS_AT_A_TIME = 64
+_END = b"\r\n\r\n"
+# Bytes of a large block that are compressed and written at a time.
+_PIECE = 1024 * 1024
 _FIELDS = "application/warc-fields"
 _RESPONSE = "application/http; msgtype=response"
 _REQUEST = "application/http; msgtype=request"
@@ -153,14 +157,27 @@ class RecordMaker:
         response the standard digests the entity, other tools the chunks, and they disagree where an
         irregular head ends. There any digest would make one tool call the record broken.
         """
+        return self._record(
+            self._response_head(capture, payload), _RESPONSE, capture.response_bytes
+        )
+
+    def response_pieces(self, capture: Capture, payload: str) -> Iterator[bytes | memoryview]:
+        """Return what `response` does, in pieces that are not copied."""
+        block = capture.response_bytes
+        # Made now, because it may raise ValueError.
+        start = self._start(self._response_head(capture, payload), _RESPONSE, block)
+        blocks = (block[at : at + _PIECE] for at in range(0, len(block), _PIECE))
+        return chain((start,), blocks, (_END,))
+
+    def _response_head(self, capture: Capture, payload: str) -> str:
         head = self._capture_fields("response", capture, capture.identity)
-        if is_plain(capture.response_bytes, capture.payload):
+        if _is_plain(capture):
             head += f"WARC-Payload-Digest: {payload}\r\n"
         if reason := capture.truncated:
             if reason not in _TRUNCATED:
                 raise ValueError(f"not a reason for truncation: {reason!r}")
             head += f"WARC-Truncated: {reason}\r\n"
-        return self._record(head, _RESPONSE, capture.response_bytes)
+        return head
 
     def revisit(self, capture: Capture, payload: str, original: Original) -> bytes:
         """Return the revisit record of a capture whose payload ``original`` holds (6.7.2)."""
@@ -232,18 +249,22 @@ class RecordMaker:
             f"WARC-Warcinfo-ID: {self._info}\r\n"
         )
 
-    def _digest(self, content: bytes) -> str:
+    def _digest(self, content: bytes | memoryview) -> str:
         return digest(content, self._algorithm)
 
-    def _record(self, head: str, content: str, block: bytes) -> bytes:
+    def _record(self, head: str, content: str, block: bytes | memoryview) -> bytes:
         """Return a whole record; ``head`` are the lines before the fields about the block."""
+        return b"".join((self._start(head, content, block), block, _END))
+
+    def _start(self, head: str, content: str, block: bytes | memoryview) -> bytes:
+        """Return a record up to its block."""
         about = (
             f"WARC/1.1\r\n{head}"
             f"WARC-Block-Digest: {self._digest(block)}\r\n"
             f"Content-Type: {content}\r\n"
             f"Content-Length: {len(block)}\r\n\r\n"
         )
-        return b"".join((about.encode(), block, b"\r\n\r\n"))
+        return about.encode()
 
 
 def dns_uri(name: str) -> str:
@@ -271,6 +292,15 @@ def _refers_to(original: Original) -> list[tuple[str, str]]:
         ("WARC-Refers-To-Date", original.date),
     ]
     return [("WARC-Refers-To", original.identity), *fields] if original.identity else fields
+
+
+def _is_plain(capture: Capture) -> bool:
+    response, payload = capture.response_bytes, capture.payload
+    if isinstance(response, bytes):
+        return is_plain(response, bytes(payload))
+    # Of a mapped response the payload is the end, unless it was in chunks.
+    whole = len(response) == capture.head + len(payload)
+    return whole and is_plain(bytes(response[: capture.head]), b"")
 
 
 def _wire_lines(wire: Wire) -> str:

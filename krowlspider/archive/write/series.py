@@ -6,17 +6,18 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
+from krowlspider.archive.index.asked import asked_by
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
 from krowlspider.archive.write.composer import Composer
-from krowlspider.archive.write.compression import compressor
+from krowlspider.archive.write.compression import compressor, piecewise
 from krowlspider.archive.write.open_file import OpenFile
 
 if TYPE_CHECKING:
@@ -113,12 +114,21 @@ class WarcSeries:
         :raises OSError: the disk failed; the call may be retried
         :raises ArchiveError: the series can only be abandoned
         """
+        if capture.stored is not None:
+            # One at a time is in memory. The mapping of the file ends with this call.
+            response, payload = capture.stored()
+            capture = replace(capture, response_bytes=response, payload=payload, stored=None)
         file = self._ready()
         try:
             composed = self._composer.compose(capture, self._maker)
         except ValueError as error:
             raise CaptureRefused(str(error)) from error
-        place = self._write(file, composed.first, composed.request)
+        if isinstance(composed.first, bytes):
+            place = self._write(file, composed.first, composed.request)
+        else:
+            member = piecewise(self._options.compression, composed.first)
+            place = file.append_pieces(member, composed.request)
+            self.stats.bytes_written += place.length + len(composed.request)
         self._composer.written(capture, composed)
         line = cdxj.line(
             place,
@@ -128,6 +138,8 @@ class WarcSeries:
             status=str(capture.status),
             digest=composed.payload,
         )
+        if (asked := asked_by(capture.request_bytes)) is not None:
+            line = cdxj.asked_line(line, capture.url, asked)
         self._add_line(line)
         self.stats.records += 2
         self.stats.revisits += composed.revisit

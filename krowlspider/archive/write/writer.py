@@ -37,7 +37,7 @@ _TRY_AGAIN = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Order:
-    """A call for the thread to make; ``size`` is the bytes that wait in memory for it."""
+    """A call for the thread to make; ``size`` is the bytes that wait for it."""
 
     act: Callable[[], Any]
     future: asyncio.Future[Any]
@@ -47,7 +47,8 @@ class _Order:
 class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
-    The writer is `full` when ``queue_bytes`` bytes wait in memory. It closes ``payloads``.
+    The writer is `full` when ``queue_bytes`` bytes wait, in memory or in files. It closes
+    ``payloads``.
 
     On a full disk the writer is ``stalled``: it retries every second, and new captures wait. This
     ends when there is room, or with `give_up`. Any other disk failure is final: from then on every
@@ -118,7 +119,8 @@ class WarcWriter:
 
         :raises ArchiveError: the writer is not open
         """
-        return self._order(partial(self._series.append, capture), capture.size)
+        size = capture.size + capture.stored_size
+        return self._order(partial(self._series.append, capture), size)
 
     def note(self, note: FetchNote) -> asyncio.Future[None]:
         """Hand in a note on a fetch. Raises the errors of `write`."""

@@ -9,6 +9,8 @@ from krowlspider.fetch.http.chunked import ChunkedDecoder
 from krowlspider.fetch.http.head import HEAD_CAP, HEAD_END, Framing, Head, parse_head
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.fetch.exchange import Observer
 
 
@@ -48,13 +50,27 @@ class ResponseReader:
     @property
     def received(self) -> int:
         """The bytes received: heads, and the body without its transfer coding."""
-        heads = self._interim + len(self._start) + self.head_length
-        return heads + (self._size if self._chunks is None else self._chunks.size)
+        return self._interim + len(self._start) + self.head_length + self.body_size
+
+    @property
+    def body_size(self) -> int:
+        """The bytes of the body that were received, without its transfer coding."""
+        return self._size if self._chunks is None else self._chunks.size
 
     @property
     def response_bytes(self) -> bytes:
         """The bytes from the final status line to the end, or to the last byte received."""
         return b"".join(self._raw)
+
+    def take(self) -> list[bytes]:
+        """Return the bytes received since the last call; they are kept no longer."""
+        raw, self._raw = self._raw, []
+        return raw
+
+    @property
+    def dechunk(self) -> Callable[[memoryview], bytes] | None:
+        """What returns the body in the bytes after the head, if it is chunked."""
+        return None if self._chunks is None else self._chunks.body_in
 
     def body_of(self, response: bytes) -> bytes:
         """Return the body of ``response``, which is ``response_bytes``, without transfer coding."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,16 @@ from krowlspider.archive.index.lookup import captures_of, lines_with, original_o
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, read_record
 from krowlspider.archive.write.records import warc_date
-from tests.archive.captures import STARTED
+from krowlspider.urls.canonical import normalise
+from tests.archive.captures import STARTED, capture, written
 from tests.archive.index.lines import every_kind, small_index
 
+ODD = "|[]^`{}\\"
+# Scheme, host, path and query, without user and fragment.
+RFC_3986 = re.compile(
+    r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?"
+    r"(?:[/?](?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
+)
 NAMES = st.lists(st.sampled_from(["a", "aa", "ab", "b", "b.a", "c", "d"]), max_size=30)
 
 
@@ -34,6 +42,22 @@ def test_binary_search_finds_what_a_scan_finds(
         assert list(lines_with(path, beginning)) == [
             each for each in every if f"{each.key} {each.timestamp}".startswith(beginning)
         ]
+
+
+def test_url_is_found_in_both_spellings_of_its_characters(tmp_path: Path) -> None:
+    """A record has the URL as browsers and pywb spell it: with the characters of ODD, and "%" that
+    begins no escape, as they are. All else in it is valid by RFC 3986."""
+    url = normalise(f'http://example.org/a|b[c]^d`{{e}}"f<g> h%zz?q={ODD}"<>\' %zz&p=%20~#f')
+    assert url is not None
+    [path] = written(tmp_path, [capture(1, url=url)])
+    there = [index_path(path)]
+    escaped = re.sub(r"[]\[\\^`{|}]|%(?![0-9A-F]{2})", lambda odd: f"%{ord(odd[0]):02X}", url)
+    assert RFC_3986.fullmatch(escaped)
+    assert not RFC_3986.fullmatch(url)
+    for spelling in (url, escaped):
+        [found] = captures_of(there, spelling)
+        assert found.url == url
+        assert read_record(path, found.offset)[0]["WARC-Target-URI"] == url
 
 
 def test_binary_search_reads_little_of_a_large_index(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ PAGES = {
 OTHERS = {
     "missing": b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\n<title>No</title>",
     "text": b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n<title>Text</title>",
+    # A viewer cannot open it by its URL.
+    "posted": HTML + b"\r\n<title>The answer to a POST</title>",
 }
 
 
@@ -51,7 +53,9 @@ def archive(directory: Path, count: int = 1) -> list[Path]:
     for name, response in [*((name, page[0]) for name, page in PAGES.items()), *OTHERS.items()]:
         kind = "text/plain" if name == "text" else "text/html; charset=latin-1"
         page = capture(odd=Odd(response, response.partition(b"\r\n\r\n")[2]))
-        files.append(replace(page, url=f"http://example.org/{name}", media_type=kind))
+        asked = b"POST / HTTP/1.1\r\n\r\n" if name == "posted" else page.request_bytes
+        url = f"http://example.org/{name}"
+        files.append(replace(page, url=url, media_type=kind, request_bytes=asked))
     files.close()
     for number in range(count):
         files.append(capture(number))
@@ -242,7 +246,7 @@ def test_index_that_lacks_captures_leaves_no_file(tmp_path: Path) -> None:
         with steps(what, total) as advance:
             yield advance
 
-    with pytest.raises(ArchiveError, match="would have 7 captures, and the files have 8"):
+    with pytest.raises(ArchiveError, match="would have 8 captures, and the files have 9"):
         packed(warcs, tmp_path / "a.wacz", progress)
     assert [path.name for path in tmp_path.iterdir()] == ["warc"]
 

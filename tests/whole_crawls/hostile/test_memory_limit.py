@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import brotli
 import pytest
 
+from krowlspider.archive.reading import read_members
+from krowlspider.archive.tools.check import check_folder
 from krowlspider.crawl.monitoring.machine_memory import machine_memory, memory_to_be_had
 from tests.support.crawling import Crawl, write_seeds
+from tests.support.large_bodies import framed, measure
 from tests.support.rawweb import NOT_FOUND, Raw, RawWeb
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedRawWeb
@@ -87,12 +90,10 @@ def test_pages_wait_for_memory_and_all_come(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("make", [chunked, packed], ids=["chunked", "packed"])
-def test_128_bodies_of_10_mb_stay_near_the_limit(
-    tmp_path: Path, make: Callable[[int], Raw]
-) -> None:
-    """Without a limit they take gigabytes. The bound is 512 MB and the 0.2 GB of the crawl."""
-    with RawWeb({"/": make(10 * MB), "/robots.txt": NOT_FOUND}) as web:
+def test_128_bodies_of_10_mb_stay_near_the_limit(tmp_path: Path) -> None:
+    """They come in a few bytes of brotli. Without a limit they take gigabytes. The bound is 512 MB
+    and the 0.2 GB of the crawl."""
+    with RawWeb({"/": packed(10 * MB), "/robots.txt": NOT_FOUND}) as web:
         crawl = crawl_of(web, tmp_path, 128, KROWL_MEMORY_LIMIT=512 * MB).start()
         most = 0
         while crawl.process.poll() is None:
@@ -101,6 +102,33 @@ def test_128_bodies_of_10_mb_stay_near_the_limit(
         print(f"peak {most / MB:.0f} MB")
         assert_all_came(crawl, 128)
         assert most < 850 * MB
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_large_bodies_in_flight_take_little_memory(tmp_path: Path) -> None:
+    """24 of 10 MB, half of them chunked, all of them nine tenths sent. In memory they take 400 MB
+    more. Each is archived to the byte, and no file is left."""
+    count = 24
+    measured = measure(tmp_path, count)
+    print(measured)
+    assert measured.crawl.stats["krowl/frontier/done_count"] == count
+    assert measured.in_flight - measured.before < 60 * MB
+    assert measured.most - measured.before < 150 * MB
+    assert measured.crawl.stats["krowl/memory/held_bytes"] == 0
+    folder = tmp_path / "job" / "warc"
+    assert {path.suffix for path in folder.iterdir()} == {".gz", ".cdxj", ".lock"}
+    assert check_folder(folder).problem_count == 0
+    found = {}
+    for warc in folder.glob("*.warc.gz"):
+        with warc.open("rb") as stream:
+            for member in read_members(stream):
+                record = member.record()
+                url = record.headers.get("WARC-Target-URI") or ""
+                name = url.rpartition("/")[2]
+                if record.headers.get("WARC-Type") == "response" and name.isdigit():
+                    found[int(name)] = record.reader.read() == framed(int(name))
+    assert found == dict.fromkeys(range(count), True)
 
 
 # --- the memory of the machine ---
