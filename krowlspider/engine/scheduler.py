@@ -21,6 +21,7 @@ from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.page_budget import PageBudget
+from krowlspider.crawl.requisites import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
@@ -112,6 +113,7 @@ class Scheduler(BaseScheduler):
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
+        self.requisites = RequisiteIntake(self.intake, job, settings)
         self.awaited = AwaitedRequests(
             engine,
             job,
