@@ -296,6 +296,9 @@ class Scheduler(BaseScheduler):
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return
         self._frontier.queues.unpop(lease)
+        if lease.entry.is_requisite:
+            # Its host need not be one whose pages are crawled.
+            return
         base = robots_fetch.authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.

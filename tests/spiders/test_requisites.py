@@ -44,7 +44,13 @@ SITE = [
     rule(A, "/next", "text/html", '<link rel=icon href=/icon.png><img src="/late.png">'),
     rule(A, "/last", "text/html", '<link rel=icon href=/icon.png><img src="/small.png">'),
     rule(STATIC, "/main.css", "text/css", '@import "more.css"; b { background: url(bg.png) }'),
-    rule(STATIC, "/more.css", "text/css", f"@font-face {{ src: url({at(OTHER, '/f.woff')}) }}"),
+    rule(
+        STATIC,
+        "/more.css",
+        "text/css",
+        f"@import '3.css'; @import 'main.css'; @font-face {{ src: url({at(OTHER, '/f.woff')}) }}",
+    ),
+    *(rule(STATIC, f"/{n}.css", "text/css", f"@import url({n + 1}.css);") for n in range(3, 7)),
     rule(A, "/app.json", "application/json", '{"icons": [{"src": "app.png"}]}'),
     rule(A, "/moved.png", "text/plain", redirect="/new.png"),
     rule(OTHER, "/robots.txt", "text/plain", "User-agent: *\nDisallow: /private/"),
@@ -65,7 +71,9 @@ OF_SITE = PAGES + Counter(
         *(f"{A}/{name}.png" for name in ("icon", "small", "large", "moved", "new", "app", "late")),
         # Once as a picture, once as the page that it is.
         *(f"{A}/{name}" for name in ("missing.png", "app.json", "next")),
-        *(f"{STATIC}/{name}" for name in ("main.css", "more.css", "bg.png")),
+        # The sixth style sheet is one too many.
+        *(f"{STATIC}/{name}" for name in ("main.css", "more.css", "3.css", "4.css", "5.css")),
+        f"{STATIC}/bg.png",
     ]
 )
 OF_ANY = OF_SITE + Counter(f"{OTHER}/{name}" for name in ("far.png", "far.js", "f.woff"))
@@ -93,16 +101,19 @@ def test_exactly_the_requisites_asked_for_are_fetched(
     with SimulatedWeb(spec=SITE) as web:
         crawl = crawled(web, tmp_path, which, arguments=arguments).run()
         assert fetched(web.log()) == expected
+        assert crawl.stats.get("krowl/requisites/left_count/level", 0) == (which != "none")
         assert violations(web.log(), min_delay=DELAY) == []
         assert_archived(crawl.jobdir, web.log())
         assert {item["url"].rpartition("/")[2] for item in crawl.items} == {"", "next", "last"}
 
 
 def test_requisites_come_soon_and_say_how_they_were_found(tmp_path: Path) -> None:
-    settings = {"KROWL_WARC_METADATA": 1}
+    settings = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1}
     with SimulatedWeb(spec=SITE) as web:
         crawl = crawled(web, tmp_path, "any", settings=settings).run()
         log = pages(web.log())
+        # The sitemaps of a host that has requisites alone are left alone.
+        assert {entry.host for entry in log if "sitemap" in entry.path} == {f"{A}:{web.port}"}
         own = [entry.path for entry in log if entry.host.startswith(A)]
         assert own.index("/missing.png") < own.index("/next")
         assert own.index("/late.png") < own.index("/last")
