@@ -25,8 +25,8 @@ MAX_REQUISITES = 1000
 LEVELS_MAX = 5
 # Bytes of a web app manifest that are read.
 _MANIFEST_MAX = 256 * 1024
-# Characters of CSS in a page that are read, which takes 50 ms at worst.
-_INLINE_MAX = 128 * 1024
+# Characters of a page's own CSS that are read, of its ``link`` elements, and of its ``srcset``.
+_TEXT_MAX = 256 * 1024
 # Characters of a tag that are read.
 _TAG_LENGTH_MAX = 8192
 
@@ -117,8 +117,15 @@ class _References:
 
     def first(self, texts: list[str]) -> list[str]:
         """Return the texts of a page that are read; each of the others counts as one reference."""
-        self.result.surplus += max(0, len(texts) - MAX_REQUISITES)
-        return texts[:MAX_REQUISITES]
+        read: list[str] = []
+        room = _TEXT_MAX
+        for text in texts[:MAX_REQUISITES]:
+            if room <= 0:
+                break
+            read.append(text[:room])
+            room -= len(text)
+        self.result.surplus += len(texts) - len(read)
+        return read
 
     def add(self, kind: str, references: Iterable[str]) -> None:
         kinds, result = self.kinds, self.result
@@ -189,10 +196,8 @@ def requisites_of(
     found = _References()
     for tag in found.first(links):
         found.add_link(tag)
-    room = _INLINE_MAX
     for css in found.first([*styles, *attributes]):
-        found.add_css(css[:room])
-        room -= min(room, len(css))
+        found.add_css(css)
     found.add(IMAGE, images)
     for text in found.first(srcsets):
         found.add(IMAGE, _candidates(text))

@@ -191,6 +191,16 @@ def test_page_names_a_bounded_number() -> None:
 
 
 @pytest.mark.parametrize(
+    "element", ["<style>{}</style>", "<img srcset='{}'>", "<link rel=icon href=a data='{}'>"]
+)
+def test_texts_of_a_page_are_read_up_to_a_bound(element: str) -> None:
+    long = element.format(" " * 300_000 + "url(x) ")
+    found = read(long + element.replace("=a", "=b").format("url(x)"))
+    assert (found.surplus, "https://a.test/dir/b" in found.found) == (1, False)
+    assert "https://a.test/dir/x" not in found.found
+
+
+@pytest.mark.parametrize(
     "unit",
     [
         *("<img src=x>", "<img srcset='", "<img srcset='a (' b>", "<link rel=", "<link a='"),
