@@ -11,6 +11,7 @@
 - ``pair``: one process, and two of a cluster
 - ``profile``: a flame graph
 - ``stages``: the CPU of a page by stage
+- ``requisites``: what it costs to find the requisites of a page
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
 - ``handover``: hosts sent from node to node through Redis
@@ -39,6 +40,7 @@ from bench import (
     pair,
     plot,
     profile,
+    requisites,
     ringsim,
     stages,
 )
@@ -130,6 +132,12 @@ def _stages(args: argparse.Namespace) -> None:
     _write("stages", figures)
 
 
+def _requisites(_: argparse.Namespace) -> None:
+    figures = requisites.measure()
+    print(requisites.table(figures))
+    _write("requisites", figures)
+
+
 def _ring(_: argparse.Namespace) -> None:
     figures = ringsim.measure()
     print(ringsim.table(figures))
@@ -198,6 +206,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "pair": _pair,
     "profile": _profile,
     "stages": _stages,
+    "requisites": _requisites,
     "ring": _ring,
     "forwarding": _forwarding,
     "handover": _handover,

@@ -171,6 +171,17 @@ REDIRECT_MAX_TIMES = 10
 # but a sitemap may have 50 MB.
 KROWL_SITEMAPS = True
 
+# --- Requisites -----------------------------------------------------------------------------------
+
+# The files that a page needs to be shown: pictures, style sheets, scripts, fonts, media. "none";
+# "site": those of the page's registrable domain; "any": those of any site. They are fetched soon
+# after their page, under all rules of their hosts. -a allow, same_host and same_domain do not hold
+# for them, and they are no pages for max_pages. For archives that are looked at.
+KROWL_REQUISITES = "none"
+# Requisites queued for one host in one run; further ones are dropped with the reason
+# "requisite_budget". 0: no limit.
+KROWL_REQUISITES_HOST_MAX = 100_000
+
 # --- Frontier -------------------------------------------------------------------------------------
 
 # Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.

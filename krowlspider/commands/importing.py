@@ -73,6 +73,8 @@ class _Identify:
         return None if request.dont_filter else self._dupefilter.identity(request, entry.url)
 
     def _request(self, entry: Entry) -> Request:
+        if entry.is_requisite:
+            return self._codec.request(entry)
         if entry.request[:1] != _JSON:
             raise ValueError("its request is a pickle, which only the crawl that wrote it may read")
         try:

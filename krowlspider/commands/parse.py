@@ -42,7 +42,10 @@ class Command(SinglePage, ScrapyCommand):
         if isinstance(spider, PageReader):
             self._links = _Links()
             budget = SimpleNamespace(left=None)
-            spider.scheduler = SimpleNamespace(intake=self._links, budget=budget)  # type: ignore[attr-defined]
+            requisites = SimpleNamespace(discover=lambda *_, **__: 0)
+            spider.scheduler = SimpleNamespace(  # type: ignore[attr-defined]
+                intake=self._links, budget=budget, requisites=requisites
+            )
             request.meta.update(depth=0, handle_httpstatus_all=True)
         return super().prepare_request(spider, request, opts)
 

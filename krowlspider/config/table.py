@@ -85,6 +85,8 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_RETRY_DELAY": _some_seconds,
     "KROWL_THROTTLING_TIMES": integer(0, "times"),
     "KROWL_COMMIT_INTERVAL": number(0, "seconds", high=60, above=True),
+    "KROWL_REQUISITES": text("none|site|any", "is not none, site or any"),
+    "KROWL_REQUISITES_HOST_MAX": integer(0, "URLs"),
     "KROWL_HOST_QUEUE_MAX": integer(1, "URLs"),
     "KROWL_DOMAIN_BUDGET": integer(0, "URLs"),
     "KROWL_DOMAIN_SHARE": number(0, "of the frontier", high=1),

@@ -1,8 +1,9 @@
 """Convert Scrapy requests to queue entries and back.
 
 A plain page (GET, no headers, only depth and retry counts in its meta) is stored as its URL and a
-few counters. Any other request is stored whole: as JSON if JSON gives back the same values, else as
-a pickle, which is read only from this job's folder and never from the network.
+few counters; a requisite has its kind and level besides. Any other request is stored whole: as JSON
+if JSON gives back the same values, else as a pickle, which is read only from this job's folder and
+never from the network.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from scrapy.utils.request import request_from_dict
 
 from krowlspider.cluster.transport.message import Message, dumps, encode, loads
 from krowlspider.cluster.transport.meta import carried
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry import REQUISITE, Entry
 from krowlspider.urls.data import is_data
 from krowlspider.urls.host import host_of
+from krowlspider.urls.page.requisites import Requisite
 from krowlspider.urls.page.sitemap import BYTES_MAX
 
 if TYPE_CHECKING:
@@ -59,6 +61,14 @@ class PageSpider(Protocol):
     def page_request(self, url: str, meta: dict[str, Any]) -> Request: ...
 
 
+@runtime_checkable
+class RequisiteSpider(Protocol):
+    """A spider that makes the request of a requisite itself."""
+
+    def requisite_request(self, url: str, meta: dict[str, Any]) -> Request:
+        """Return the request for ``meta["krowl_requisite"]``, a kind and a level."""
+
+
 def request_limits(settings: BaseSettings) -> dict[str, float]:
     """Return the limits, by meta key, of a request that sets none of its own."""
     return {
@@ -78,6 +88,7 @@ class RequestCodec:
         self._spider = spider
         self._limits = dict.fromkeys(_LEAST, -1.0) if limits is None else limits
         self._page_spider = spider if isinstance(spider, PageSpider) else None
+        self._requisite_spider = spider if isinstance(spider, RequisiteSpider) else None
         page = self._page("http://plain.invalid/", {})
         self._plain = (page.callback, page.errback)
         self._plain_meta = page.meta
@@ -92,6 +103,13 @@ class RequestCodec:
             return self._page_spider.page_request(url, meta)
         return Request(url, meta=meta)
 
+    def _requisite(self, entry: Entry) -> Request:
+        """:raises ValueError: the entry is damaged"""
+        meta = {"depth": entry.depth, **_requisite_meta(entry)}
+        if self._requisite_spider is None:
+            return self._page(entry.url, meta)
+        return self._requisite_spider.requisite_request(entry.url, meta)
+
     def entry(self, request: Request, url: str) -> Entry:
         """Return the entry of a request that is to be fetched at ``url``.
 
@@ -100,7 +118,12 @@ class RequestCodec:
         if "_scheme_proxy" in request.meta:
             request = _without_proxy(request)
         meta = request.meta
-        packed = b"" if self._is_plain(request) else self._pack(request)
+        is_requisite = self._requisite_spider is not None and "krowl_requisite" in meta
+        if is_requisite:
+            # Kind and level are all that is kept: a request from outside brings nothing else.
+            packed = REQUISITE + Requisite.checked(meta["krowl_requisite"]).pack()
+        else:
+            packed = b"" if self._is_plain(request) else self._pack(request)
         return Entry(
             url,
             depth=meta.get("depth", 0),
@@ -109,11 +132,13 @@ class RequestCodec:
             throttling=meta.get("distress_times", 0),
             bare=meta.get("krowl_bare", False),
             request=packed,
-            chain=() if packed else tuple(meta.get("redirect_urls", ())),
+            chain=() if packed and not is_requisite else tuple(meta.get("redirect_urls", ())),
         )
 
     def request(self, entry: Entry) -> Request:
-        if entry.request:
+        if entry.is_requisite:
+            request = self._requisite(entry)
+        elif entry.request:
             request = self._unpack(entry.request)
         else:
             request = self._page(entry.url, {"depth": entry.depth})
@@ -140,7 +165,7 @@ class RequestCodec:
 
         :raises ValueError: it cannot be JSON, or is too long, or its meta names a proxy
         """
-        if entry.request or always:
+        if always or (entry.request and not entry.is_requisite):
             request = self.request(entry)
             if request.meta.get("proxy"):
                 raise ValueError(
@@ -158,6 +183,7 @@ class RequestCodec:
                 chain=entry.chain,
                 via=entry.via,
                 hop=entry.hop,
+                meta=_requisite_meta(entry),
             )
         )
 
@@ -196,6 +222,8 @@ class RequestCodec:
 
         :raises ValueError: it is a pickle, not of Scrapy's classes, or not of this spider
         """
+        if entry.is_requisite:
+            return self.request(entry)
         if entry.request[:1] != _JSON:
             raise ValueError("its request is a pickle")
         try:
@@ -283,6 +311,12 @@ class RequestCodec:
                 for name, values in data["headers"]
             }
         return request_from_dict(data, spider=self._spider)
+
+
+def _requisite_meta(entry: Entry) -> dict[str, Any]:
+    if not entry.is_requisite:
+        return {}
+    return {"krowl_requisite": list(Requisite.unpack(entry.request[1:]))}
 
 
 def _without_proxy(request: Request) -> Request:

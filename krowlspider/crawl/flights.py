@@ -57,7 +57,7 @@ class Flights:
         self.on_the_wire += 1
         if self._job.outages.paused:
             self._job.outages.sent(in_flight.host)
-        if in_flight.lease is not None:
+        if _counts(in_flight.lease):
             self._budget.take()
 
     def reserve_address(self, in_flight: InFlight, address: str) -> bool:
@@ -81,10 +81,11 @@ class Flights:
 
     def unpop(self, in_flight: InFlight) -> None:
         """Put a page back to its old place in the queue; its host stays in flight."""
-        if in_flight.lease is not None:
-            self._frontier.queues.unpop(in_flight.lease)
+        if (lease := in_flight.lease) is not None:
+            self._frontier.queues.unpop(lease)
             in_flight.lease = None
-            self._budget.give_back()
+            if _counts(lease):
+                self._budget.give_back()
 
     def charge(self, in_flight: InFlight, took: float) -> None:
         """Make the host of a request rest, for ``took`` CPU seconds of the event loop."""
@@ -157,7 +158,8 @@ class Flights:
             entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
         self._frontier.queues.replace(lease, entry)
         in_flight.lease = None
-        self._budget.give_back()
+        if _counts(lease):
+            self._budget.give_back()
 
     def keep_all(self) -> None:
         """Leave the pages of all present requests queued for the next start when they are over."""
@@ -177,6 +179,11 @@ class Flights:
         if in_flight.lease is not None:
             if in_flight.stays:
                 return
-            if in_flight.failure is not None:
+            if in_flight.failure is not None and _counts(in_flight.lease):
                 self._budget.give_back()
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)
+
+
+def _counts(lease: Lease | None) -> bool:
+    """Return whether a lease counts as a page: requisites and robots fetches do not."""
+    return lease is not None and not lease.entry.is_requisite

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
+from krowlspider.crawl.requisite_budget import REQUISITE_PRIORITY, RequisiteBudget
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
@@ -56,9 +57,10 @@ class Intake:
         self._node = job.node
         self._codec = codec
         self._identify = identify
-        self._wake = wake
+        self.wake = wake
         self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
         self.exclusions = Exclusions()
+        self.requisite_budget = RequisiteBudget(settings.getint("KROWL_REQUISITES_HOST_MAX"))
         self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
 
     # --- rules ---
@@ -83,16 +85,19 @@ class Intake:
         *,
         is_stray: bool,
         may_have_any_extension: bool = False,
+        is_requisite: bool = False,
     ) -> str | None:
         """Return the reason, in one word, why a normalised URL is not queued; None if it may be.
 
         ``via`` is the host of the page that links to it. ``is_stray`` is true if a page named the
-        URL and no person did: then `LinkedPorts` must admit a host with an explicit port.
+        URL and no person did: then `LinkedPorts` must admit a host with an explicit port. A
+        requisite may have any extension.
 
         :raises StoreError: as of `add`
         """
-        reason = self.scope.refusal(url, host, depth, via)
-        if reason and not (may_have_any_extension and reason == "extension"):
+        reason = self.scope.refusal(url, host, depth, via, is_requisite=is_requisite)
+        any_extension = may_have_any_extension or is_requisite
+        if reason and not (any_extension and reason == "extension"):
             return reason
         if is_stray and ":" in host and host not in self._linkable and not self._may_link(host):
             return "port"
@@ -129,10 +134,14 @@ class Intake:
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
         key = None if always else self._identify(request, url)
-        candidate = Candidate(host, key, entry, request.priority)
+        priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
+        candidate = Candidate(host, key, entry, priority)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
             return self._send_request(owner, candidate)
         if key is not None and self.knows((key,), lambda _: host)[0]:
+            return False
+        if entry.is_requisite and not self.requisite_budget.take(host):
+            self.count_dropped("requisite_budget")
             return False
         is_given = not entry.depth and request.meta.get("is_start_request", False)
         return bool(self.add([candidate], is_exempt=is_given))
@@ -168,11 +177,11 @@ class Intake:
         """
         urls = list(urls)
         found = self._job.hasher.keys(urls)
-        host_in = _host_finder(page)
+        host_in = host_finder(page)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
         itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
         keys: Sequence[bytes | None] = [None] if itself else found
-        known = [False] if itself else self._known_here(found, lambda at: host_in(urls[at]), owners)
+        known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
         refusal = self.refusal
         is_stray, is_request = via is not None, request is not None
         keeps = bool(page) and self._keeps_via
@@ -194,13 +203,13 @@ class Intake:
             if keeps:
                 entry.via, entry.hop = page, hop
             if owners is not None and (owner := owners[at]) is not None:
-                foreign += self._outgoing(owner, host, identity, entry)
+                foreign += self.outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
         is_exempt = via is None or hop == "M"
         added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt)
         if added:
-            self._wake()
+            self.wake()
         return added
 
     def fall_back(self, entry: Entry) -> None:
@@ -227,7 +236,7 @@ class Intake:
             self._job.fail(error)
             raise
 
-    def _known_here(
+    def known_here(
         self, keys: list[bytes], host_at: Callable[[int], str], owners: list[str | None] | None
     ) -> list[bool]:
         """Return which identities are known to this node.
@@ -244,7 +253,7 @@ class Intake:
 
     # --- outgoing URLs ---
 
-    def _outgoing(
+    def outgoing(
         self, owner: str, host: str, identity: bytes | None, entry: Entry
     ) -> list[Foreign]:
         """Return a discovered URL as a message to its owner; an empty list if it cannot be sent."""
@@ -274,7 +283,7 @@ class Intake:
         return counters["foreign"] > before
 
 
-def _host_finder(page: str) -> Callable[[str], str]:
+def host_finder(page: str) -> Callable[[str], str]:
     """Return `host_of`, made faster for links to the host of ``page``, as most links are."""
     if not page:
         return host_of

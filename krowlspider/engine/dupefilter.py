@@ -8,7 +8,7 @@ from scrapy.dupefilters import BaseDupeFilter
 
 from krowlspider.crawl.job import Job
 from krowlspider.frontier.store.schema import KEY_SIZE
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ class DupeFilter(BaseDupeFilter):
     def identity(self, request: Request, url: str) -> bytes:
         """Return the 8-byte identity of a request for a normalised URL.
 
-        A GET without a body has the identity of its URL. Any other request has the start of its
-        Scrapy fingerprint, which includes method and body.
+        A GET without a body has the identity of its URL, as a page or as a requisite. Any other
+        request has the start of its Scrapy fingerprint, which includes method and body.
         """
         if request.method == "GET" and not request.body:
-            return self._job.hasher.key(url)
+            is_requisite = "krowl_requisite" in request.meta
+            return self._job.hasher.key(requisite_identity(url) if is_requisite else url)
         fingerprint = self._crawler.request_fingerprinter.fingerprint(request)
         # A fingerprinter of a user may return fewer bytes.
         return fingerprint[:KEY_SIZE].ljust(KEY_SIZE, b"\0")

@@ -21,6 +21,7 @@ from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.page_budget import PageBudget
+from krowlspider.crawl.requisites import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
@@ -114,6 +115,7 @@ class Scheduler(BaseScheduler):
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
+        self.requisites = RequisiteIntake(self.intake, job, settings)
         self.awaited = AwaitedRequests(
             engine,
             job,
@@ -296,6 +298,9 @@ class Scheduler(BaseScheduler):
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return
         self._frontier.queues.unpop(lease)
+        if lease.entry.is_requisite:
+            # Its host need not be one whose pages are crawled.
+            return
         base = robots_fetch.authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.

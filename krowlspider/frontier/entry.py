@@ -32,8 +32,12 @@ Count = Annotated[int, Meta(ge=0, le=0xFF)]
 _Depth = Annotated[int, Meta(ge=0, le=0xFFFF)]
 _Chain = Annotated[tuple[str, ...], Meta(max_length=0xFF)]
 _Priority = Annotated[int, Meta(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
-_Hop = Annotated[str, Meta(pattern="^[LM]?$")]
+_Hop = Annotated[str, Meta(pattern="^[LME]?$")]
 _State = Annotated[str, Meta(pattern="^(queued|poison)$")]
+
+
+# The first byte of the request of a requisite; the codec has others.
+REQUISITE = b"R"
 
 
 class Entry(Struct, eq=False, gc=False):
@@ -44,11 +48,12 @@ class Entry(Struct, eq=False, gc=False):
     - ``strikes``: how often the process died while it worked on the page.
     - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for now.
     - ``bare``: a seed that was given without a scheme; it falls back from https to http.
-    - ``request``: a whole serialised Scrapy request; empty for a plain GET of a page.
+    - ``request``: a whole serialised Scrapy request, or REQUISITE and a packed `Requisite`; empty
+      for a plain GET of a page.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
       its meta instead.
-    - ``via``: the URL of the page or sitemap that named it; ``hop``: how, L for a link and M for a
-      sitemap. Both are empty where that is not kept.
+    - ``via``: the URL of the page or sitemap that named it; ``hop``: how, L for a link, M for
+      a sitemap, and E for a requisite. Both are empty where that is not kept.
     """
 
     url: str
@@ -63,6 +68,10 @@ class Entry(Struct, eq=False, gc=False):
     chain: tuple[str, ...] = ()
     via: str = ""
     hop: str = ""
+
+    @property
+    def is_requisite(self) -> bool:
+        return self.request[:1] == REQUISITE
 
     def encode(self, host: str) -> bytes:
         """Return the entry as it is stored under a key of its host: only what is not default.

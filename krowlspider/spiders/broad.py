@@ -25,6 +25,7 @@ from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
+from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
@@ -97,6 +98,8 @@ class BroadSpider(Spider):
 
     name = "broad"
     _sitemaps: SitemapReader
+    # None: requisites are not fetched.
+    _requisites: RequisiteReader | None = None
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
@@ -176,6 +179,8 @@ class BroadSpider(Spider):
         spider._limit_depth(crawler.settings)
         spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
+        if crawler.settings["KROWL_REQUISITES"] != "none":
+            spider._requisites = RequisiteReader(crawler, lambda: spider.scheduler)
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
 
@@ -191,12 +196,16 @@ class BroadSpider(Spider):
         self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
+        self._reads_requisites = settings["KROWL_REQUISITES"] != "none"
         self._set_yields_items(yields=True)
 
     def _set_yields_items(self, *, yields: bool) -> None:
         self._yields_items = yields
         self._plan = reading_plan(
-            self._agent, follow_nofollow=self._follow_nofollow, described=yields
+            self._agent,
+            follow_nofollow=self._follow_nofollow,
+            described=yields,
+            requisites=self._reads_requisites,
         )
 
     @cached_property
@@ -276,6 +285,13 @@ class BroadSpider(Spider):
         del request.meta["verbatim_url"]
         return request
 
+    def requisite_request(self, url: str, meta: dict[str, Any]) -> Request:
+        """Return the request for a queued requisite, of the kind and level in ``meta``."""
+        request = self.page_request(url, meta)
+        request.callback = self.parse_requisite
+        request.headers["Accept"] = ACCEPT[meta["krowl_requisite"][0]]
+        return request
+
     def only_reads(self, request: Request) -> bool:
         """Return whether the callback of a request yields nothing, because nobody wants items."""
         return not self._yields_items and request.callback == self.parse
@@ -295,6 +311,8 @@ class BroadSpider(Spider):
                 meta["krowl_outlinks"] = len(page.links)
                 if isinstance(response, TextResponse):
                     meta["krowl_charset"] = response.encoding
+            if self._requisites is not None:
+                await self._requisites.of_page(page, response)
             await self._follow(page, response, depth)
         return page
 
@@ -418,6 +436,16 @@ class BroadSpider(Spider):
         if _is_html(_header(response, b"Content-Type") or "") and not too_large:
             async for item in self.parse(response):
                 yield item
+
+    async def parse_requisite(self, response: Response) -> AsyncIterator[Any]:
+        """Queue the requisites that a style sheet or a manifest names in turn.
+
+        No links are followed, and there is no item.
+        """
+        if self._requisites is not None:
+            await self._requisites.read(response)
+        return
+        yield  # an asynchronous generator, as the other callbacks
 
     def failed(self, failure: Failure) -> None:
         """Do nothing: the scheduler counts the failed page with its reason."""

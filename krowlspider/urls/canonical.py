@@ -72,9 +72,19 @@ def normalise_all(
 
     :raises ValueError: ``base`` does not parse
     """
+    return list(normalise_each(hrefs, base, refused, oversize))
+
+
+def normalise_each(
+    hrefs: Iterable[str],
+    base: str,
+    refused: list[str] | None = None,
+    oversize: list[str] | None = None,
+) -> dict[str, str]:
+    """Return the last href of each normalised URL; otherwise as `normalise_all`."""
     left = [] if refused is None else refused
     parsed = can_ada.parse(base)
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     different: Iterable[str] = dict.fromkeys(hrefs)
     # One check of the joined text is far cheaper than a check of each reference. If it passes, the
     # total length bounds the time to parse them.
@@ -95,8 +105,8 @@ def normalise_all(
             if accepted is None:
                 left.append(href)
                 continue
-        found[url] = None
-    return list(found)
+        found[url] = href
+    return found
 
 
 def _accept(href: str) -> str | None:
@@ -131,6 +141,15 @@ def identity(url: str) -> str:
     if "&" not in kept[1:]:
         return path + "?" + kept[1:]
     return path + "?" + "&".join(sorted(kept[1:].split("&"), key=_name))
+
+
+def requisite_identity(url: str) -> str:
+    """Return the text by which a normalised URL counts as seen as a requisite.
+
+    It differs from that of the page: a page that another one embeds is still fetched as a page, and
+    its links are followed.
+    """
+    return f"requisite {url}"
 
 
 def _name(parameter: str) -> str:

@@ -20,6 +20,7 @@ from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key
+from krowlspider.spiders.broad import BroadSpider
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
@@ -42,14 +43,16 @@ def identify(request: Request, url: str) -> bytes:
     return url.encode()[-8:]
 
 
-def traffic_in(tmp_path: Path, **more: object) -> tuple[Job, ClusterTraffic]:
+def traffic_in(
+    tmp_path: Path, spider: Spider | None = None, **more: object
+) -> tuple[Job, ClusterTraffic]:
     """Return an open job of node ``a``, and its traffic."""
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
     given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
     settings = Settings({**ours, **given, **more})
     job = Job(settings)
     job.open()
-    codec = RequestCodec(Spider("news"))
+    codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
     traffic = ClusterTraffic(
         job,
@@ -74,6 +77,35 @@ def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
         assert job.frontier.schedule.cache.get("b.test").queue.queued == 0
         ((_, message),) = traffic.outbox.head("b", 10)
         assert decode(message) == Message("http://b.test/", hops=2)
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_requisites_of_others_keep_to_the_budget(tmp_path: Path) -> None:
+    """They go before pages, whatever priority the message names, and are known the next time."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(
+            tmp_path, spider=BroadSpider(), KROWL_REQUISITES="any", KROWL_REQUISITES_HOST_MAX=2
+        )
+        sent = [
+            Message(
+                f"http://a.test/{n}",
+                priority=9,
+                via="http://b.test/",
+                hop="E",
+                meta={"krowl_requisite": ["image", 0]},
+            )
+            for n in (1, 1, 2, 3)
+        ]
+        await traffic.take_in(sent)
+        found = list(entries(job.store, "a.test"))
+        assert [entry_of(*each).url[-1] for each in found] == ["1", "2"]
+        assert {split_queue_key(key)[1] for key, _ in found} == {1}
+        entry = entry_of(*found[0])
+        assert (entry.request, entry.via, entry.hop) == (b"R0image", "http://b.test/", "E")
+        assert job.frontier.counters["dropped/requisite_budget"] == 1
         await job.close()
 
     asyncio.run(main())

@@ -235,6 +235,35 @@ def test_a_sitemap_has_its_own_limit_at_another_node_too() -> None:
     assert "download_maxsize" not in codec.whole(message).meta
 
 
+def test_requisite_keeps_its_kind_and_level_alone() -> None:
+    """On disk, in a host that is handed over, and in a message, whatever else a message brings."""
+    spider = BroadSpider()
+    codec = RequestCodec(spider, LIMITS)
+    meta = {"depth": 2, "krowl_requisite": ["style", 3], "retry_times": 1}
+    request = spider.requisite_request(URL, meta)
+    entry, again = through(request, spider)
+    assert entry.request == b"R3style"
+    assert (again.callback, again.headers) == (spider.parse_requisite, request.headers)
+    assert again.meta == codec.portable(entry).meta == request.meta
+    entry.via, entry.hop = "http://b.test/", "E"
+    message = decode(codec.message(entry))
+    assert (message.meta, message.via, message.hop) == (
+        {"krowl_requisite": ["style", 3]},
+        "http://b.test/",
+        "E",
+    )
+    message.rest = {"callback": "parse", "headers": {"Host": "c.test"}, "method": "POST"}
+    message.meta["download_maxsize"] = 10
+    whole = codec.whole(message)
+    assert codec.entry(whole, URL).request == entry.request
+
+
+@pytest.mark.parametrize("packed", [b"R9style", b"R0page", b"R", b"Rx"])
+def test_impossible_requisite_of_another_node_is_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match=r"requisite|invalid literal"):
+        RequestCodec(BroadSpider()).portable(Entry(URL, request=packed))
+
+
 @pytest.mark.parametrize(
     "meta",
     [{"retry_times": -1000}, {"depth": "1"}, {"redirect_urls": 1}, {"krowl_sitemap": [-9, ""]}],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.page.requisites import Requisite
 from krowlspider.urls.seeds import MAX_SEED
 
 # Characters of a URL: no longer one is queued.
@@ -30,7 +31,7 @@ CARRIED = frozenset(
         *("cookiejar", "dont_merge_cookies", "dont_cache", "referrer_policy", "rule"),
         # Limits, which the receiver lowers to its own.
         *("download_maxsize", "download_timeout", "max_retry_times"),
-        "krowl_sitemap",
+        *("krowl_requisite", "krowl_sitemap"),
     }
 )
 LEFT_OUT = frozenset(
@@ -63,6 +64,10 @@ def carried(meta: dict[str, Any]) -> dict[str, Any]:
             pass
         case _:
             raise BadMessage("krowl_sitemap is no level and host")
+    try:
+        Requisite.checked(meta.get("krowl_requisite", ["other", 0]))
+    except ValueError as error:
+        raise BadMessage(f"krowl_requisite: {error}") from error
     return {name: value for name, value in meta.items() if _is_carried(name)}
 
 

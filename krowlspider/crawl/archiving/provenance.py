@@ -166,7 +166,8 @@ def _provenance(
     """Return how a URL was found, as fields of a metadata record.
 
     They are ``via`` as in WARC 1.1, section 6.6, the redirects before it, and, if ``whole``, hop
-    and depth. The hop is a letter of Heritrix: S seed, L link, R redirect, M sitemap, P robots.txt.
+    and depth. The hop is a letter of Heritrix: S seed, L link, R redirect, M sitemap, P robots.txt,
+    E requisite.
     """
     if in_flight.robots_fetch is not None:
         chain = [f"{authority}/robots.txt" for authority in in_flight.robots_fetch.passed]
@@ -175,7 +176,7 @@ def _provenance(
         assert in_flight.lease is not None
         entry = in_flight.lease.entry
         chain, via, depth = meta.get("redirect_urls", []), entry.via, entry.depth
-        hop = entry.hop or ("" if depth else "S")
+        hop = entry.hop or ("E" if entry.is_requisite else "" if depth else "S")
     if chain:
         hop, via = "R", chain[-1]
     fields = [("redirected-from", url) for url in chain if is_uri(url)]

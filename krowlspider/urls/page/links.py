@@ -15,6 +15,7 @@ from krowlspider.internals.frostwork import Plan, detect_encoding
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.queries import encode_queries
+from krowlspider.urls.page.requisites import COLUMNS, Requisites, requisites_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,15 +34,19 @@ _NOFOLLOW = ":not([rel~=nofollow i])"
 # Columns of a plan that only items need: title, canonical, language. Each column costs time per
 # page, even if nothing is found.
 _DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
+# Numbers of columns after the first four, of the plans that read a description.
+_DESCRIBED = frozenset({len(_DESCRIPTION), len(_DESCRIPTION) + len(COLUMNS)})
 
 
 @lru_cache(maxsize=16)
-def reading_plan(agent: str, *, follow_nofollow: bool, described: bool = True) -> Plan:
+def reading_plan(
+    agent: str, *, follow_nofollow: bool, described: bool = True, requisites: bool = False
+) -> Plan:
     """Return the frostwork plan of the texts and attributes that are read from a page.
 
     ``agent`` is the product token that ``<meta name=...>`` may address in addition to "robots".
     With ``follow_nofollow``, links with ``rel=nofollow`` are read too. Only with ``described`` are
-    the title, canonical and language of the page read.
+    the title, canonical and language of the page read, and only with ``requisites`` those.
     """
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     return Plan(
@@ -51,6 +56,7 @@ def reading_plan(agent: str, *, follow_nofollow: bool, described: bool = True) -
             "base[href]::attr(href)",
             f"meta[name=robots i]::attr(content), meta[name={agent} i]::attr(content)",
             *(_DESCRIPTION if described else ()),
+            *(COLUMNS if requisites else ()),
         ],
         [],
     )
@@ -73,6 +79,8 @@ class Page:
     are the prohibitions of the page as a whole. ``base`` is the URL that the links were joined to,
     ``canonical`` the normalised target of ``rel=canonical``.
 
+    ``requisites`` is None unless the plan reads them.
+
     ``refused`` counts links that are no http(s) URL, ``oversize`` those too long to be parsed, and
     ``surplus`` those after the first MAX_LINKS.
     """
@@ -87,6 +95,7 @@ class Page:
     refused: int = 0
     oversize: int = 0
     surplus: int = 0
+    requisites: Requisites | None = None
 
     @classmethod
     def empty(cls, url: str) -> Page:
@@ -101,8 +110,8 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     order mark, header, meta element, UTF-8. A page is read up to a bound on its tags (`bounded`).
     """
     html = bounded(body)
-    hrefs, refreshes, bases, robots, *description = plan.extract(html, charset)
-    titles, canonicals, langs = description or ([], [], [])
+    hrefs, refreshes, bases, robots, *more = plan.extract(html, charset)
+    titles, canonicals, langs = more[:3] if len(more) in _DESCRIBED else ([], [], [])
     if target := _refresh_target(refreshes):
         hrefs.insert(0, target)
     surplus = max(0, len(hrefs) - MAX_LINKS)
@@ -116,6 +125,10 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         canonicals = encode_queries(canonicals[:1], encoding, [])
     base = _base(bases, url)
     nofollow, noindex = refusals_in(_robots_tokens(robots))
+    requisites = None
+    if len(more) >= len(COLUMNS):
+        columns = more[-len(COLUMNS) :]
+        requisites = requisites_of(columns, base, lambda: detect_encoding(html, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles, MAX_TITLE),
@@ -127,6 +140,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         refused=len(refused),
         oversize=len(oversize),
         surplus=surplus,
+        requisites=requisites,
     )
 
 

@@ -27,6 +27,7 @@ _CODECS = {
     "windows-874": "cp874",
     "ISO-8859-8-I": "iso8859-8",
     "x-user-defined": "ascii",
+    "replacement": "utf-8",
 }
 # Ignored wherever they stand in a URL.
 _IGNORED: dict[int, str | None] = dict.fromkeys(map(ord, "\t\n\r"))
@@ -42,6 +43,11 @@ _C0_OR_SPACE = "".join(map(chr, range(33)))
 # Bytes to escape here; the URL parser escapes the others of ASCII.
 _ESCAPED = re.compile(rb'[^ !"$-~]+')
 _ON_ERROR = "krowlspider.query"
+
+
+def codec_of(encoding: str) -> str:
+    """Return the name of Python's codec for a WHATWG encoding."""
+    return _CODECS.get(encoding, encoding)
 
 
 def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> list[str]:
@@ -70,7 +76,7 @@ def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> 
 
 def _encoded(query: str, encoding: str) -> str:
     text = query.translate(_REPLACED.get(encoding, _IGNORED))
-    octets = text.encode(_CODECS.get(encoding, encoding), _ON_ERROR)
+    octets = text.encode(codec_of(encoding), _ON_ERROR)
     return _ESCAPED.sub(_escape, octets).decode("ascii")
 
 

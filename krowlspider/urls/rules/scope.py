@@ -33,12 +33,21 @@ class Scope:
         self._has_rules = bool(rules.allow or rules.deny or rules.same_host or rules.same_domain)
         self._traps = traps
 
-    def refusal(self, url: str, host: str, depth: int, via_host: str | None) -> str | None:
+    def refusal(
+        self,
+        url: str,
+        host: str,
+        depth: int,
+        via_host: str | None,
+        *,
+        is_requisite: bool = False,
+    ) -> str | None:
         """Return why a normalised URL of ``host`` is out of scope, in one word; None if it is in.
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
-        the URL, so only depth, length and blocked ports apply.
+        the URL, so only depth, length and blocked ports apply. The rules about hosts and ``allow``
+        say which pages are followed, so they do not apply to a requisite of such a page.
         """
         if depth > self._max_depth:
             return "depth"
@@ -48,11 +57,17 @@ class Scope:
             return "port"
         if via_host is None:
             return None
-        if self._has_rules and (reason := self._refused_by_rule(url, host, via_host)):
+        if self._has_rules and (
+            reason := self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)
+        ):
             return reason
         return None if self._traps is None else self._traps.refusal(url)
 
-    def _refused_by_rule(self, url: str, host: str, via_host: str) -> str | None:
+    def _refused_by_rule(
+        self, url: str, host: str, via_host: str, *, is_requisite: bool
+    ) -> str | None:
+        if is_requisite:
+            return "deny" if any(rule.search(url) for rule in self._deny) else None
         if self._same_host and host != via_host:
             return "host"
         if self._same_domain and host != via_host and domain_of(host) != domain_of(via_host):

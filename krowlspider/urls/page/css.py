@@ -1,0 +1,67 @@
+"""Find the URLs in CSS: ``url()`` and ``@import`` (CSS Syntax Module Level 3).
+
+Comments and strings are honoured. The time is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from krowlspider.internals.frostwork import detect_encoding
+from krowlspider.urls.page.queries import codec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Bytes of a style sheet that are read. Larger ones hold fonts and pictures as data: URLs.
+BYTES_MAX = 2 * 1024 * 1024
+
+# The first character class makes the search skip all other characters quickly. A string without its
+# end stops at the end of the line.
+_TOKEN = re.compile(
+    r"""[@uU"'/\\](?:
+        (?<=/)\*.*?(?:\*/|\Z)
+      | (?<=[uU])[rR][lL]\(\s*+
+            (?:"((?:[^"\\]++|\\.)*+)"?|'((?:[^'\\]++|\\.)*+)'?|((?:[^\s"'()\\]++|\\[0-9a-fA-F]{1,6}\s?+|\\.)*+))
+      | (?<=@)(?i:import)\b(?:\s++|/\*.*?(?:\*/|\Z))*+(?:[uU][rR][lL]\(\s*+)?+
+            (?:"((?:[^"\\]++|\\.)*+)"?|'((?:[^'\\]++|\\.)*+)'?|((?:[^\s"'()\\;]++|\\.)*+))
+      | (?<=@)(?i:namespace)\b[^;]*+
+      | (?<=")(?:[^"\\\n]++|\\.)*+"?
+      | (?<=')(?:[^'\\\n]++|\\.)*+'?
+      | (?<=\\).
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(\n)|(.))", re.IGNORECASE | re.DOTALL)
+_CHARSET = re.compile(rb'@charset "([A-Za-z0-9_.:-]{1,40})";')
+
+
+def urls_in(css: str) -> Iterator[tuple[str, bool]]:
+    """Yield (reference, whether ``@import`` names it) for each URL of a style sheet, in order."""
+    for found in _TOKEN.finditer(css):
+        if at := found.lastindex:
+            text = found[at]
+            if text:
+                yield (_ESCAPE.sub(_unescape, text) if "\\" in text else text), at > 3
+
+
+def decode_css(body: bytes, charset: str | None) -> str:
+    """Return the text of a style sheet, up to BYTES_MAX bytes; no bytes raise an error.
+
+    ``charset`` is the one of the HTTP header; it comes after a byte order mark, and before
+    ``@charset``. Otherwise it is UTF-8.
+    """
+    body = body[:BYTES_MAX]
+    named = _CHARSET.match(body)
+    label = charset or (named[1].decode("ascii") if named else None)
+    # Only the start can have a byte order mark: the rest would be searched for a meta element.
+    encoding = detect_encoding(body[:3], label)
+    return body.decode(codec_of(encoding), "replace").removeprefix("\ufeff")
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if code := found[1]:
+        value = int(code, 16)
+        return chr(value) if 0 < value < 0x110000 and not 0xD800 <= value < 0xE000 else "\ufffd"
+    return found[3] or ""

@@ -1,0 +1,170 @@
+"""Requisites in whole crawls: what a page needs is fetched with it, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.mockweb.audit import violations
+from tests.support.archived import Records, assert_archived
+from tests.support.crawls import DELAY, crawl_of, page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.mockweb.log import Entry
+    from tests.support.crawling import Crawl
+
+A, STATIC, OTHER = "www.a.test", "static.a.test", "b.test"
+
+
+def at(host: str, path: str) -> str:
+    """A URL on a host of the mock web, whose port its rules fill in."""
+    return f"http://{host}:{{port}}{path}"
+
+
+def rule(host: str, path: str, kind: str, body: str = "x", **more: Any) -> dict[str, Any]:
+    return {"host": host, "path": path, "headers": {"Content-Type": kind}, "body": body, **more}
+
+
+HOME = f"""<html><head><title>Home</title>
+    <link rel="stylesheet" href="{at(STATIC, "/main.css")}">
+    <link rel="icon" href="/icon.png"><link rel="manifest" href="/app.json"></head>
+    <body><img srcset="/small.png 1x, /large.png 2x">
+    <img src="{at(OTHER, "/far.png")}"><img src="{at(OTHER, "/private/p.png")}">
+    <img src="/moved.png"><img src="/missing.png"><script src="{at(OTHER, "/far.js")}"></script>
+    <img src="/next"><a href="/next">next</a><a href="/last">last</a>
+    <a href="/large.png">the picture</a></body></html>"""
+SITE = [
+    rule(A, "/", "text/html", HOME),
+    rule(A, "/next", "text/html", '<link rel=icon href=/icon.png><img src="/late.png">'),
+    rule(A, "/last", "text/html", '<link rel=icon href=/icon.png><img src="/small.png">'),
+    rule(STATIC, "/main.css", "text/css", '@import "more.css"; b { background: url(bg.png) }'),
+    rule(
+        STATIC,
+        "/more.css",
+        "text/css",
+        f"@import '3.css'; @import 'main.css'; @font-face {{ src: url({at(OTHER, '/f.woff')}) }}",
+    ),
+    *(rule(STATIC, f"/{n}.css", "text/css", f"@import url({n + 1}.css);") for n in range(3, 7)),
+    rule(A, "/app.json", "application/json", '{"icons": [{"src": "app.png"}]}'),
+    rule(A, "/moved.png", "text/plain", redirect="/new.png"),
+    rule(OTHER, "/robots.txt", "text/plain", "User-agent: *\nDisallow: /private/"),
+    *(
+        rule(host, path, "image/png", path)
+        for host, paths in {
+            A: ["/icon.png", "/small.png", "/large.png", "/new.png", "/app.png", "/late.png"],
+            STATIC: ["/bg.png"],
+            OTHER: ["/far.png", "/far.js", "/f.woff", "/private/p.png"],
+        }.items()
+        for path in paths
+    ),
+    page("/robots.txt", "", status=404),
+]
+PAGES = Counter(f"{A}{path}" for path in ("/", "/next", "/last"))
+OF_SITE = PAGES + Counter(
+    [
+        *(f"{A}/{name}.png" for name in ("icon", "small", "large", "moved", "new", "app", "late")),
+        # Once as a picture, once as the page that it is.
+        *(f"{A}/{name}" for name in ("missing.png", "app.json", "next")),
+        # The sixth style sheet is one too many.
+        *(f"{STATIC}/{name}" for name in ("main.css", "more.css", "3.css", "4.css", "5.css")),
+        f"{STATIC}/bg.png",
+    ]
+)
+OF_ANY = OF_SITE + Counter(f"{OTHER}/{name}" for name in ("far.png", "far.js", "f.woff"))
+
+
+def crawled(web: SimulatedWeb, folder: Path, which: str, **more: Any) -> Crawl:
+    settings = {"KROWL_REQUISITES": which, "RETRY_TIMES": 0, **more.pop("settings", {})}
+    return crawl_of(web, folder, [web.url(A)], settings=settings, **more)
+
+
+def fetched(log: list[Entry]) -> Counter[str]:
+    """What was asked for, host (no port) and path, robots.txt left out."""
+    return Counter(f"{entry.host.partition(':')[0]}{entry.path}" for entry in pages(log))
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"), [("none", PAGES), ("site", OF_SITE), ("any", OF_ANY)]
+)
+def test_exactly_the_requisites_asked_for_are_fetched(
+    tmp_path: Path, which: str, expected: Counter[str]
+) -> None:
+    """Under the rules of their hosts. A page that is embedded as a picture is a page all the
+    same. The scope of pages does not hold for them."""
+    arguments = {"same_host": 1, "allow": "/$ next last"}
+    with SimulatedWeb(spec=SITE) as web:
+        crawl = crawled(web, tmp_path, which, arguments=arguments).run()
+        assert fetched(web.log()) == expected
+        assert crawl.stats.get("krowl/requisites/left_count/level", 0) == (which != "none")
+        assert violations(web.log(), min_delay=DELAY) == []
+        assert_archived(crawl.jobdir, web.log())
+        assert {item["url"].rpartition("/")[2] for item in crawl.items} == {"", "next", "last"}
+
+
+def test_requisites_come_soon_and_say_how_they_were_found(tmp_path: Path) -> None:
+    settings = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1}
+    with SimulatedWeb(spec=SITE) as web:
+        crawl = crawled(web, tmp_path, "any", settings=settings).run()
+        log = pages(web.log())
+        # The sitemaps of a host that has requisites alone are left alone.
+        assert {entry.host for entry in log if "sitemap" in entry.path} == {f"{A}:{web.port}"}
+        own = [entry.path for entry in log if entry.host.startswith(A)]
+        assert own.index("/missing.png") < own.index("/next")
+        assert own.index("/late.png") < own.index("/last")
+        records = Records.of(crawl.jobdir / "warc")
+        for url, accept in (
+            (web.url(STATIC, "/main.css"), b"text/css,"),
+            (web.url(A, "/small.png"), b"image/avif,"),
+            (web.url(OTHER, "/far.js"), b"*/*\r\n"),
+            (web.url(A, "/next"), b"text/html,"),
+        ):
+            request = records.about(url).of_kind("request")[-1]
+            assert b"\r\nAccept: " + accept in request.block
+        home, css = web.url(A), web.url(STATIC, "/main.css")
+        notes = {each.url: dict(each.block_fields) for each in records.of_kind("metadata")}
+        for url, via, hop in (
+            (web.url(A, "/small.png"), home, "E"),
+            (web.url(STATIC, "/bg.png"), css, "E"),
+            (web.url(A, "/new.png"), web.url(A, "/moved.png"), "R"),
+            (web.url(A, "/last"), home, "L"),
+        ):
+            assert (notes[url]["via"], notes[url]["hop"]) == (via, hop)
+        assert notes[web.url(STATIC, "/bg.png")]["depth"] == "0"
+
+
+@pytest.mark.slow
+def test_requisites_survive_a_kill_with_their_kind(tmp_path: Path) -> None:
+    """The style sheet is queued at the kill, and read as one by the next start."""
+    with SimulatedWeb(spec=SITE) as web:
+        first = crawled(web, tmp_path, "any")
+        assert isinstance(first, SimulatedCrawl)
+        first.run_until_killed(web, lambda: bool(pages(web.log())) and first_commit(web))
+        assert f"{STATIC}/main.css" not in fetched(web.log())
+        crawled(web, tmp_path, "any").run()
+        assert set(fetched(web.log())) == set(OF_ANY)
+
+
+def first_commit(web: SimulatedWeb) -> bool:
+    return len(pages(web.log())) >= 2
+
+
+def test_no_requisite_counts_as_a_page(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SITE) as web:
+        crawled(web, tmp_path, "site", arguments={"max_pages": 2}).run()
+        assert {f"{A}/small.png", f"{A}/next"} <= set(fetched(web.log()))
+        assert f"{A}/last" not in fetched(web.log())
+
+
+def test_host_has_a_budget_of_requisites(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SITE) as web:
+        settings = {"KROWL_REQUISITES_HOST_MAX": 2}
+        crawl = crawled(web, tmp_path, "site", settings=settings).run()
+        found = fetched(web.log()) - PAGES
+        assert sum(count for name, count in found.items() if name.startswith(A)) == 2
+        assert crawl.stats["krowl/frontier/dropped_count/requisite_budget"] > 2
