@@ -32,6 +32,7 @@ SPEC = [
 ]
 
 
+@pytest.mark.slow
 def test_each_fetch_of_a_crawl_has_a_line(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SPEC) as web:
         settings = {**AT_ONCE, "RETRY_TIMES": 0, "KROWL_CRAWL_LOG": "1MB"}
