@@ -452,6 +452,9 @@ LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 # Seconds.
 KROWL_STATUS_INTERVAL = 10.0
+# Bytes that JOBDIR/crawl.log and its older files may have: a line for each fetch, in the columns of
+# Heritrix's crawl.log. At a tenth a new file is begun, and the oldest removed. 0: no such file.
+KROWL_CRAWL_LOG = 0
 # True: on a terminal, one live line with pages, rate, queue and the time left stands below the log,
 # in place of the status lines. Files and pipes get the status lines.
 KROWL_PROGRESS = True

@@ -32,6 +32,7 @@ from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
+    crawl_log,
     delay_policy,
     fetch_client,
     frontier_limits,
@@ -273,6 +274,8 @@ class Job:
             self.writer, settings, archive, seed=head.seed, about=about, payloads=payloads
         )
         self.notes = Provenance(settings, self.archive)
+        own = "" if self.node is None else self.node.own
+        self.crawl_log = crawl_log(settings, self.folder.path, own)
         # With CrawlerProcess the loop does not run yet.
         loop = asyncio.get_event_loop()
         self._loop_clock = LoopClock(loop, self.monotonic)
@@ -416,6 +419,8 @@ class Job:
                     await part()
                 except (ArchiveError, StoreError, OSError) as error:
                     self.fail(error)
+            if self.crawl_log is not None:
+                await self.crawl_log.close()
             self._cap_warnings.end()
             for clock in (self._checkpoint, self._guard):
                 if clock is not None:

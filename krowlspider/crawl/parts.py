@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.write.writer import WarcWriter
+    from krowlspider.crawl.monitoring.crawl_log import CrawlLog
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.robots.asks import Peers
@@ -184,6 +185,17 @@ def warc_writer(
         queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
         payloads=payloads,
     )
+
+
+def crawl_log(settings: BaseSettings, folder: Path, node: str) -> CrawlLog | None:
+    """Return the log of fetches in ``folder`` of the node, "" for a crawl of one process; None if
+    none is wanted."""
+    if not (most := settings.getint("KROWL_CRAWL_LOG")):
+        return None
+    from krowlspider.crawl.monitoring import crawl_log as of_fetches  # noqa: PLC0415 - rarely used
+
+    algorithm = settings["KROWL_WARC_DIGEST"]
+    return of_fetches.CrawlLog(folder / "crawl.log", most, algorithm=algorithm, node=node)
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:

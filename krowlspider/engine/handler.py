@@ -90,6 +90,7 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
+        self._log = self._job.crawl_log
         self._throttle = LoopThrottle(asyncio.get_event_loop())
         self._ids = RecordIds()
         # Whether the archive has failed and this has been logged.
@@ -116,6 +117,8 @@ class DownloadHandler(BaseDownloadHandler):
         assert in_flight is not None
         observer = self._observer(request)
         exchange = await self._fetch(request, in_flight, observer)
+        if self._log is not None:
+            self._log.fetched(in_flight, exchange)
         self._archive(request, in_flight, exchange)
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
@@ -155,6 +158,8 @@ class DownloadHandler(BaseDownloadHandler):
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
+            if self._log is not None:
+                self._log.failed(in_flight, error)
             await self._throttle()
             if error.exchange is not None:
                 self._archive(request, in_flight, error.exchange)

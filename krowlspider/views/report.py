@@ -42,7 +42,7 @@ def write_report(
     for table in found.tables:
         _write(folder / f"{table.name}.tsv", _tsv(table))
     _write(folder / "report.html", _page(about, found, samples))
-    _write(folder / "report.json", iter([_json(about, found)]))
+    _write(folder / "report.json", _json(about, found))
 
 
 def _write(path: Path, parts: Iterator[str]) -> None:
@@ -65,7 +65,7 @@ def _cell(value: str | float) -> str:
     return "".join(each if each.isprintable() else "?" for each in str(value))
 
 
-def _json(about: dict[str, Any], found: Tables) -> str:
+def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
     tables = {
         table.name: {
             "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
@@ -73,7 +73,9 @@ def _json(about: dict[str, Any], found: Tables) -> str:
         }
         for table in found.tables
     }
-    return json.dumps({**about, **found.totals, "all_hosts_read": found.is_whole, "tables": tables})
+    whole = {**about, **found.totals, "all_hosts_read": found.is_whole, "tables": tables}
+    # In one call, 50,000 seeds would hold the interpreter, and so the event loop, for too long.
+    return json.JSONEncoder().iterencode(whole)
 
 
 # --- the page ---

@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts, read_seeds
 from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store.queues import records
@@ -65,6 +66,10 @@ class Tables:
     is_whole: bool
 
 
+# Its name, and what its record says.
+_Host = tuple[str, HostFigures]
+
+
 class _Hosts:
     """The hosts with the most pages, the slowest ones, and those of the seeds."""
 
@@ -72,17 +77,17 @@ class _Hosts:
         self._wanted = wanted
         self.count = 0
         self.queued = 0
-        self.most: list[Host] = []
-        self.slowest: list[Host] = []
-        self.of_seeds: dict[str, Host] = {}
+        self.most: list[_Host] = []
+        self.slowest: list[_Host] = []
+        self.of_seeds: dict[str, HostFigures] = {}
 
-    def add(self, hosts: list[Host]) -> None:
+    def add(self, hosts: list[_Host]) -> None:
         self.count += len(hosts)
-        self.queued += sum(host.queue.queued for host in hosts)
-        self.most = nlargest(HOSTS_MAX, self.most + hosts, key=_pages)
-        answered = [host for host in hosts if host.rate.ema]
-        self.slowest = nlargest(SLOWEST_MAX, self.slowest + answered, key=lambda h: h.rate.ema)
-        self.of_seeds |= {host.name: host for host in hosts if host.name in self._wanted}
+        self.queued += sum(figures.queued for _, figures in hosts)
+        self.most = nlargest(HOSTS_MAX, self.most + hosts, key=itemgetter(1))
+        answered = [host for host in hosts if host[1].latency]
+        self.slowest = nlargest(SLOWEST_MAX, self.slowest + answered, key=lambda h: h[1].latency)
+        self.of_seeds |= {name: figures for name, figures in hosts if name in self._wanted}
 
 
 def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Tables:
@@ -94,7 +99,7 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
     seeds = list(read_seeds(store))
     hosts = _Hosts({host_of(seed.url) for seed in seeds})
     end, is_whole = clock() + _TIME_LIMIT, True
-    found = (decode_host(name, record) for name, record in records(store))
+    found = ((name, figures_in(record)) for name, record in records(store))
     while some := list(islice(found, _CHUNK)):
         hosts.add(some)
         if clock() > end:
@@ -127,36 +132,30 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
     return Tables(totals, tables, is_whole)
 
 
-def _pages(host: Host) -> tuple[int, int]:
-    return host.queue.done, host.queue.dropped
-
-
-def _host_rows(hosts: Iterable[Host]) -> list[Row]:
+def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     return [
         (
-            host.name,
-            host.queue.done,
-            host.queue.dropped,
-            host.queue.queued,
-            host.health.words,
-            round(host.rate.ema, 3),
-            host.rate.errors,
+            name,
+            found.done,
+            found.dropped,
+            found.queued,
+            found.health.words,
+            round(found.latency, 3),
+            found.errors,
         )
-        for host in hosts
+        for name, found in hosts
     ]
 
 
-def _seed_row(seed: SeedRow, hosts: dict[str, Host], *, is_whole: bool) -> Row:
-    host = hosts.get(host_of(seed.url))
-    outcome = seed.outcome
+def _seed_row(seed: SeedRow, hosts: dict[str, HostFigures], *, is_whole: bool) -> Row:
+    host, outcome = hosts.get(host_of(seed.url)), seed.outcome
     if not outcome:
         outcome = "queued"
-        if host is None and is_whole:
-            outcome = "moved or forgotten"
-        elif host is not None and host.health is Health.DEAD:
+        if host is not None and host.health is Health.DEAD:
             outcome = "deferred"
-    pages = host.queue.done if host is not None else 0
-    return seed.url, outcome, seed.status or "", seed.location, pages
+        elif host is None and is_whole:
+            outcome = "moved or forgotten"
+    return seed.url, outcome, seed.status or "", seed.location, 0 if host is None else host.done
 
 
 def _under(prefix: str, counts: Counter[str]) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
+from typing import NamedTuple
 
 from krowlspider.frontier.hosts.host import (
     DEFERRED,
@@ -100,6 +101,24 @@ def decode_host(name: str, record: bytes) -> Host:
     elif queued:
         host.state = SCHEDULED
     return host
+
+
+class HostFigures(NamedTuple):
+    """What a record says of a host, without its queue: ``latency`` is the average in seconds,
+    ``errors`` counts those in a row, ``queued`` has leased entries too."""
+
+    done: int
+    dropped: int
+    queued: int
+    health: Health
+    latency: float
+    errors: int
+
+
+def figures_in(record: bytes) -> HostFigures:
+    """Return the figures of a record. It is many times as fast as `decode_host`."""
+    _, health, _, _, latency, _, _, _, errors, queued, done, dropped = _HEAD.unpack_from(record)
+    return HostFigures(done, dropped, queued, _HEALTHS[health], latency, errors)
 
 
 def queued_in(record: bytes) -> tuple[int, bool]:
