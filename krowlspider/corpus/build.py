@@ -19,7 +19,7 @@ from krowlspider.corpus.folder import LINES, Fatal, Slice, Summary, read_lines, 
 from krowlspider.corpus.pool import Pool
 from krowlspider.corpus.record import Line, Refusal
 from krowlspider.corpus.shards import ENDINGS, write_shard
-from krowlspider.corpus.worker import Job, Task
+from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +42,8 @@ class Built:
 
     def add(self, file: str, summary: Summary) -> None:
         self.counts.update(summary.counts)
-        self.problems += [(file, offset, reason) for offset, reason in summary.problems]
+        room = PROBLEMS_MAX - len(self.problems)
+        self.problems += [(file, *each) for each in summary.problems[:room]]
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SLICE = 128 * 1024 * 1024
 # Bytes of address space of a worker.
 _MEMORY = 4 * 1024**3
-_PROBLEMS_MAX = 1000
+PROBLEMS_MAX = 1000
 _NO_DIGIT = re.compile(r"[^0-9]")
 _encode = msgspec.json.Encoder().encode
 
@@ -166,7 +166,7 @@ class SliceReader:
         self._problem(offset, reason)
 
     def _problem(self, offset: int, reason: str) -> None:
-        if len(self._summary.problems) < _PROBLEMS_MAX:
+        if len(self._summary.problems) < PROBLEMS_MAX:
             self._summary.problems.append((offset, reason))
 
     def _line(self, record: WarcRecord, offset: int, number: int) -> Line | None:
