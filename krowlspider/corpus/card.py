@@ -1,4 +1,4 @@
-"""The dataset card: README.md of a corpus, which Hugging Face's datasets reads too."""
+"""The dataset card: README.md of a corpus, with a head in the form of Hugging Face."""
 
 from __future__ import annotations
 

@@ -58,21 +58,20 @@ def records(
     gzip = stream.read(2) == _GZIP
     while True:
         stream.seek(start)
-        last = 0
+        last = start
         try:
-            iterator = ArchiveIterator(
+            for record in ArchiveIterator(
                 stream, parse_http=False, record_types=WarcRecordType.response
-            )
-            for record in iterator:
+            ):
                 last = record.stream_pos
-                yield start + last, record
+                yield last, record
             return
         except OSError as error:
             if error.errno is not None:
                 raise
-            damage(start + last, f"damaged after this record: {error}")
+            damage(last, f"damaged after this record: {error}")
         # A whole record was yielded, or is damaged itself: the search begins behind its start.
-        found = next_record(stream, start + last + 1) if gzip else None
+        found = next_record(stream, last + 1) if gzip else None
         if found is None:
             return
         start = found.offset

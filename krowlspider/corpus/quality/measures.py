@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 # Words and lines at the beginning of a text in which repetition is measured.
 _REPEATED_IN = 1000
 _ENDS = (".", "!", "?", '"', "”", "。", "！", "？", "।", "؟")
-_SENTENCE_END = re.compile(r"[.!?](?:\s|$|[\"”])|[。！？।؟]")
+_SENTENCE_ENDS = (
+    *(f"{mark}{after}" for mark in ".!?" for after in (" ", "\n", '"', "”")),
+    *"。！？।؟",
+)
 _LETTER = re.compile(r"[^\W\d_]")
 _BULLETS = ("•", "●", "*", "-", "‣", "◦", "–")
 _SPECIAL_PATH = re.compile(
@@ -107,7 +110,9 @@ class Measures:
     def letter_words(self) -> float | None:
         """Return the share of words with a letter."""
         words = self._beginning
-        return sum(map(bool, map(_LETTER.search, words))) / len(words) if words else None
+        others = [word for word in words if not word.isalpha()]
+        without = sum(_LETTER.search(word) is None for word in others)
+        return 1 - without / len(words) if words else None
 
     def stop_words(self) -> float | None:
         """Return how many different stop words of the language occur."""
@@ -115,7 +120,8 @@ class Measures:
         return len(known.intersection(map(str.lower, self._beginning))) if known else None
 
     def sentences(self) -> float:
-        return len(_SENTENCE_END.findall(self._text))
+        text = f"{self._text}\n"
+        return sum(map(text.count, _SENTENCE_ENDS))
 
     def sentence_lines(self) -> float:
         """Return the share of lines that end like a sentence."""
