@@ -5,6 +5,7 @@
 - ``frontier``: the frontier alone, at growing sizes (``--urls 1000000 10000000``)
 - ``page``: the cost of a page by the number of URLs queued
 - ``archive``: the archive writer beside warcio's and fastwarc's
+- ``corpus``: ``scrapy corpus`` over pages of documentation
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import (
     archive,
+    corpus,
     crawl,
     exact,
     forwarding,
@@ -81,6 +83,12 @@ def _archive(args: argparse.Namespace) -> None:
     figures = archive.measure(args.rounds, scratch=args.scratch)
     print(archive.table(figures))
     _write("archive", figures)
+
+
+def _corpus(args: argparse.Namespace) -> None:
+    figures = corpus.measure(args.rounds, args.pages, args.scratch)
+    print(corpus.table(figures))
+    _write("corpus", figures)
 
 
 def _crawl(args: argparse.Namespace) -> None:
@@ -200,6 +208,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "frontier": _frontier,
     "page": _page,
     "archive": _archive,
+    "corpus": _corpus,
     "crawl": _crawl,
     "growth": _growth,
     "transit": _transit,
@@ -252,7 +261,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="URLs queued")
     queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one host per 4 URLs")
     add = parser.add_argument_group(
-        "crawl, growth, transit, profile, stages, handover"
+        "corpus, crawl, growth, transit, profile, stages, handover"
     ).add_argument
     add("--pages", type=int, default=10_000, help="pages of a run")
     add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator
 
+    from scrapy.settings import Settings
+
     from krowlspider.archive.upload.uploader import UploadStats
 
 # Exit code: the command itself worked, but it found a problem or something missing.
@@ -397,22 +399,8 @@ class Command(ScrapyCommand):
             self.exitcode = FOUND_WRONG
 
     def _folder(self, name: str) -> Path:
-        """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes.
-
-        :raises KrowlError: there are no WARC files
-        """
         assert self.settings is not None
-        path = Path(name)
-        with suppress(JobError):
-            folder = warc_folder(self.settings, JobFolder.existing(name).path)
-            if not folder.is_dir():
-                raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
-            return folder
-        if any(True for pattern in ("*.warc*", "*.cdxj") for _ in path.glob(pattern)):
-            return path
-        raise KrowlError(
-            f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
-        )
+        return folder_of(self.settings, name)
 
     def _say(self, text: str) -> None:
         with written(STDIO) as file:
@@ -426,6 +414,24 @@ class Command(ScrapyCommand):
     def _complain(self, text: str, code: int) -> None:
         print(f"krowlspider: {text}", file=sys.stderr)
         self.exitcode = code
+
+
+def folder_of(settings: Settings, name: str) -> Path:
+    """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes.
+
+    :raises KrowlError: there are no WARC files
+    """
+    path = Path(name)
+    with suppress(JobError):
+        folder = warc_folder(settings, JobFolder.existing(name).path)
+        if not folder.is_dir():
+            raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
+        return folder
+    if any(True for pattern in ("*.warc*", "*.cdxj") for _ in path.glob(pattern)):
+        return path
+    raise KrowlError(
+        f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
+    )
 
 
 @contextmanager

@@ -154,12 +154,12 @@ def _record(folder: Path, line: IndexLine) -> tuple[dict[str, str], bytes]:
         ) from error
 
 
-def decoded(payload: bytes, codings: str) -> bytes:
+def decoded(payload: bytes, codings: str, cap: int = _DECODED_MAX) -> bytes:
     """Return a payload without its content codings.
 
-    :raises ValueError: it is not encoded so, or is larger than 1 GB once decoded
+    :raises ValueError: it is not encoded so, or is larger than ``cap`` bytes once decoded
     """
     try:
-        return decode_body(payload, codings.encode("latin-1"), _DECODED_MAX)
+        return decode_body(payload, codings.encode("latin-1"), cap)
     except FetchError as error:
         raise ValueError(str(error)) from error

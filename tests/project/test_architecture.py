@@ -21,13 +21,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", *SIDES, *BASE},
+    "corpus": {"archive", "urls"},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
-    "commands": {"krowlspider", "config", "views", *ENGINE},
+    "commands": {"krowlspider", "config", "corpus", "views", *ENGINE},
 }
-PURE = ("urls", "politeness", "cluster.ring", "internals.frostwork")
+PURE = (
+    *("urls", "politeness", "cluster.ring", "internals.frostwork"),
+    *("corpus.quality.measures", "corpus.fingerprints", "corpus.signals"),
+)
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {
     "aiodns", "asyncio", "concurrent", "ctypes", "glob", "io", "logging", "mmap", "multiprocessing",

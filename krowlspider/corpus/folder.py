@@ -1,0 +1,192 @@
+"""The folder of a corpus: what is in it, by name, and which slices are final."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from backports.zstd import ZstdFile
+
+from krowlspider.archive.disk import lock_directory, make_directory, remove_drafts, write_durably
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.errors import KrowlError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+LINES = ".jsonl.zst"
+_MARKER = ".json"
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """A stretch of a WARC file, from a record's offset to where the next slice starts."""
+
+    file: str
+    start: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}-{self.start:012}"
+
+
+class Summary(msgspec.Struct):
+    """What was found in a slice. ``following`` is None in the last one of its file.
+
+    ``problems`` are offsets with reasons: damage, and pages that killed their process.
+    """
+
+    following: int | None = None
+    counts: dict[str, int] = {}
+    problems: list[tuple[int, str]] = []
+
+
+class Fatal(msgspec.Struct):
+    """A page that killed the process reading it: its number among the responses of a slice."""
+
+    file: str
+    start: int
+    number: int
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Folder:
+    """``data`` has the shards, ``state`` what a restart needs. One process has it, by a lock."""
+
+    path: Path
+    _lock: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        for each in (self.data, self.work, self.done, self.rejected):
+            make_directory(each)
+        try:
+            self._lock = lock_directory(self.path)
+        except ArchiveError as error:
+            raise KrowlError(f"another scrapy corpus writes to {self.path}") from error
+        self._clean()
+
+    def _clean(self) -> None:
+        """Remove what a killed process left behind."""
+        for each in (self.data, self.work, self.done, self.rejected):
+            remove_drafts(each, "")
+        for path in self.work.iterdir():
+            if (
+                self.done / (path.name.removesuffix(LINES).removesuffix(_MARKER) + _MARKER)
+            ).exists():
+                path.unlink()
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "state" / "work"
+
+    @property
+    def done(self) -> Path:
+        return self.path / "state" / "done"
+
+    @property
+    def rejected(self) -> Path:
+        return self.path / "state" / "rejected"
+
+    @property
+    def index(self) -> Path:
+        return self.path / "state" / "index"
+
+    @property
+    def _fatal(self) -> Path:
+        return self.path / "state" / "fatal.jsonl"
+
+    def begin(self, options: dict[str, Any]) -> None:
+        """Note the options of the corpus.
+
+        :raises KrowlError: it was begun with others
+        """
+        path = self.path / "state" / "options.json"
+        text = msgspec.json.format(msgspec.json.encode(options, order="deterministic"))
+        if not path.exists():
+            with write_durably(path) as file:
+                file.write(text)
+        elif path.read_bytes() != text:
+            before = msgspec.json.decode(path.read_bytes())
+            names = ", ".join(name for name in options if options[name] != before.get(name))
+            raise KrowlError(
+                f"{self.path} was begun with other options: give the same {names}, or a new folder"
+            )
+
+    def finished(self, part: Slice) -> Summary | None:
+        """Return the summary of a final slice; None if it is not final."""
+        return _read_summary(self.done / (part.name + _MARKER))
+
+    def ready(self, part: Slice) -> Summary | None:
+        """Return the summary of a slice that a worker has done; None if none has."""
+        return _read_summary(self.work / (part.name + _MARKER))
+
+    def finish(self, part: Slice, summary: Summary) -> None:
+        """Make a slice final; its shards are durable already."""
+        with write_durably(self.done / (part.name + _MARKER)) as file:
+            file.write(msgspec.json.encode(summary))
+        for suffix in (_MARKER, LINES):
+            (self.work / (part.name + suffix)).unlink(missing_ok=True)
+
+    def hand_over(self, part: Slice, summary: Summary) -> None:
+        """Say that the lines of a slice are whole."""
+        with write_durably(self.work / (part.name + _MARKER)) as file:
+            file.write(msgspec.json.encode(summary))
+
+    def summaries(self) -> Iterator[tuple[str, Summary]]:
+        """Yield the name of the WARC file and the summary of each final slice, by name."""
+        for path in sorted(self.done.glob(f"*{_MARKER}")):
+            summary = _read_summary(path)
+            if summary is not None:
+                yield path.name.removesuffix(_MARKER).rpartition("-")[0], summary
+
+    def note_fatal(self, fatal: Fatal) -> None:
+        with self._fatal.open("ab") as file:
+            file.write(msgspec.json.encode(fatal) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def fatal(self, part: Slice) -> dict[int, str]:
+        """Return the pages of a slice that killed their process, by number, with the reason."""
+        if not self._fatal.exists():
+            return {}
+        # A kill may have left half a line.
+        lines = [line for line in self._fatal.read_bytes().splitlines() if line.endswith(b"}")]
+        found = [msgspec.json.decode(line, type=Fatal) for line in lines]
+        return {f.number: f.reason for f in found if (f.file, f.start) == (part.file, part.start)}
+
+
+def _read_summary(path: Path) -> Summary | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Summary)
+    except FileNotFoundError:
+        return None
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file of LINES, without their ends; without lines it is empty."""
+    if not path.stat().st_size:
+        return
+    with ZstdFile(path) as file:
+        for line in file:
+            yield line.rstrip(b"\n")
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> int:
+    """Write lines durably, in the place of ``path``; return how many there were."""
+    count = 0
+    with write_durably(path) as draft, ZstdFile(draft, "wb") as file:
+        for line in lines:
+            file.write(line + b"\n")
+            count += 1
+    return count

@@ -1,0 +1,131 @@
+"""Read the HTML pages of a WARC file of any writer, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from fastwarc.warc import ArchiveIterator, WarcRecordType
+
+from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.reading import next_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastwarc.warc import WarcRecord
+
+# Bytes of a stored response, and of a decoded body: larger ones are skipped.
+BLOCK_MAX = 16 * 1024 * 1024
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
+_GZIP = b"\x1f\x8b"
+
+
+class NoPage(Exception):
+    """A response that is no HTML page; the message is the reason, a count's name."""
+
+
+class Unreadable(ValueError):
+    """A page that cannot be read; the message is the reason, the name of a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An HTML page as it was fetched; ``headers`` have lower-case names, repeated ones too."""
+
+    url: str
+    date: str
+    record_id: str
+    digest: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of all headers of this lower-case name."""
+        return [value for each, value in self.headers if each == name]
+
+
+def records(
+    stream: BinaryIO, start: int, damage: Callable[[int, str], object]
+) -> Iterator[tuple[int, WarcRecord]]:
+    """Yield the responses from ``start`` with their offsets; their blocks are not read yet.
+
+    ``damage`` is called with the offset and reason of each damaged stretch. After one, a gzip file
+    is read on from its next whole record; any other file ends there. Raises OSError.
+    """
+    stream.seek(0)
+    gzip = stream.read(2) == _GZIP
+    while True:
+        stream.seek(start)
+        last = start
+        try:
+            for record in ArchiveIterator(
+                stream, parse_http=False, record_types=WarcRecordType.response
+            ):
+                last = record.stream_pos
+                yield last, record
+            return
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            damage(last, f"damaged after this record: {error}")
+        # A whole record was yielded, or is damaged itself: the search begins behind its start.
+        found = next_record(stream, last + 1) if gzip else None
+        if found is None:
+            return
+        start = found.offset
+
+
+def is_record_start(stream: BinaryIO, offset: int) -> bool:
+    """Return whether reading can begin at ``offset``: in a file compressed as one it cannot."""
+    before = stream.tell()
+    stream.seek(offset)
+    found = stream.read(8).startswith(_STARTS)
+    stream.seek(before)
+    return found
+
+
+def page_of(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> Page:
+    """Return the page in a response; ``decode`` undoes a Content-Encoding.
+
+    :raises NoPage: it is no HTML page with status 200
+    :raises Unreadable: it is too large, cut off, or not in its coding
+    """
+    if record.content_length > BLOCK_MAX:
+        raise Unreadable("too large")
+    block = record.reader.read()
+    if len(block) < record.content_length:
+        raise Unreadable("cut off")
+    status, headers = head_of(block)
+    if status != "200":
+        raise NoPage("not status 200")
+    found = dict(reversed(headers))
+    if found.get("content-type", "").partition(";")[0].strip().lower() not in _HTML:
+        raise NoPage("not HTML")
+    codings = ",".join(value for name, value in headers if name == "content-encoding")
+    fields = record.headers
+    try:
+        body = decode(payload_of(block), codings)
+    except ValueError as error:
+        raise Unreadable("not decodable") from error
+    return Page(
+        (fields.get("WARC-Target-URI") or "").strip("<>"),
+        fields.get("WARC-Date") or "",
+        (record.record_id or "").strip("<>"),
+        fields.get("WARC-Payload-Digest") or "",
+        headers,
+        body,
+    )
+
+
+def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:
+    """Return the status, empty without one, and the headers of an HTTP message."""
+    head = block[: 64 * 1024].replace(b"\r\n", b"\n").partition(b"\n\n")[0].decode("latin-1")
+    first, *lines = head.split("\n")
+    words = first.split(None, 2)
+    pairs = (line.partition(":") for line in lines)
+    return (
+        words[1] if len(words) > 1 and first.startswith("HTTP/") else "",
+        [(name.strip().lower(), value.strip()) for name, colon, value in pairs if colon],
+    )

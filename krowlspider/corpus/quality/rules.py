@@ -1,0 +1,126 @@
+"""The rules: read from TOML, applied in order, the first that a page fails names it."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from krowlspider.corpus.quality.measures import Measures
+from krowlspider.errors import KrowlError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from krowlspider.corpus.document import Document
+
+_TABLES = frozenset({"signals", "language", "duplicates"})
+_KEYS = {"enabled": bool, "min": (int, float), "max": (int, float)}
+
+
+class Rejected(NamedTuple):
+    """The rule that a page fails, and its value there."""
+
+    rule: str
+    value: float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A measure of this name must lie between ``low`` and ``high``; None is no limit."""
+
+    name: str
+    low: float | None
+    high: float | None
+
+    def value_against(self, measures: Measures) -> float | None:
+        """Return the value that breaks the rule; None if the page keeps it."""
+        value: float | None = getattr(measures, self.name)()
+        if value is None:
+            return None
+        if (self.low is not None and value < self.low) or (
+            self.high is not None and value > self.high
+        ):
+            return round(value, 4)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a page must keep. ``refused`` are signals; without ``languages`` each is accepted.
+
+    ``near`` is the most bits in which two texts that count as one differ, None to keep them.
+    """
+
+    rules: list[Rule]
+    refused: frozenset[str]
+    languages: frozenset[str]
+    exact: bool
+    near: int | None
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def judge(self, document: Document, url: str, signals: list[str]) -> Rejected | None:
+        """Return why a page is rejected; None if it is accepted."""
+        for signal in signals:
+            if signal in self.refused:
+                return Rejected(signal, "set")
+        if self.languages and document.language not in self.languages:
+            return Rejected("language", document.language)
+        measures = Measures(document, url)
+        for rule in self.rules:
+            value = rule.value_against(measures)
+            if value is not None:
+                return Rejected(rule.name, value)
+        return None
+
+
+def default_text() -> str:
+    """Return the rules that hold without a file, as TOML."""
+    return files("krowlspider.corpus.quality").joinpath("rules.toml").read_text(encoding="utf-8")
+
+
+def read_rules(path: Path | None = None) -> Rules:
+    """Return the default rules, with the tables and keys of a file in their place.
+
+    :raises KrowlError: the file is not TOML, or has something that is no rule
+    """
+    tables = tomllib.loads(default_text())
+    if path is not None:
+        try:
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise KrowlError(f"{path} cannot be read as rules: {error}") from error
+        for name, table in given.items():
+            if name not in tables or not isinstance(table, dict):
+                raise KrowlError(f"{path}: {name!r} is no rule: scrapy corpus --print-rules")
+            for key, value in table.items():
+                _check(path, name, key, value, tables[name])
+            tables[name] |= table
+    return _made(tables)
+
+
+def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -> None:
+    kind: Any = type(known[key]) if key in known else None if name in _TABLES else _KEYS.get(key)
+    if kind in {int, float}:
+        kind = (int, float)
+    if kind is None or not isinstance(value, kind) or (kind is not bool and value is True):
+        raise KrowlError(
+            f"{path}: {name}.{key} = {value!r}: scrapy corpus --print-rules has the keys"
+        )
+
+
+def _made(tables: dict[str, dict[str, Any]]) -> Rules:
+    duplicates = tables["duplicates"]
+    return Rules(
+        [
+            Rule(name, table.get("min"), table.get("max"))
+            for name, table in tables.items()
+            if name not in _TABLES and table["enabled"]
+        ],
+        frozenset(tables["signals"]["refused"]),
+        frozenset(tables["language"]["accepted"]),
+        duplicates["exact"],
+        duplicates["bits"] if duplicates["near"] else None,
+        tables,
+    )

@@ -1,0 +1,81 @@
+"""The record of a page, as it is written, and the lines that workers hand over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from krowlspider.corpus.document import Document
+    from krowlspider.corpus.pages import Page
+
+
+class Record(msgspec.Struct):
+    """A page of the corpus; docs/corpus.md describes the fields. All are in each record."""
+
+    url: str
+    date: str
+    warc_file: str
+    warc_offset: int
+    record_id: str
+    digest: str
+    text: str
+    language: str
+    language_rank: int
+    encoding: str
+    simhash: str
+    signals: list[str]
+    title: str | None = None
+    description: str | None = None
+    author: str | None = None
+    published: str | None = None
+    modified: str | None = None
+    site_name: str | None = None
+    canonical: str | None = None
+    html_lang: str | None = None
+    license: str | None = None
+    og_type: str | None = None
+    json_ld: list[str] | None = None
+
+
+class Refusal(msgspec.Struct):
+    """A page that is not in the corpus: the rule and its value, or what went wrong."""
+
+    warc_file: str
+    warc_offset: int
+    url: str
+    rule: str
+    value: float | str
+
+
+class Line(msgspec.Struct):
+    """A record on its way to the duplicates, or a page refused already."""
+
+    number: int
+    offset: int
+    url: str = ""
+    language: str = ""
+    exact: bytes = b""
+    simhash: int = 0
+    record: msgspec.Raw = msgspec.Raw(b"null")
+    refusal: Refusal | None = None
+
+
+def record_of(
+    page: Page, document: Document, signals: list[str], place: tuple[str, int], simhash: int
+) -> Record:
+    return Record(
+        page.url,
+        page.date,
+        *place,
+        page.record_id,
+        page.digest,
+        document.text,
+        document.language,
+        document.rank,
+        document.encoding,
+        f"{simhash:016x}",
+        signals,
+        **document.fields,
+    )

@@ -1,0 +1,73 @@
+"""Write the final shards: JSON lines or Parquet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+from backports.zstd import ZstdFile
+
+from krowlspider.archive.disk import write_durably
+from krowlspider.corpus.extras import need
+from krowlspider.corpus.folder import LINES
+from krowlspider.corpus.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ENDINGS = {"jsonl": LINES, "parquet": ".parquet"}
+# Records that Parquet holds in memory: one row group.
+_ROWS = 5000
+_INTEGERS = frozenset({"warc_offset", "language_rank"})
+_LISTS = frozenset({"signals", "json_ld"})
+
+
+def write_shard(path: Path, form: str, records: Iterator[bytes]) -> None:
+    """Write records, given as JSON, durably in the place of ``path``; no file if there are none.
+
+    ``form`` is a key of ENDINGS. Raises OSError.
+    """
+    first = next(records, None)
+    if first is None:
+        path.unlink(missing_ok=True)
+        return
+    with write_durably(path) as file:
+        _WRITERS[form](file, _joined(first, records))
+
+
+def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _jsonl(file: BinaryIO, records: Iterator[bytes]) -> None:
+    with ZstdFile(file, "wb") as stream:
+        for record in records:
+            stream.write(record + b"\n")
+
+
+def _parquet(file: BinaryIO, records: Iterator[bytes]) -> None:
+    arrow, parquet = need("pyarrow"), need("pyarrow.parquet")
+    schema = arrow.schema([(name, _kind(arrow, name)) for name in Record.__struct_fields__])
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        rows: list[dict[str, Any]] = []
+        for record in records:
+            rows.append(msgspec.json.decode(record))
+            if len(rows) == _ROWS:
+                writer.write_table(arrow.Table.from_pylist(rows, schema))
+                rows = []
+        if rows:
+            writer.write_table(arrow.Table.from_pylist(rows, schema))
+
+
+def _kind(arrow: Any, name: str) -> Any:
+    if name in _INTEGERS:
+        return arrow.int64()
+    return arrow.list_(arrow.string()) if name in _LISTS else arrow.string()
+
+
+_WRITERS: dict[str, Callable[[BinaryIO, Iterator[bytes]], None]] = {
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+}

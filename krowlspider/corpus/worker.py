@@ -1,0 +1,209 @@
+"""A worker process: makes lines of the pages in a WARC file, one slice after another.
+
+A page that takes too much CPU ends the process by SIGPROF, whatever code is running. The shared
+place tells the parent which page it was.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from krowlspider.corpus.document import document
+from krowlspider.corpus.fingerprints import fingerprints
+from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
+from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.record import Line, Refusal, record_of
+from krowlspider.corpus.signals import signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from fastwarc.warc import WarcRecord
+
+    from krowlspider.corpus.pages import Page
+    from krowlspider.corpus.quality.rules import Rules
+
+# Stored bytes of a slice: what a kill costs at most for each worker.
+SLICE = 128 * 1024 * 1024
+# Bytes of address space of a worker.
+_MEMORY = 4 * 1024**3
+PROBLEMS_MAX = 1000
+_NO_DIGIT = re.compile(r"[^0-9]")
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which pages are read: of ``host`` or below it, since 14 digits, and a share by URL."""
+
+    since: str = ""
+    host: str = ""
+    sample: float = 1.0
+
+    def fits(self, url: str, date: str) -> bool:
+        host = (
+            url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0].lower()
+        )
+        return (
+            (not self.host or host == self.host or host.endswith(f".{self.host}"))
+            and _NO_DIGIT.sub("", date)[:14] >= self.since
+            and (self.sample >= 1 or xxh3_64_intdigest(url.encode()) < self.sample * 2**64)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is to do with each page. ``decode`` raises ValueError for a bad body."""
+
+    work: Path
+    rules: Rules
+    choice: Choice
+    decode: Callable[[bytes, str], bytes]
+    seconds: float
+    limit: int | None = None
+    slice_bytes: int = SLICE
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A WARC file to read from ``start``; ``fatal`` are pages of that slice to leave out."""
+
+    path: Path
+    start: int
+    fatal: dict[int, str]
+
+
+def work(connection: Connection, place: Any, job: Job) -> None:
+    """Do the tasks that arrive until the parent is gone; send each slice's start and summary.
+
+    After the last slice of a file, send None; after an error of the disk, that, and end.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    # A page that crashes the extractor is named; its memory is of no use.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    parent = os.getppid()
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            task: Task = connection.recv()
+            following: int | None = task.start
+            while following is not None:
+                reader = SliceReader(job, task, place, parent)
+                try:
+                    summary = reader.run()
+                except OSError as error:
+                    connection.send(error)
+                    return
+                connection.send((task.start, summary))
+                following = summary.following
+                task = Task(task.path, following or 0, {})
+            connection.send(None)
+
+
+class SliceReader:
+    """Makes the lines of one slice. ``place`` is set to the offset and number of each response.
+
+    ``parent`` is the id of the process for which it works: reading ends once that is gone.
+    """
+
+    def __init__(self, job: Job, task: Task, place: Any, parent: int):
+        self._job = job
+        self._task = task
+        self._place = place
+        self._parent = parent
+        self._part = Slice(task.path.name, task.start)
+        self._counts: Counter[str] = Counter()
+        self._summary = Summary()
+
+    def run(self) -> Summary:
+        """Write the lines durably and return their summary. Raises OSError.
+
+        :raises EOFError: the parent is gone
+        """
+        write_lines(self._job.work / (self._part.name + LINES), self._lines())
+        self._summary.counts = dict(self._counts)
+        return self._summary
+
+    def _lines(self) -> Iterator[bytes]:
+        accepted, job, start = 0, self._job, self._task.start
+        with self._task.path.open("rb") as stream:
+            for number, (offset, record) in enumerate(records(stream, start, self._damage)):
+                full = offset - start >= job.slice_bytes or accepted == job.limit
+                if full and offset > start and is_record_start(stream, offset):
+                    self._summary.following = offset
+                    return
+                self._place[:] = offset, number
+                if os.getppid() != self._parent:
+                    raise EOFError
+                self._counts["responses"] += 1
+                if number in self._task.fatal:
+                    reason = self._task.fatal[number]
+                    self._problem(offset, f"{_url(record)}: {reason}")
+                    yield _encode(self._refused(record, offset, number, reason))
+                    continue
+                signal.setitimer(signal.ITIMER_PROF, job.seconds)
+                line = self._line(record, offset, number)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                if line is not None:
+                    accepted += line.refusal is None
+                    yield _encode(line)
+
+    def _damage(self, offset: int, reason: str) -> None:
+        self._counts["skipped/damaged"] += 1
+        self._problem(offset, reason)
+
+    def _problem(self, offset: int, reason: str) -> None:
+        if len(self._summary.problems) < PROBLEMS_MAX:
+            self._summary.problems.append((offset, reason))
+
+    def _line(self, record: WarcRecord, offset: int, number: int) -> Line | None:
+        """Return the line of a response; if it has no page that was asked for, count why."""
+        try:
+            if not self._job.choice.fits(_url(record), record.headers.get("WARC-Date") or ""):
+                raise NoPage("not asked for")
+            return self._judged(page_of(record, self._job.decode), offset, number)
+        except NoPage as error:
+            self._counts[f"skipped/{error}"] += 1
+            return None
+        except Unreadable as error:
+            reason = str(error)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            reason = "damaged"
+        except MemoryError:
+            reason = "out of memory"
+        return self._refused(record, offset, number, reason)
+
+    def _refused(self, record: WarcRecord, offset: int, number: int, reason: str) -> Line:
+        refusal = Refusal(self._part.file, offset, _url(record), reason, "")
+        return Line(number, offset, refusal=refusal)
+
+    def _judged(self, page: Page, offset: int, number: int) -> Line:
+        found = document(page)
+        given = signals(page.headers, found.metas)
+        rejected = self._job.rules.judge(found, page.url, given)
+        if rejected is not None:
+            refusal = Refusal(self._part.file, offset, page.url, *rejected)
+            return Line(number, offset, refusal=refusal)
+        marks = fingerprints(found.text)
+        made = record_of(page, found, given, (self._part.file, offset), marks.simhash)
+        raw = msgspec.Raw(_encode(made))
+        return Line(number, offset, page.url, found.language, *marks, raw)
+
+
+def _url(record: WarcRecord) -> str:
+    return (record.headers.get("WARC-Target-URI") or "").strip("<>")

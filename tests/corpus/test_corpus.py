@@ -1,0 +1,126 @@
+"""``scrapy corpus`` as a whole: the real command, its workers killed by pages, and kill -9."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.corpus.folder import read_lines
+from tests.corpus.warcs import html, prose, response, write
+from tests.support.crawling import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("resiliparse")
+
+NAME = "http://example.org/"
+
+
+def start(source: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "scrapy", "corpus", str(source), "-o", str(out), *options]
+    return subprocess.Popen(
+        words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def run(source: Path, out: Path, *options: str, code: int = 0) -> tuple[str, str]:
+    process = start(source, out, *options)
+    output, errors = process.communicate(timeout=110)
+    assert process.returncode == code, errors
+    return output, errors
+
+
+def texts(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the records of each shard."""
+    shards = sorted((out / "data").iterdir())
+    return {path.name: [json.loads(line) for line in read_lines(path)] for path in shards}
+
+
+def names(out: Path) -> set[Path]:
+    """Return the files that workers and shards have, apart from the index."""
+    return {*out.glob("data/*"), *out.glob("state/[dw]*/*")}
+
+
+def refusals(path: Path) -> dict[str, tuple[str, Any]]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return {each["url"].removeprefix(NAME): (each["rule"], each["value"]) for each in found}
+
+
+@pytest.mark.slow
+def test_hostile_pages_are_named_and_end_nothing(tmp_path: Path) -> None:
+    """Good pages before and after each kind of damage are in the corpus."""
+    source = tmp_path / "warc"
+    source.mkdir()
+
+    def deep(levels: int) -> bytes:
+        return b"<div>" * levels + prose(5).encode() + b"</div>" * levels
+
+    packed = "Content-Type: text/html\r\nContent-Encoding: gzip"
+    write(
+        source / "a.warc.gz",
+        [
+            response(f"{NAME}1", html(1)),
+            response(f"{NAME}deep", deep(5_000)),
+            response(f"{NAME}hangs", deep(200_000)),
+            response(f"{NAME}bomb", gzip.compress(bytes(100_000_000)), packed),
+            response(f"{NAME}line", b"<p>" + b"word " * 2_000_000),
+            response(f"{NAME}charset", html(2), "Content-Type: text/html; charset=no-such"),
+            response(f"{NAME}copy", html(2)),
+        ],
+    )
+    good = [gzip.compress(response(f"{NAME}b{n}", html(20 + n))) for n in range(3)]
+    (source / "b.warc.gz").write_bytes(good[0] + b"no record" * 9 + good[1] + good[2][:-60])
+    out, rejected = tmp_path / "out", tmp_path / "rejected"
+    options = ("--page-seconds", "3", "--rejected", str(rejected), "--processes", "1")
+    _, errors = run(source, out, *options, code=1)
+    found = {each["url"].removeprefix(NAME) for shard in texts(out).values() for each in shard}
+    assert found == {"1", "deep", "charset", "b0", "b1"}
+    named = refusals(rejected)
+    assert named["hangs"] == ("took too long", "")
+    assert named["bomb"] == ("not decodable", "")
+    assert named["b2"] == ("cut off", "")
+    assert named["copy"][0] == "duplicate"
+    assert named["line"] == ("chars", 9_999_999)
+    assert f"{NAME}hangs: took too long" in errors
+    assert "b.warc.gz at byte 0: damaged" in errors
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
+    """kill -9 at any moment: the shards are those of an undisturbed run."""
+    source = tmp_path / "warc"
+    source.mkdir()
+    for number in range(12):
+        # Half of the pages are in the next file too.
+        pages = [html(n, words=120) for n in range(number * 20, number * 20 + 40)]
+        records = [response(f"{NAME}{number}/{n}", page) for n, page in enumerate(pages)]
+        write(source / f"{number:02}.warc.gz", records)
+    run(source, tmp_path / "whole", "--processes", "2", "--rejected", str(tmp_path / "r0"))
+    chance, killed, out = random.Random(), 0, tmp_path / "killed"
+    for _ in range(10):
+        process = start(source, out, "--processes", "2", "--rejected", str(tmp_path / "r1"))
+        before = names(out)
+        while process.poll() is None and names(out) == before:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.3))
+        killed += process.poll() is None
+        process.kill()
+        process.communicate()
+    run(source, out, "--processes", "2", "--rejected", str(tmp_path / "r1"))
+    assert killed > 2
+    assert texts(out) == texts(tmp_path / "whole")
+    assert refusals(tmp_path / "r1") == refusals(tmp_path / "r0")
+    assert (out / "README.md").read_text() == (tmp_path / "whole" / "README.md").read_text()
+    urls = Counter(each["url"] for shard in texts(out).values() for each in shard)
+    assert set(urls.values()) == {1}
+    assert list((out / "state" / "work").iterdir()) == []

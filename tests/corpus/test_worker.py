@@ -1,0 +1,105 @@
+"""A worker's slices: each response of a file is in one of them, whatever packs it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from backports.zstd import compress
+
+from krowlspider.corpus.folder import Folder, Slice, read_lines
+from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.record import Line, Record
+from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
+from tests.corpus.warcs import html, response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+pytest.importorskip("resiliparse")
+
+PAGES = [response(f"http://a{n % 2}.example/{n}", html(n), date=f"202{n}-01-01T00:00:00Z")
+         for n in range(6)]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "out")
+
+
+def job(folder: Folder, **changes: object) -> Job:
+    given = {"choice": Choice(), "decode": lambda body, codings: body, "seconds": 60, **changes}
+    return Job(folder.work, read_rules(), **given)  # type: ignore[arg-type]
+
+
+def read(job: Job, path: Path, places: Sequence[int] = ()) -> list[list[int]]:
+    """Return the numbers of the pages in each slice of a file; check that of each place."""
+    found, start = [], 0
+    place = [0, 0]
+    while start is not None:
+        summary = SliceReader(job, Task(path, start, {}), place, os.getppid()).run()
+        name = f"{Slice(path.name, start).name}.jsonl.zst"
+        lines = [msgspec.json.decode(line, type=Line) for line in read_lines(job.work / name)]
+        records = [msgspec.json.decode(line.record, type=Record) for line in lines]
+        numbers = [int(record.url.rpartition("/")[2]) for record in records]
+        if places:
+            assert [record.warc_offset for record in records] == [places[n] for n in numbers]
+        found.append(numbers)
+        start = summary.following
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pack", "whole"),
+    [(gzip.compress, bytes), (compress, bytes), (bytes, bytes), (bytes, gzip.compress)],
+    ids=["gzip", "zstd", "plain", "gzip as a whole"],
+)
+def test_slices_have_each_page_once(
+    folder: Folder, tmp_path: Path, pack: Callable[[bytes], bytes], whole: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "a.warc.gz"
+    packed = [pack(page) for page in PAGES]
+    path.write_bytes(whole(b"".join(packed)))
+    one_by_one = whole is bytes
+    places = [0, *accumulate(map(len, packed))] if one_by_one else []
+    found = read(job(folder, slice_bytes=1), path, places)
+    assert found == ([[0], [1], [2], [3], [4], [5]] if one_by_one else [[0, 1, 2, 3, 4, 5]])
+
+
+def test_pages_behind_damage_keep_their_places(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "a.warc.gz"
+    packed = [gzip.compress(page) for page in PAGES]
+    damaged = [packed[0], packed[1][:60] + b"?" + packed[1][61:], *packed[2:4], b"no", *packed[4:]]
+    path.write_bytes(b"".join(damaged))
+    places = list(accumulate(map(len, damaged), initial=0))
+    del places[4]
+    assert read(job(folder), path, places) == [[0, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("choice", "numbers"),
+    [
+        (Choice(host="a1.example"), [1, 3, 5]),
+        (Choice(host="example"), [0, 1, 2, 3, 4, 5]),
+        (Choice(host="1.example"), []),
+        (Choice(since="20230101000000"), [3, 4, 5]),
+    ],
+)
+def test_only_pages_asked_for_are_read(
+    folder: Folder, tmp_path: Path, choice: Choice, numbers: list[int]
+) -> None:
+    path = tmp_path / "a.warc"
+    path.write_bytes(b"".join(PAGES))
+    assert read(job(folder, choice=choice), path) == [numbers]
+
+
+def test_a_sample_is_a_share_and_the_same_each_time() -> None:
+    urls = [f"http://a.example/{n}" for n in range(1000)]
+    chosen = [url for url in urls if Choice(sample=0.3).fits(url, "2026")]
+    assert 250 < len(chosen) < 350
+    assert set(chosen) < {url for url in urls if Choice(sample=0.6).fits(url, "2026")}

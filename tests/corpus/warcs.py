@@ -1,0 +1,62 @@
+"""WARC files of given pages, as another tool may write them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_WORDS = """
+the of and to a in is that it was for on are with as be at by this have from or had not but what
+all were when we there can an your which their said if do will each about how up out river stone
+paper garden winter letter market bridge harbour music window forest engine history teacher question
+village morning ocean mountain library answer science
+"""
+
+
+def prose(seed: int, words: int = 200) -> str:
+    """Return sentences of chance that pass every rule; each seed has its own."""
+    chance = random.Random(seed)
+    known, parts = _WORDS.split(), []
+    while words > 0:
+        length = chance.randint(8, 16)
+        parts.append(" ".join(chance.choices(known, k=length)).capitalize() + ".")
+        words -= length
+    return " ".join(parts)
+
+
+def html(seed: int, head: str = "", words: int = 200) -> bytes:
+    """Return a page whose main text is `prose`."""
+    return (
+        f"<!doctype html><html lang=en><head><title>Page {seed}</title>{head}</head><body>"
+        f"<nav><a href=/>Home</a></nav><main><h1>Page {seed}</h1><p>{prose(seed, words)}</p></main>"
+        "</body></html>"
+    ).encode()
+
+
+def response(
+    url: str,
+    body: bytes,
+    headers: str = "Content-Type: text/html",
+    status: str = "200 OK",
+    date: str = "2026-01-02T03:04:05Z",
+) -> bytes:
+    """Return a response record."""
+    block = f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + body
+    fields = (
+        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:test:{abs(hash(url))}>\r\n"
+        f"WARC-Target-URI: {url}\r\nWARC-Date: {date}\r\n"
+        "Content-Type: application/http; msgtype=response\r\n"
+        f"Content-Length: {len(block)}\r\n\r\n"
+    )
+    return fields.encode() + block + b"\r\n\r\n"
+
+
+def write(path: Path, records: Iterable[bytes]) -> Path:
+    """Write records as gzip members."""
+    path.write_bytes(b"".join(gzip.compress(each, 1, mtime=0) for each in records))
+    return path
