@@ -115,7 +115,8 @@ class Composer:
             return None
         tags = header(capture.request_bytes, "If-None-Match")
         # Of several tags, the answer says which one holds.
-        validator = header(capture.response_bytes, "ETag") if "," in tags else tags
+        head = bytes(capture.response_bytes[: capture.head])
+        validator = header(head, "ETag") if "," in tags else tags
         validator = validator or header(capture.request_bytes, "If-Modified-Since")
         if not validator:
             return None

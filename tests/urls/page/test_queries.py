@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 
 from krowlspider.urls.canonical import normalise
@@ -94,8 +92,6 @@ def test_encoding_of_queries_is_that_of_the_page(
 def test_queries_of_a_page_are_encoded_up_to_a_bound() -> None:
     hrefs = [f"?{number}{'日' * (REFERENCE_MAX // 2)}" for number in range(MAX_LINKS)]
     oversize: list[str] = []
-    begun = perf_counter()
     found = encode_queries([*hrefs, "/é"], "windows-1252", oversize)
-    assert perf_counter() - begun < 1
     assert len(found) == QUERIES_MAX // (REFERENCE_MAX // 2)
     assert len(found) + len(oversize) == MAX_LINKS + 1
