@@ -177,8 +177,8 @@ DURABILITY_AND_CLUSTER = (
         "revisit-of-a-cut-payload",
         "a revisit refers to a whole payload with the same digest",
         f"{_ARCHIVE}/composer.py",
-        "if capture.payload and not capture.truncated:",
-        "if capture.payload:",
+        "                and not capture.truncated\n",
+        "",
         ("tests/archive/write/test_composer.py",),
     ),
     # --- the cluster ---
