@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import plyvel
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 from tqdm import tqdm
@@ -24,7 +25,7 @@ from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
 from krowlspider.corpus.shards import ENDINGS
 from krowlspider.corpus.worker import Choice, Job
-from krowlspider.errors import KrowlError, for_want_of_room
+from krowlspider.errors import KrowlError, error_text, for_want_of_room
 from krowlspider.views import captures
 from krowlspider.views.corpus import built
 from krowlspider.views.files import STDIO, drop_output, written
@@ -93,10 +94,10 @@ class Command(ScrapyCommand):
         except BrokenPipeError:
             # The reader of the output has closed it.
             drop_output()
-        except (KrowlError, OSError) as error:
+        except (KrowlError, OSError, plyvel.Error) as error:
             is_full = for_want_of_room(error)
             way = ": make room on its disk, and do it again" if is_full else ""
-            print(f"krowlspider: {error}{way}", file=sys.stderr)
+            print(f"krowlspider: {error_text(error)}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> str:

@@ -99,9 +99,9 @@ class Pool:
         code = worker.process.exitcode or 0
         task = worker.task
         assert task is not None
-        if worker.place[0] == _NOWHERE or code >= 0:
+        if worker.place[0] == _NOWHERE:
             raise KrowlError(f"a worker died at {task.path.name} (exit code {code})")
-        reason = "took too long" if -code == signal.SIGPROF else signal.Signals(-code).name
+        reason = "took too long" if code == -signal.SIGPROF else f"crash, exit code {code}"
         offset, number = worker.place
         self._workers[self._workers.index(worker)] = self._started()
         return Fatal(task.path.name, worker.start, number, offset, reason)

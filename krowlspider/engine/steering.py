@@ -119,7 +119,8 @@ class Steering:
         :raises UnknownHostError: the crawl does not know it
         :raises ForeignHostError: another node owns it
         """
-        done = self._orders.pause(self._host(name))
+        host = self._host(name)
+        done = self._orders.pause(host)
         if done:
             self._note("pause", name)
         return done
@@ -130,7 +131,8 @@ class Steering:
         :raises UnknownHostError: the crawl does not know it
         :raises ForeignHostError: another node owns it
         """
-        done = self._orders.unpause(self._host(name))
+        host = self._host(name)
+        done = self._orders.unpause(host)
         if done:
             self._wake()
             self._note("resume", name)

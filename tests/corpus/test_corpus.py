@@ -25,10 +25,14 @@ pytest.importorskip("resiliparse")
 NAME = "http://example.org/"
 
 
-def start(source: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+def start(source: Path, out: Path, *options: str, before: str = ":") -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "scrapy", "corpus", str(source), "-o", str(out), *options]
     return subprocess.Popen(
-        words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["sh", "-c", f'{before} && exec "$@"', "sh", *words],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -48,6 +52,12 @@ def texts(out: Path) -> dict[str, list[dict[str, Any]]]:
 def names(out: Path) -> set[Path]:
     """Return the files that workers and shards have, apart from the index."""
     return {*out.glob("data/*"), *out.glob("state/[dw]*/*")}
+
+
+def half_final(out: Path) -> bool:
+    """Return whether a shard has no marker yet: the moment at which most is at stake."""
+    shards = {path.name.partition(".jsonl")[0] for path in out.glob("data/*")}
+    return bool(shards - {path.stem for path in out.glob("state/done/*.json")})
 
 
 def refusals(path: Path) -> dict[str, tuple[str, Any]]:
@@ -107,12 +117,19 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
         write(source / f"{number:02}.warc.gz", records)
     run(source, tmp_path / "whole", "--processes", "2", "--rejected", str(tmp_path / "r0"))
     chance, killed, out = random.Random(), 0, tmp_path / "killed"
-    for _ in range(10):
+    # No file may be larger than a few kilobytes: that is treated like a full disk.
+    full = start(source, out, "--processes", "2", before="ulimit -f 8")
+    assert "make room on its disk" in full.communicate()[1]
+    assert full.returncode == 3
+    for number in range(10):
         process = start(source, out, "--processes", "2", "--rejected", str(tmp_path / "r1"))
         before = names(out)
         while process.poll() is None and names(out) == before:
             time.sleep(0.01)
-        time.sleep(chance.uniform(0, 0.3))
+        if number % 2:
+            time.sleep(chance.uniform(0, 0.3))
+        while not number % 2 and process.poll() is None and not half_final(out):
+            time.sleep(0.001)
         killed += process.poll() is None
         process.kill()
         process.communicate()
@@ -124,3 +141,22 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
     urls = Counter(each["url"] for shard in texts(out).values() for each in shard)
     assert set(urls.values()) == {1}
     assert list((out / "state" / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
+    """The command ends once no file is open; a later run reads only what is new."""
+    source, out = tmp_path / "warc", tmp_path / "out"
+    source.mkdir()
+    write(source / "0.warc.gz", [response(f"{NAME}0", html(0))])
+    still_open = write(source / "1.warc.gz.open", [response(f"{NAME}1", html(1))])
+    process = start(source, out, "--follow", "--processes", "1")
+    while not list(out.glob("data/0*")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    still_open.rename(source / "1.warc.gz")
+    assert process.communicate()[0].startswith("2 pages of 2 responses")
+    write(source / "2.warc.gz", [response(f"{NAME}2", html(0))])
+    output, _ = run(source, out, "--processes", "1")
+    assert output.startswith("2 pages of 3 responses")
+    assert "1  duplicate" in output

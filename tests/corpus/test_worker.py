@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 from backports.zstd import compress
 
-from krowlspider.corpus.folder import Folder, Slice, read_lines
+from krowlspider.corpus.folder import Fatal, Folder, Slice, read_lines
+from krowlspider.corpus.pool import Pool
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
@@ -79,6 +81,37 @@ def test_pages_behind_damage_keep_their_places(folder: Folder, tmp_path: Path) -
     places = list(accumulate(map(len, damaged), initial=0))
     del places[4]
     assert read(job(folder), path, places) == [[0, 2, 3, 4, 5]]
+
+
+def crash(body: bytes, codings: str) -> bytes:
+    """Fail at the third page as no page should, and end the process at the fifth."""
+    if b"Page 2" in body:
+        raise RuntimeError("a bug")
+    if b"Page 4" in body:
+        os.abort()
+    return body
+
+
+@pytest.mark.slow
+def test_pages_that_crash_a_worker_are_named(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "a.warc"
+    path.write_bytes(b"".join(PAGES))
+    pool, part = Pool(job(folder, decode=crash), 1), Slice(path.name, 0)
+    named, summary = [], None
+    while summary is None:
+        if pool.is_idle:
+            pool.give(Task(path, 0, folder.fatal(part)))
+        for message in pool.wait(0.1):
+            if isinstance(message, Fatal):
+                folder.note_fatal(message)
+                named.append((message.number, message.reason))
+            else:
+                summary = message[1]
+    pool.close()
+    assert named == [(2, "crash, exit code 1"), (4, f"crash, exit code {-signal.SIGABRT}")]
+    assert [reason for _, reason in summary.problems] == [
+        f"http://a0.example/{number}: {reason}" for number, reason in named
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.crawl.job import _jobs
 from krowlspider.engine.control import Control
-from krowlspider.engine.steering import Steering
+from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.views.console import Console
 from tests.mockweb.audit import violations
 from tests.support.crawling import scrapy
@@ -204,6 +205,21 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
     assert said[-3].startswith("KROWL_EXCLUDE: ")
     assert crawl.stats["krowl/control/change_count/set"] == 6
     assert crawl.stats["finish_reason"] == "max_pages"
+
+
+def test_an_order_about_a_foreign_host_names_its_owner() -> None:
+    node = SimpleNamespace(knows=True, others=lambda hosts: ["n2"] * len(hosts))
+    # Nothing else of the crawl is asked: nothing can have changed.
+    steering = object.__new__(Steering)
+    steering._job = SimpleNamespace(node=node)  # type: ignore[assignment]
+    for give in (
+        lambda: steering.pause_host("a.dom.test"),
+        lambda: steering.block("a.dom.test"),
+        lambda: steering.block("test,dom,a,"),
+        lambda: steering.delay("a.dom.test", 5),
+    ):
+        with pytest.raises(ForeignHostError, match="node n2 owns a"):
+            give()
 
 
 def test_a_url_is_added_once(tmp_path: Path) -> None:

@@ -336,3 +336,43 @@ def test_the_charts_survive_a_restart_and_a_broken_file(tmp_path: Path) -> None:
     for broken in ("[[1]]", "{", "[[null,1,1,1,1,1,1]]", "7"):
         path.write_text(broken)
         assert History(path).samples()["samples"] == []
+
+
+@pytest.mark.slow
+def test_orders_over_http_stand_after_a_kill(tmp_path: Path) -> None:
+    with MockWeb(spec=SPEC) as web:
+        names = ["a.test", "b.test", "c.test"]
+        seeds = write_seeds(tmp_path / "seeds.txt", map(web.url, names))
+        settings = {
+            "PROMETHEUS_ENABLED": 1,
+            "PROMETHEUS_PORT": 0,
+            "KROWL_DELAY_MIN": 0.5,
+            "KROWL_COMMIT_INTERVAL": 60,
+        }
+        run = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings)
+        run.start()
+        crawl = SimpleNamespace(url=awaited(run, r"page (http://127.0.0.1:\d+)/;")[1])
+        crawl.jobdir = run.jobdir
+        run.wait_until(lambda: {f"{name}:{web.port}" for name in names} <= hosts_asked(web))
+        order(crawl, "pause", host=web.url("a.test"))
+        order(crawl, "block", name=web.url("b.test"))
+        order(crawl, "delay", host=web.url("c.test"), seconds=86400)
+        run.kill()
+        at = len(web.log())
+        again = Crawl(tmp_path / "job", settings=settings)
+        again.start()
+        crawl.url = awaited(again, r"page (http://127.0.0.1:\d+)/;")[1]
+        # Seeds and robots.txt are done or queued; after the delay of the others all would be asked.
+        time.sleep(3)
+        for name, why in (
+            ("a.test", "It is paused: "),
+            ("b.test", "It is blocked by b.test"),
+            ("c.test", "It is due in 2"),
+        ):
+            assert api(crawl, f"host?name={quote(web.url(name))}")["why"].startswith(why)
+        assert hosts_asked(web, at) == set()
+        again.interrupt()
+
+
+def hosts_asked(web: MockWeb, at: int = 0) -> set[str]:
+    return {entry.host for entry in web.log()[at:]}
