@@ -4,6 +4,7 @@
 
 - ``frontier``: the frontier alone, at growing sizes (``--urls 1000000 10000000``)
 - ``page``: the cost of a page by the number of URLs queued
+- ``control``: the calls to a running crawl, and what its watchers cost (``--urls 10000000``)
 - ``archive``: the archive writer beside warcio's and fastwarc's
 - ``corpus``: ``scrapy corpus`` over pages of documentation
 - ``crawl``: whole crawls of one web by this crawler and others
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import (
     archive,
+    control,
     corpus,
     crawl,
     exact,
@@ -172,6 +174,12 @@ def _join(args: argparse.Namespace) -> None:
     _write("join", figures)
 
 
+def _control(args: argparse.Namespace) -> None:
+    figures = control.measure(args.urls[0], args.rounds, args.scratch)
+    print(control.table(figures))
+    _write("control", figures)
+
+
 def _hostile(args: argparse.Namespace) -> None:
     rows = hostile.measure_all(args.attacks)
     print(hostile.table(rows))
@@ -209,6 +217,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "page": _page,
     "archive": _archive,
     "corpus": _corpus,
+    "control": _control,
     "crawl": _crawl,
     "growth": _growth,
     "transit": _transit,
@@ -225,6 +234,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 # Defaults of single benchmarks that differ from the common ones.
 _OWN: dict[str, dict[str, Any]] = {
+    "control": {"urls": [1_000_000], "rounds": 20},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},

@@ -52,7 +52,7 @@ def measure(sizes: list[int], rounds: int, scratch: Path | None = None) -> list[
         found: dict[int, list[float]] = {}
         for queued in sizes:
             hosts = hosts_of(queued)
-            _fill(folder / str(queued), queued, hosts, stack.enter_context(any_web(hosts)))
+            fill(folder / str(queued), queued, hosts, stack.enter_context(any_web(hosts)))
             found[queued] = []
         for _ in range(rounds):
             for queued, costs in found.items():
@@ -83,7 +83,8 @@ def hosts_of(queued: int) -> int:
     return max(queued // 4, min(queued, FEW_HOSTS))
 
 
-def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
+def fill(path: Path, queued: int, hosts: int, port: int) -> None:
+    """Fill the frontier of a new job with URLs of the web at a port."""
     with filling(path) as (frontier, seed):
         web = Web(hosts, IdentityHasher(seed))
         numbers = list(range(hosts))
