@@ -152,7 +152,8 @@ class SimulatedHandler(DownloadHandler):
         crawl.open[request] = entry
         await _Pause(answer.latency)
         del crawl.open[request]
-        entry.end, entry.retry_after = clocks.monotonic, answer.rest
+        # The server ends it then, also while this process is frozen.
+        entry.end, entry.retry_after = min(clocks.monotonic, start + answer.latency), answer.rest
         crawl.web.log.append(entry)
         nameless = answer.failure is not None and issubclass(answer.failure, NameFailed)
         if not nameless or answer.failure is NameNotFound:

@@ -17,6 +17,7 @@ from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.consul.register import read_register, same_redis
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import SEED_SIZE, UnansweredError
+from krowlspider.cluster.ring.claims import Reading
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.cluster.transport.redis_connection import RedisClients
@@ -93,6 +94,18 @@ class ConsulCluster:
     def view(self) -> View | None:
         """The view whose ring decides to which node a URL goes; None before the first one."""
         return self._controller.view
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the newest reading that the view agrees with; None before the first view.
+
+        A later one than the view's may change nothing, as when a node publishes the same again.
+        """
+        if (view := self.view) is None:
+            return None
+        now = Reading.of(self.membership.epoch, self.membership.members)
+        agrees = (now.members, now.claims) == (view.reading.members, view.reading.claims)
+        return now.epoch if agrees else view.reading.epoch
 
     @property
     def has_lease(self) -> bool:

@@ -236,9 +236,9 @@ class Node:
 
     def _figures(self) -> Counters:
         """Return the counters that are shown to people and read by nodes that leave."""
-        view = self.cluster.view
-        epoch = {"epoch": view.reading.epoch} if self._handover and view else {}
-        return {**self._crawl.figures(), "time": round(time.time()), **epoch}
+        epoch = self.cluster.epoch
+        shown = {} if epoch is None else {"epoch": epoch}
+        return {**self._crawl.figures(), "time": round(time.time()), **shown}
 
     def counts(self) -> dict[str, int]:
         """Return counts since this start, by the names of the stats below ``krowl/cluster/``."""

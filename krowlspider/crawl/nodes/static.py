@@ -31,6 +31,8 @@ class StaticCluster:
     has_lease = True
     leaving = False
     left_behind = 0
+    # The members do not change, so there are no readings of them.
+    epoch = None
 
     def __init__(self, settings: BaseSettings, node: str):
         self.name = cluster = settings["KROWL_CLUSTER"]
