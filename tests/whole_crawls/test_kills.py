@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 from contextlib import suppress
@@ -90,6 +91,12 @@ def test_crawl_is_whole_after_kill_9_at_25_moments(tmp_path: Path) -> None:
         assert len(asked) - len(set(asked)) <= uncommitted
         assert violations(entries, min_delay=DELAY) == []
         assert frontier_view(crawl.jobdir)["queued"] == 0
+        report = json.loads((crawl.jobdir / "reports" / "report.json").read_text())
+        tables = {name: table["rows"] for name, table in report["tables"].items()}
+        answered = sum(row["pages"] for row in tables["statuses"])
+        assert report["done"] <= answered <= report["done"] + report["dropped"]
+        assert len(tables["seeds"]) == len(web.seeds())
+        assert not [row for row in tables["seeds"] if row["outcome"] in {"queued", "deferred"}]
         left = Survivors.of(crawl.jobdir)
         assert left.faults(expected.identities, expected.refused) == []
         assert {left.hasher.key(url) for url in expected.identities} <= left.archived
