@@ -200,6 +200,28 @@ def test_same_id_and_same_redis_are_refused(cluster: SimulatedCluster) -> None:
     assert cluster.faults() == []
 
 
+def test_lease_may_end_between_two_looks_at_it(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat of the dead process is gone, and its key was read just before."""
+    begin(cluster, "a", "b")
+    cluster.kill("b")
+    cluster.start("b")
+    cluster.run_for(5)
+    get = MemoryAgent.get
+
+    async def get_late(agent: MemoryAgent, key: str) -> object:
+        if key.endswith("/beats/b"):
+            cluster.consul.kv.delete(key)
+        return await get(agent, key)
+
+    monkeypatch.setattr(MemoryAgent, "get", get_late)
+    cluster.run_for(5)
+    monkeypatch.undo()
+    cluster.finish()
+    assert cluster.faults() == []
+
+
 def test_wall_clock_an_hour_ahead(cluster: SimulatedCluster) -> None:
     """Hosts move to that node and back."""
     cluster.skew["b"] = 3600.0
