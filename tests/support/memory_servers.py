@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -213,9 +212,13 @@ class MemoryAgent(Agent):
 
 @dataclass(eq=False)
 class MemoryRedis:
-    """A server. While it is frozen, it takes commands and does them when it thaws."""
+    """A server. While it is frozen, it takes commands and does them when it thaws.
+
+    ``pushed`` counts the messages that came, by list.
+    """
 
     data: dict[str, Any] = field(default_factory=dict)
+    pushed: Counter[str] = field(default_factory=Counter)
     is_down: bool = False
     _is_frozen: bool = False
     _waiting: list[tuple[Any, ...]] = field(default_factory=list)
@@ -236,11 +239,6 @@ class MemoryRedis:
     def late(self, command: tuple[Any, ...]) -> None:
         self._waiting.append(command)
 
-    def waiting(self, pattern: str) -> int:
-        """Return the number of messages in the lists whose keys match."""
-        lists = (self.data[key] for key in self.data if fnmatchcase(key, pattern))
-        return sum(len(each) for each in lists if isinstance(each, deque))
-
     def do(self, command: tuple[Any, ...]) -> Any:
         verb, key, *rest = command
         return getattr(self, f"_{verb.lower()}")(key, *rest)
@@ -257,6 +255,7 @@ class MemoryRedis:
 
     def _lpush(self, key: str, *messages: bytes) -> int:
         self._list(key).extendleft(messages)
+        self.pushed[key] += len(messages)
         return len(self._list(key))
 
     def _ltrim(self, key: str, *_: int) -> bytes:

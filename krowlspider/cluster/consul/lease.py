@@ -121,6 +121,9 @@ class Lease:
         while holder := await self.take():
             beat = await self._agent.get(self.beats_key)
             changes = [holder.modified, beat.modified if beat else 0]
+            if first and beat is None:
+                # It may have ended with the lease, after the key was read.
+                changes[1] = first[1]
             if (first or changes) != changes or monotonic() > end:
                 raise ClusterError(in_use(self._own.id, holder))
             if first is None:
