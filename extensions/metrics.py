@@ -55,7 +55,7 @@ class Metrics:
             if "page" in served:
                 note_page(Job.of(self._crawler).folder.path, url)
             watched_at = Job.of(self._crawler).watched_at
-            watched_at += [f"{name} {url}{path}" for name, (path, _) in served.items()]
+            watched_at[:0] = [f"{name} {url}{path}" for name, (path, _) in served.items()]
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.

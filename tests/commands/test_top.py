@@ -203,7 +203,6 @@ def test_top_ends_quietly(tmp_path: Path) -> None:
 
 
 def test_the_full_screen_shows_figures_and_sorts(tmp_path: Path) -> None:
-    pytest.importorskip("textual", reason="the extra krowlspider[top] is not installed")
     from textual.widgets import DataTable, Static  # noqa: PLC0415
 
     from krowlspider.views.top.app import TopApp  # noqa: PLC0415

@@ -379,7 +379,18 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
         assert f"archive/{second.name}" in packed.namelist()
 
 
-WORDS = ("index", "check", "stats", "extract", "mend", "cat", "wacz", "upload")
+WORDS = (
+    "index",
+    "check",
+    "stats",
+    "extract",
+    "mend",
+    "cat",
+    "wacz",
+    "replay",
+    "dedup-index",
+    "upload",
+)
 
 
 @pytest.mark.parametrize(

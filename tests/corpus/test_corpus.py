@@ -20,7 +20,6 @@ from tests.support.crawling import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.importorskip("resiliparse")
 
 NAME = "http://example.org/"
 

@@ -32,7 +32,6 @@ def page(record: bytes) -> Page:
 
 
 def document(body: bytes, headers: str = "Content-Type: text/html") -> Document:
-    pytest.importorskip("resiliparse")
     from krowlspider.corpus import document as module  # noqa: PLC0415
 
     return module.document(page(response("http://example.org/a", body, headers)))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-pytest.importorskip("resiliparse")
 
 PAGES = [response(f"http://a{n % 2}.example/{n}", html(n), date=f"202{n}-01-01T00:00:00Z")
          for n in range(6)]  # fmt: skip

@@ -164,7 +164,7 @@ def check_the_orders(crawl: SimpleNamespace) -> None:
 
 def check_the_documented_command(crawl: SimpleNamespace) -> None:
     page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
-    found = re.search(r"```text\n\$ (curl .*?)\n(\{.*\})\n```", page, re.DOTALL)
+    found = re.search(r"```text\n\$ (curl .*?)\n(\{.*?\})\n```", page, re.DOTALL)
     assert found is not None
     command = found[1].replace("JOBDIR", str(crawl.jobdir))
     command = command.replace("http://127.0.0.1:9410", crawl.url)
