@@ -1,8 +1,8 @@
 """All configuration of krowlspider: each value with its unit and its reason.
 
 Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, with scrapyd's
-``-d setting=NAME=VALUE``, or in a copy of this module. An unknown or invalid ``KROWL_`` setting
-stops the start (``krowlspider.config.validation``).
+``-d setting=NAME=VALUE``, with a variable of the environment, or in a copy of this module. An
+unknown or invalid ``KROWL_`` setting stops the start (``krowlspider.config.validation``).
 """
 
 import sys
@@ -260,8 +260,8 @@ KROWL_CONSUL = ""
 # ACL token with the rights to write keys below krowlspider/, sessions, and the service
 # krowlspider-KROWL_CLUSTER. A command line is visible to all users of a machine, so give secrets in
 # the environment, or in a file that NAME_FILE names. NAME and NAME_FILE together stop the start.
-KROWL_CONSUL_TOKEN = environ.get("KROWL_CONSUL_TOKEN", "")
-KROWL_CONSUL_TOKEN_FILE = environ.get("KROWL_CONSUL_TOKEN_FILE", "")
+KROWL_CONSUL_TOKEN = ""
+KROWL_CONSUL_TOKEN_FILE = ""
 # Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths, and
 # is dead for the others within twice this. A shorter lease makes a busy machine look dead.
 KROWL_CONSUL_TTL = 15
@@ -269,8 +269,8 @@ KROWL_CONSUL_TTL = 15
 # nodes take them over, and fetch pages again that they discover again. Give all nodes the same.
 KROWL_TAKEOVER_DELAY = 900.0
 # This node's Redis as the other nodes reach it; the setting of scrapy-redis.
-REDIS_URL = environ.get("REDIS_URL", "")
-REDIS_URL_FILE = environ.get("REDIS_URL_FILE", "")
+REDIS_URL = ""
+REDIS_URL_FILE = ""
 # Weight of this node's share of the domains, beside the weights of the other nodes.
 KROWL_NODE_WEIGHT = 1
 # Seconds for which a node that is stopped hands its hosts over to the others. The rest stays in its
@@ -278,14 +278,14 @@ KROWL_NODE_WEIGHT = 1
 KROWL_DRAIN_TIMEOUT = 300.0
 # The members of a cluster without Consul, the same at every node: a list of "id=redis-url" or
 # "id=redis-url*weight".
-KROWL_STATIC_NODES = environ.get("KROWL_STATIC_NODES", "")
-KROWL_STATIC_NODES_FILE = environ.get("KROWL_STATIC_NODES_FILE", "")
+KROWL_STATIC_NODES = ""
+KROWL_STATIC_NODES_FILE = ""
 # A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
 # URL identities is made of it. Anyone who knows the seed can make URLs that are mistaken for
 # others, which are not fetched then. Set "none" on a node that joins a cluster begun without a
 # secret.
-KROWL_STATIC_NODES_SECRET = environ.get("KROWL_STATIC_NODES_SECRET", "")
-KROWL_STATIC_NODES_SECRET_FILE = environ.get("KROWL_STATIC_NODES_SECRET_FILE", "")
+KROWL_STATIC_NODES_SECRET = ""
+KROWL_STATIC_NODES_SECRET_FILE = ""
 # Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
 KROWL_CLUSTER_PAGES = 0
 # Messages in a node's inbox in Redis. When it is full, the other nodes keep theirs in their outbox.
@@ -432,15 +432,15 @@ KROWL_LIVE_PAGE = True
 # Whoever has this token, of at least 16 characters, can change the crawl by the live page and its
 # API. Give it in the environment, or in a file that KROWL_CONTROL_TOKEN_FILE names. Empty: each
 # start makes one, in JOBDIR/control-token, which only its owner can read.
-KROWL_CONTROL_TOKEN = environ.get("KROWL_CONTROL_TOKEN", "")
-KROWL_CONTROL_TOKEN_FILE = environ.get("KROWL_CONTROL_TOKEN_FILE", "")
+KROWL_CONTROL_TOKEN = ""
+KROWL_CONTROL_TOKEN_FILE = ""
 
 # --- Notices --------------------------------------------------------------------------------------
 
 # Who is told when the crawl finishes or stops, waits for its disk or the network, stalls, or loses
 # a node: the http(s) URL of a webhook, or a command. Either gets JSON; the command on its standard
 # input. An URL may have a secret: give it in the environment. Empty: nobody.
-KROWL_NOTIFY = environ.get("KROWL_NOTIFY", "")
+KROWL_NOTIFY = ""
 # Minutes without the end of a request, though hosts are due, after which the crawl counts as
 # stalled. 0: never.
 KROWL_NOTIFY_STALLED = 10.0
@@ -465,3 +465,16 @@ KROWL_REPORTS = True
 STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
 # The summary shows the important stats; STATS_DUMP=True logs all of them.
 STATS_DUMP = False
+
+# The values so far, without those of the environment: the types of settings.
+defaults = {name: value for name, value in vars().items() if name.isupper()}
+# An empty variable is as good as none. One that names no setting stops the start.
+vars().update(
+    (name, value)
+    for name, value in environ.items()
+    if value
+    and (
+        name in {"JOBDIR", "REDIS_URL", "REDIS_URL_FILE"}
+        or (name.startswith("KROWL_") and name in defaults)
+    )
+)

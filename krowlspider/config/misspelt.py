@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import default_settings
 
-from krowlspider import settings as defaults
+from krowlspider.settings import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ _OTHERS = (
     "PROMETHEUS_UPDATE_INTERVAL",
 )
 NAMES = frozenset(
-    name for module in (default_settings, defaults) for name in vars(module) if name.isupper()
+    name for known in (vars(default_settings), defaults) for name in known if name.isupper()
 ).union(_OTHERS)
 # Letters of the shortest word in which a typo is looked for: MAIL_POST may be a user's own. In a
 # shorter word it is looked for only if the rest of the name is long.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import BaseSettings
 
-from krowlspider import settings as defaults
 from krowlspider.archive.payloads.digests import ALGORITHMS
 from krowlspider.archive.upload.destination import Destination, is_endpoint
 from krowlspider.archive.write.compression import COMPRESSIONS
@@ -18,12 +17,13 @@ from krowlspider.cluster.ring.ring import WEIGHT_MAX, Member
 from krowlspider.config import checks, scrapy_politeness
 from krowlspider.config.checks import boolean, each, integer, number, parsed, text
 from krowlspider.config.credentials import IN_FILES
+from krowlspider.settings import defaults
 from krowlspider.urls.ports import Ports
 
 if TYPE_CHECKING:
     from krowlspider.config.checks import Checker
 
-KNOWN = frozenset(name for name in vars(defaults) if name.startswith("KROWL_"))
+KNOWN = frozenset(name for name in defaults if name.startswith("KROWL_"))
 # Settings in bytes and the least of each: they may be text with a unit.
 SIZES = {
     "KROWL_MEMORY_LIMIT": 0,
@@ -35,7 +35,7 @@ SIZES = {
     "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,
 }
 # Settings that are lists: they may be text with commas.
-LISTS = frozenset(name for name in KNOWN if isinstance(getattr(defaults, name), list))
+LISTS = frozenset(name for name in KNOWN if isinstance(defaults[name], list))
 
 _REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 _SERVER_URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?/?"
@@ -56,7 +56,7 @@ def _endpoint(settings: BaseSettings, name: str) -> str | None:
 
 # Each setting and its checker.
 CHECKERS: dict[str, Checker] = {
-    **{name: boolean for name in KNOWN if isinstance(getattr(defaults, name), bool)},
+    **{name: boolean for name in KNOWN if isinstance(defaults[name], bool)},
     **{name: checks.size(least) for name, least in SIZES.items()},
     "KROWL_CONTACT": checks.contact,
     "KROWL_CONNECT_TIMEOUT": _seconds,
@@ -196,10 +196,10 @@ CHECKERS: dict[str, Checker] = {
     # 0 is no limit, as in Scrapy.
     "URLLENGTH_LIMIT": integer(0, "characters"),
     "SCHEDULER": checks.component(
-        defaults.SCHEDULER, "keeps the delay of each host, robots.txt and the queue on disk"
+        defaults["SCHEDULER"], "keeps the delay of each host, robots.txt and the queue on disk"
     ),
-    "DUPEFILTER_CLASS": checks.component(defaults.DUPEFILTER_CLASS, "asks the seen set"),
+    "DUPEFILTER_CLASS": checks.component(defaults["DUPEFILTER_CLASS"], "asks the seen set"),
     "DOWNLOADER": checks.component(
-        defaults.DOWNLOADER, "fetches only what the scheduler has popped"
+        defaults["DOWNLOADER"], "fetches only what the scheduler has popped"
     ),
 }

@@ -80,9 +80,8 @@ def validate(settings: BaseSettings) -> None:
         read_sizes(settings, SIZES)
         read_lists(settings, LISTS)
     ours = {name for name in settings if str(name).startswith("KROWL_")}
-    # An old name in the environment would be ignored silently.
-    old = RENAMED.keys() & environ.keys()
-    problems = [_unknown(name) for name in sorted((ours - KNOWN) | old)]
+    ours |= {name for name in environ if name.startswith("KROWL_")}
+    problems = [_unknown(name) for name in sorted(ours - KNOWN)]
     problems += misplaced(settings)
     problems += [fault for name in CHECKERS if (fault := problem(settings, name))]
     # Contradictions between two values can be found only if each value is valid.

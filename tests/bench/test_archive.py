@@ -92,7 +92,7 @@ def test_the_benchmark_tells_each_writer_and_each_stage(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEASURE],
         cwd=ROOT,
-        env={**os.environ, "KROWL_TEST_DOCS": str(tmp_path)},
+        env={**os.environ, "TEST_DOCS": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,

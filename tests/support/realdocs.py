@@ -16,11 +16,11 @@ CACHE = ROOT / ".cache" / "docs"
 
 
 def documentation() -> Path:
-    """Return the folder that KROWL_TEST_DOCS names, or one made from Debian's packages.
+    """Return the folder that TEST_DOCS names, or one made from Debian's packages.
 
     :raises RuntimeError: neither exists; the message says what to do
     """
-    if given := os.environ.get("KROWL_TEST_DOCS"):
+    if given := os.environ.get("TEST_DOCS"):
         return Path(given)
     done = CACHE / "complete"
     if not done.exists():
@@ -42,7 +42,7 @@ def _fetch() -> None:
         reason = getattr(error, "stderr", "") or str(error)
         raise RuntimeError(
             f"no documentation pages to crawl: {reason.strip()}\\n"
-            f"They come from Debian's packages {', '.join(PACKAGES)}; elsewhere set KROWL_TEST_DOCS"
+            f"They come from Debian's packages {', '.join(PACKAGES)}; elsewhere set TEST_DOCS"
             " to a folder with 2,000 HTML pages or more"
         ) from error
     shutil.move(CACHE / "unpacked" / "usr" / "share" / "doc", CACHE / "pages")

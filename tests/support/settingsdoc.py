@@ -24,6 +24,10 @@ in a settings module of your own. On a command line a list is text with commas, 
 and a number of bytes may have a unit: `-s KROWL_PORTS=80,443`, `-s KROWL_DISK_FLOOR=2GB` (kB, MB,
 GB, TB; KiB, MiB, GiB, TiB).
 
+A variable of the environment gives a setting too, by its name: each `KROWL_` setting, `JOBDIR`,
+`REDIS_URL` and `REDIS_URL_FILE`. It replaces the default. `-s` and the `custom_settings` of a
+spider replace it. An empty variable is as good as none.
+
 Values of `KROWL_` settings are checked when a crawl starts. An unknown `KROWL_` name or an
 impossible value stops the start with exit code 2. Scrapy's other settings work as [Scrapy documents
 them](https://docs.scrapy.org/en/2.19/topics/settings.html), those of delays as
@@ -58,6 +62,8 @@ def _sections(source: str) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         assert isinstance(target, ast.Name)
         assert node.value is not None
+        if not target.id.isupper():
+            continue
         section = [text for number, text in starts.items() if number < node.lineno][-1]
         if section != title:
             if found:
@@ -81,8 +87,6 @@ def _assignments(body: list[ast.stmt]) -> Iterator[ast.Assign | ast.AnnAssign]:
 
 def _default(source: str, value: ast.expr) -> str:
     text = ast.get_source_segment(source, value) or ""
-    if text.startswith("environ.get("):
-        return "from the environment"
     if "\n" in text or len(text) > _LONGEST:
         return "see the module"
     return f"`{text.removeprefix('f')}`".replace("{{", "{").replace("}}", "}")
