@@ -1,4 +1,4 @@
-"""Extension: tell the operator by KROWL_NOTIFY of the end of the crawl and of what holds it up."""
+"""Extension: send notices to KROWL_NOTIFY: the end of the crawl, and what holds it up."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Notify:
             dead=node.dead if node is not None and node.running else frozenset(),
         )
         for event in self._watch.look(job.monotonic(), found):
-            self._tell(event)
+            self._send(event)
 
-    def _tell(self, event: Event) -> None:
+    def _send(self, event: Event) -> None:
         job = self._job
         counted = Scheduler.of(self._crawler).counted()
         figures: dict[str, Any] = {
@@ -92,5 +92,5 @@ class Notify:
         left = self._job.frontier.pending
         message = f"{spider.name} has ended ({reason}), with {left:,} URLs left"
         is_finished = reason == "finished" and self._job.failure is None
-        self._tell(Event("finished" if is_finished else "stopped", message))
+        self._send(Event("finished" if is_finished else "stopped", message))
         await run_in_thread(self._sender.close, _LAST)

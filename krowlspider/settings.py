@@ -437,9 +437,9 @@ KROWL_CONTROL_TOKEN_FILE = ""
 
 # --- Notices --------------------------------------------------------------------------------------
 
-# Who is told when the crawl finishes or stops, waits for its disk or the network, stalls, or loses
-# a node: the http(s) URL of a webhook, or a command. Either gets JSON; the command on its standard
-# input. An URL may have a secret: give it in the environment. Empty: nobody.
+# The http(s) URL of a webhook, or a command, that gets a notice as JSON when the crawl finishes or
+# stops, waits for its disk or the network, stalls, or loses a node. A command gets it on its
+# standard input. A URL may have a secret: give it in the environment. Empty: no notices.
 KROWL_NOTIFY = ""
 # Minutes without the end of a request, though hosts are due, after which the crawl counts as
 # stalled. 0: never.

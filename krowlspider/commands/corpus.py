@@ -69,7 +69,7 @@ class Command(ScrapyCommand):
         )
         parser.add_argument(
             "--processes", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
-            help="worker processes; else one for each CPU",
+            help="worker processes (default: one for each CPU)",
         )  # fmt: skip
         parser.add_argument("--since", metavar="DATE", default="", help="pages fetched since, UTC")
         parser.add_argument("--host", metavar="NAME", default="", help="pages of a host or below")
@@ -82,7 +82,7 @@ class Command(ScrapyCommand):
         )
         parser.add_argument(
             "--page-seconds", metavar="N", type=float, default=_SECONDS,
-            help=f"CPU seconds after which a page is skipped; else {_SECONDS:g}",
+            help=f"CPU seconds after which a page is skipped (default: {_SECONDS:g})",
         )  # fmt: skip
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:

@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
-class Built:
+class Contents:
     """What a corpus holds: counts by name, and problems with file, offset and reason."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -69,7 +69,7 @@ class Build:
         self._waiting: list[_Progress] = []
         self._sizes: dict[str, int] = {}
         self._read = 0
-        self.built = Built()
+        self.built = Contents()
         for file, summary in folder.summaries():
             self.built.add(file, summary)
 

@@ -26,7 +26,7 @@ _COMPARED = 1000
 
 
 class Place(NamedTuple):
-    """A page: the name of its WARC file, and its number there among responses and their places."""
+    """Where a page is: WARC file, offset, and number among the responses of its slice."""
 
     file: str
     offset: int
@@ -55,7 +55,7 @@ class DuplicateIndex:
         self._db = plyvel.DB(str(folder), create_if_missing=True, bloom_filter_bits=10)
 
     def take(self, place: Place, exact: bytes, simhash: int, near: int | None) -> Found | None:
-        """Return the page that this one repeats; None if there is none, and remember it."""
+        """Return the page that this one repeats. If there is none, remember it and return None."""
         stored = self._db.get(_EXACT + exact)
         if stored is not None:
             first = Place.load(stored)

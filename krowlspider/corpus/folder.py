@@ -44,7 +44,7 @@ class Summary(msgspec.Struct):
 
 
 class Fatal(msgspec.Struct):
-    """A page that killed the process reading it: its number among the responses of a slice."""
+    """A page that killed its worker: response ``number`` in the slice from ``start`` on."""
 
     file: str
     start: int

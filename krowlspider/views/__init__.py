@@ -1,1 +1,1 @@
-"""The output of the commands: text for people and JSON for programs."""
+"""What people and programs see: output of commands, live page and API, console, top, report."""

@@ -1,1 +1,1 @@
-"""CDXJ indexes of WARC files, and the look-up of records in them."""
+"""CDXJ indexes of WARC files: keys, lines, and the look-up of records."""

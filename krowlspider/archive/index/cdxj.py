@@ -8,8 +8,8 @@ unless they are of type application/warc-fields. The lines differ from cdxj-inde
 Media types are in lower case, because case has no meaning in them. A chunked response has the
 digest of its entity, which its record omits: a revisit has that digest, and readers match by it.
 
-A capture that was asked for with POST or another method has the key that pywb looks up for it, and
-the values "requestBody" and "method" at the end of its line. Its request record is beside it.
+The response to POST or another method has the key that pywb looks up for it, and the values
+"requestBody" and "method" at the end of its line. Its request record is beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.asked import asked_by
+from krowlspider.archive.index.request_query import query_of
 from krowlspider.archive.index.surt import surt
 from krowlspider.archive.payloads.digests import digest, has_digest
 from krowlspider.archive.payloads.payload import header, payload_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
-    from krowlspider.archive.index.asked import Asked
+    from krowlspider.archive.index.request_query import RequestQuery
 
 WARC = ".warc.gz"
 INDEX = ".cdxj"
@@ -106,11 +106,11 @@ def line(place: Location, *, url: str, date: str, mime: str, status: str, digest
     return f"{key_of(url)} {timestamp(date)} {{{values}}}\n"
 
 
-def asked_line(text: str, url: str, asked: Asked) -> str:
+def line_of_request(text: str, url: str, query: RequestQuery) -> str:
     """Return the line of a capture of ``url`` for a request with another method than GET."""
     rest = text.removesuffix("}\n").partition(" ")[2]
-    query = f'"requestBody": {_quoted(asked.body)}, "method": {_quoted(asked.method)}'
-    return f"{key_of(asked.added_to(url))} {rest}, {query}}}\n"
+    values = f'"requestBody": {_quoted(query.body)}, "method": {_quoted(query.method)}'
+    return f"{key_of(query.added_to(url))} {rest}, {values}}}\n"
 
 
 def key_of(url: str) -> str:
@@ -193,11 +193,11 @@ class LineMaker:
 
     def __init__(self, filename: str):
         self._filename = filename
-        # Of the record before: its line, URL and id, and what it asked if it was a request.
+        # Of the record before: its line, URL and id, and its query if it was a request.
         self._line: str | None = None
         self._url = ""
         self._id: str | None = ""
-        self._asked: Asked | None = None
+        self._query: RequestQuery | None = None
 
     def take(self, member: Member) -> list[str]:
         """Take the next record; return the lines that are finished. Raises RecordError."""
@@ -209,13 +209,13 @@ class LineMaker:
         fields = record.headers
         place = Location(self._filename, member.offset, member.length)
         finished, line, url = self._line, record_line(record, block, place), target(record)
-        asked = asked_by(block) if fields.get("WARC-Type") == "request" else None
+        query = query_of(block) if fields.get("WARC-Type") == "request" else None
         if (fields.get("WARC-Concurrent-To"), url) == (self._id, self._url):
-            if finished is not None and asked is not None:
-                finished = asked_line(finished, url, asked)
-            elif line is not None and self._asked is not None:
-                line = asked_line(line, url, self._asked)
-        self._line, self._asked = line, asked
+            if finished is not None and query is not None:
+                finished = line_of_request(finished, url, query)
+            elif line is not None and self._query is not None:
+                line = line_of_request(line, url, self._query)
+        self._line, self._query = line, query
         self._url, self._id = url, fields.get("WARC-Record-ID")
         return [] if finished is None else [finished]
 

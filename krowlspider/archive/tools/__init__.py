@@ -1,1 +1,1 @@
-"""Tools for WARC files: check them, mend open ones, pack them as WACZ."""
+"""Tools for WARC files: check, count, extract, mend, pack as WACZ, replay; indexes of payloads."""

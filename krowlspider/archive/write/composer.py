@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from krowlspider.archive.index.asked import is_plain_request
+from krowlspider.archive.index.request_query import is_plain_request
 from krowlspider.archive.payloads.digests import label, raw_digest
 from krowlspider.archive.payloads.original import Original
 from krowlspider.archive.payloads.payload import header

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
-from krowlspider.archive.index.asked import asked_by
+from krowlspider.archive.index.request_query import query_of
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
@@ -138,8 +138,8 @@ class WarcSeries:
             status=str(capture.status),
             digest=composed.payload,
         )
-        if (asked := asked_by(capture.request_bytes)) is not None:
-            line = cdxj.asked_line(line, capture.url, asked)
+        if (query := query_of(capture.request_bytes)) is not None:
+            line = cdxj.line_of_request(line, capture.url, query)
         self._add_line(line)
         self.stats.records += 2
         self.stats.revisits += composed.revisit

@@ -1,1 +1,1 @@
-"""Monitoring of the process: event loop lag, memory, metrics, and the watchdog process."""
+"""Monitoring: event loop lag, memory, disk, the server of metrics, crawl.log, and the watchdog."""

@@ -24,7 +24,7 @@ def forget_page(jobdir: Path) -> None:
 def noted_page(jobdir: Path) -> str | None:
     """Return the URL that the last crawl has noted; None without a note.
 
-    After a kill the note is still there: ask the page whose it is.
+    After a kill the note is still there, and another crawl may have the address: ask the page.
     """
     with suppress(OSError, UnicodeDecodeError):
         url = (jobdir / _NAME).read_text(encoding="ascii").strip()

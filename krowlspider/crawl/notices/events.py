@@ -1,4 +1,4 @@
-"""Decide which changes of a crawl its operator is told of."""
+"""Decide which changes of a crawl are events, of which its operator gets a notice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Seconds before an event is told of again.
+# Seconds before an event is reported again.
 _AGAIN = 300.0
 
 
@@ -37,7 +37,7 @@ class Watch:
     """Compares conditions, the first one at ``now`` in monotonic seconds.
 
     A crawl is stalled if no request has ended for ``patience`` seconds although hosts are due and
-    the crawl is not paused; with 0 it never is. Each event is told of at most every five minutes.
+    the crawl is not paused; with 0 it never is. Each event is reported at most every five minutes.
     """
 
     def __init__(self, now: float, patience: float):
@@ -48,7 +48,7 @@ class Watch:
         self._full: Path | None = None
         self._is_offline = False
         self._dead: frozenset[str] = frozenset()
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def look(self, now: float, found: Condition) -> list[Event]:
         """Return the events that this condition is the first to show."""
@@ -65,7 +65,7 @@ class Watch:
         if self._stalls(now, found):
             text = f"No request has ended for {self._patience / 60:g} min, though hosts are due"
             events.append(Event("stalled", text))
-        return [event for event in events if self._may_tell(event.name, now)]
+        return [event for event in events if self._may_report(event.name, now)]
 
     def _stalls(self, now: float, found: Condition) -> bool:
         """Return whether the crawl is stalled, and was not at the last look."""
@@ -75,8 +75,8 @@ class Watch:
         before, self._is_stalled = self._is_stalled, now - self._moved_at >= self._patience > 0
         return self._is_stalled and not before
 
-    def _may_tell(self, name: str, now: float) -> bool:
-        if now - self._told.get(name, -_AGAIN) < _AGAIN:
+    def _may_report(self, name: str, now: float) -> bool:
+        if now - self._reported.get(name, -_AGAIN) < _AGAIN:
             return False
-        self._told[name] = now
+        self._reported[name] = now
         return True

@@ -1,4 +1,4 @@
-"""Send notices to a command or a webhook, in a thread that nothing waits for."""
+"""Send notices to a command or a webhook, in a thread, so that the crawl does not wait."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The schedule: which host is fetched next, and when."""
+"""The schedule: which host is fetched next, and when; pauses, blocks and delays of a person."""

@@ -1,4 +1,4 @@
-"""What a person orders of hosts while the crawl runs: pauses, blocks and delays.
+"""Orders of a person for hosts while the crawl runs: pauses, blocks and delays.
 
 A paused or blocked host is due in years, so no pop looks at it. A host that a block covers is put
 off when its time comes: the pop asks only while there are blocks.

@@ -1,1 +1,1 @@
-"""URLs that a page names: links, headers and sitemaps, and a bound on the time of a scan."""
+"""Links, requisites, sitemaps and text of a page, and a bound on the time of a scan."""

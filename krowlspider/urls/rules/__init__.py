@@ -1,1 +1,1 @@
-"""Rules that refuse URLs: scope, crawler traps, exclusions and duplicate bodies."""
+"""Rules that refuse URLs: scope, crawler traps, exclusions, duplicate bodies; blocks of hosts."""

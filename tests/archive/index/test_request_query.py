@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.index.asked import Asked, asked_by
 from krowlspider.archive.index.cdxj import index_file, index_path, parse
+from krowlspider.archive.index.request_query import RequestQuery, query_of
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.write.series import WarcSeries
 from tests.archive.captures import capture, finished, options
@@ -79,24 +79,24 @@ def file_of(directory: Path, captures: list[Capture]) -> Path:
 def test_body_is_added_to_the_url_as_by_pywb(
     method: str, kind: str, body: bytes, query: str
 ) -> None:
-    asked = asked_by(request(method, kind, body))
-    assert asked == Asked(method, query)
-    assert asked.added_to("http://h/").startswith(f"http://h/?__wb_method={method}")
-    assert asked.added_to("http://h/?a").endswith(f"&{query}" if query else method)
+    found = query_of(request(method, kind, body))
+    assert found == RequestQuery(method, query)
+    assert found.added_to("http://h/").startswith(f"http://h/?__wb_method={method}")
+    assert found.added_to("http://h/?a").endswith(f"&{query}" if query else method)
 
 
 def test_get_and_head_add_nothing() -> None:
-    assert asked_by(request("GET", FORM, b"a=1")) is None
-    assert asked_by(request("HEAD", "", b"")) is None
+    assert query_of(request("GET", FORM, b"a=1")) is None
+    assert query_of(request("HEAD", "", b"")) is None
 
 
 def test_hostile_bodies_add_little() -> None:
     deep = b"[" * 100_000
-    assert asked_by(request("POST", "application/json", deep)) == Asked("POST", "")
+    assert query_of(request("POST", "application/json", deep)) == RequestQuery("POST", "")
     huge = request("POST", FORM, b"a").replace(b"Length: 1", b"Length: " + b"9" * 5000)
-    assert asked_by(huge) == Asked("POST", "")
+    assert query_of(huge) == RequestQuery("POST", "")
     many = b'{"a": [' + b"1," * 10_000 + b"1]}"
-    assert len((asked_by(request("POST", "text/plain", many)) or Asked("", "")).body) == 4096
+    assert len((query_of(request("POST", "text/plain", many)) or RequestQuery("", "")).body) == 4096
 
 
 def test_lines_are_those_of_cdxj_indexer_for_post(tmp_path: Path) -> None:
@@ -121,17 +121,17 @@ def test_request_before_its_response_counts_too(tmp_path: Path) -> None:
     """Other tools write it first; the record that comes later names the earlier one."""
     message = request("POST", FORM, b"q=1")
     path = file_of(tmp_path, [replace(capture(1), request_bytes=message)])
-    info, response, asked = (
+    info, response, sent = (
         gzip.decompress(path.read_bytes())
         .replace(b"\r\n\r\nWARC/", b"\r\n\r\n\0WARC/")
         .split(b"\0")
     )
     [identity] = [line for line in response.split(b"\r\n") if line.startswith(b"WARC-Record-ID")]
-    own = next(line for line in asked.split(b"\r\n") if line.startswith(b"WARC-Record-ID"))
+    own = next(line for line in sent.split(b"\r\n") if line.startswith(b"WARC-Record-ID"))
     beside = b"WARC-Concurrent-To" + own[len(b"WARC-Record-ID") :]
     response = response.replace(identity, identity + b"\r\n" + beside)
-    asked = b"\r\n".join(line for line in asked.split(b"\r\n") if b"Concurrent" not in line)
-    path.write_bytes(b"".join(map(gzip.compress, (info, asked, response))))
+    sent = b"\r\n".join(line for line in sent.split(b"\r\n") if b"Concurrent" not in line)
+    path.write_bytes(b"".join(map(gzip.compress, (info, sent, response))))
     [line] = index_file(path)
     assert line.startswith("org,example)/page/1?__wb_method=post&q=1 ")
     assert json.loads(line.partition("{")[1] + line.partition("{")[2])["requestBody"] == "q=1"

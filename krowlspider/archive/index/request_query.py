@@ -1,6 +1,6 @@
-"""The key of a capture that was asked for with another method than GET, as pywb makes it. Pure.
+"""The query that a request with another method than GET adds to its URL, as in pywb. Pure.
 
-Replay finds such a capture by a URL to which the method and the request's body are added:
+Replay finds the response by a URL to which the method and the request's body are added:
 ``/search?__wb_method=POST&q=x``. The rules are those of pywb's ``MethodQueryCanonicalizer``. A body
 in AMF, the format of Flash, is added as bytes, without a parser for it.
 """
@@ -25,7 +25,7 @@ _ADDED = 4096
 _BOUNDARY = re.compile(r"[ -~]{0,200}[!-~]")
 
 
-class Asked(NamedTuple):
+class RequestQuery(NamedTuple):
     """The method of a request, in upper case, and its body as a query."""
 
     method: str
@@ -42,7 +42,7 @@ def is_plain_request(message: bytes) -> bool:
     return message.startswith(_PLAIN)
 
 
-def asked_by(message: bytes) -> Asked | None:
+def query_of(message: bytes) -> RequestQuery | None:
     """Return what the request ``message`` adds to its URL; None if it adds nothing."""
     if is_plain_request(message):
         return None
@@ -51,12 +51,14 @@ def asked_by(message: bytes) -> Asked | None:
         return None
     name = method[1].decode().upper()
     if name not in {"POST", "PUT"}:
-        return Asked(name, "")
+        return RequestQuery(name, "")
     length = header(message, "Content-Length")
     # isdecimal() knows digits of other scripts, which int() takes as well.
     size = int(length) if length.isdecimal() and len(length) < 20 else 0
     body = without_head(message)[:size]
-    return Asked(name, _query(body, header(message, "Content-Type"))[:_ADDED] if size else "")
+    return RequestQuery(
+        name, _query(body, header(message, "Content-Type"))[:_ADDED] if size else ""
+    )
 
 
 def _query(body: bytes, kind: str) -> str:
