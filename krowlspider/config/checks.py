@@ -285,10 +285,12 @@ def _is_web_url(value: str) -> bool:
 def notice_target(settings: BaseSettings, name: str) -> str | None:
     fault = "is neither the http(s) URL of a webhook, without a user, nor a command"
     value = settings.get(name)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value:
         return fault
     try:
         if value.startswith(("http://", "https://")):
+            if not re.fullmatch("[!-~]+", value):
+                return f"{fault}: percent-encode what is not plain ASCII"
             parts = urlsplit(value)
             return None if parts.hostname and parts.port != 0 and not parts.username else fault
         return fault if value and not shlex.split(value) else None

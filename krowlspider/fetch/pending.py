@@ -175,6 +175,7 @@ class PendingExchange:
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` when there is room for more of the answer; perhaps immediately."""
         if self._spill is not None and self._spill.is_behind:
+            self._order.memory.waited = True
             self._spill.when_written(resume)
         else:
             self._order.memory.wait(READ, resume)
@@ -214,7 +215,10 @@ class PendingExchange:
         received = self._reader.received
         slow = received - self._checked < self._order.rate_min * RATE_PERIOD
         # A wait for room in our memory, or for our disk, is not the host's fault.
-        has_waited = self._order.memory.has_waited() or self._waits_for_disk()
+        memory = self._order.memory
+        has_waited = memory.has_waited()
+        # A wait that goes on now is one of the next period too.
+        memory.waited |= self._waits_for_disk()
         if not has_waited and slow and self._checked >= 0:
             self.end(errors.TooSlow("the answer came too slowly"), "time")
             return

@@ -28,18 +28,27 @@ if TYPE_CHECKING:
 _AHEAD = 4
 # Bytes of the longest entry that is kept in memory until it is popped.
 _AHEAD_BYTES = 512
+# Bytes of an answer's headers that are kept.
+_MEDIA_TYPE_MAX = 256
+_LOCATION_MAX = 2048
 
 
 class Answer(NamedTuple):
     """The last answer to the request of a page.
 
-    ``media_type`` and ``location`` are the headers as received, ``size`` is in bytes.
+    ``media_type`` and ``location`` are the starts of the headers as received, ``size`` is in bytes.
     """
 
     status: int
     media_type: bytes | None
     location: bytes | None
     size: int
+
+    @classmethod
+    def of(cls, status: int, media_type: bytes | None, location: bytes | None, size: int) -> Answer:
+        """Return an answer, with no more of its headers than is used: it waits for a commit."""
+        kind = media_type and media_type[:_MEDIA_TYPE_MAX]
+        return cls(status, kind, location and location[:_LOCATION_MAX], size)
 
 
 @dataclass(slots=True, eq=False)

@@ -22,8 +22,6 @@ TYPES_MAX = 500
 _OTHER = "other"
 # RFC 6838, section 4.2, with shorter names.
 _TYPE = re.compile(rb"\s*([A-Za-z0-9][\w!#$&^.+-]{0,49}/[A-Za-z0-9][\w!#$&^.+-]{0,79})\s*(;|$)")
-# Characters of a redirect's target that are kept.
-_LOCATION_MAX = 2048
 
 
 class Tallied(NamedTuple):
@@ -130,5 +128,5 @@ def _seed_value(outcome: str, answer: Answer | None) -> bytes:
     status, location = 0, ""
     if answer is not None:
         status = answer.status
-        location = (answer.location or b"")[:_LOCATION_MAX].decode("latin-1")
+        location = (answer.location or b"").decode("latin-1")
     return json.dumps([outcome, status, location]).encode()

@@ -80,6 +80,8 @@ async def _order(
     name: str,
     request: web.BaseRequest,
 ) -> web.Response:
+    if "Content-Encoding" in request.headers:
+        return failed(415, "give the body without a content coding")
     length = request.content_length
     if length is None:
         return failed(411, "give the length of the body")

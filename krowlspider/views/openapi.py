@@ -114,7 +114,7 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},
-        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413),
+        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415),
     }
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Rows of a table on the page; its TSV has all.
 _SHOWN = 200
 _MB = 1e6
+# First characters of what a spreadsheet computes or runs.
+_FORMULA = ("=", "+", "-", "@")
 # Four charts in a row, where the live page has three.
 _MORE_STYLE = """@media (min-width: 561px) {
   #charts { grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); }
@@ -55,9 +57,15 @@ def _write(path: Path, parts: Iterator[str]) -> None:
 def _tsv(table: Table) -> Iterator[str]:
     yield "\t".join(table.columns) + "\n"
     for row in table.rows:
-        yield "\t".join(map(_cell, row)) + "\n"
+        yield "\t".join(map(_tsv_cell, row)) + "\n"
     if table.cut:
         yield f"# {table.cut}\n"
+
+
+def _tsv_cell(value: str | float) -> str:
+    """Return a cell that is no formula where a spreadsheet opens the file."""
+    cell = _cell(value)
+    return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA) else cell
 
 
 def _cell(value: str | float) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.crawl.in_flight import InFlight
-from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+from krowlspider.crawl.monitoring.crawl_log import CrawlLog, _Line
 from krowlspider.fetch.errors import ConnectTimeout
 from krowlspider.fetch.exchange import Exchange, Peer, Times
+from krowlspider.fetch.spills import StoredResponse, _File
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Lease
 from krowlspider.frontier.hosts.host import Host
@@ -126,6 +129,38 @@ def test_lines_and_bodies_that_wait_are_bounded(
     assert "2 lines are lost: its disk is too slow" in caplog.text
 
 
+def test_a_response_in_a_file_has_size_and_digest(tmp_path: Path) -> None:
+    """In an exchange its bytes and its body are empty."""
+    file = _File(tmp_path)
+    file.append(b"HEAD" + b"b" * 6000)
+    whole = StoredResponse(file, 6004, 4, 6000, None)
+    large = replace(exchange(b""), response_bytes=b"", stored=whole)
+    (line,) = written(
+        tmp_path / "log", 10_000, lambda log: log.fetched(flight("http://a.test/"), large)
+    )
+    assert (line.split()[2], line.split()[9]) == ("6004", digest(b"b" * 6000))
+
+
+def test_half_a_line_of_a_full_disk_is_ended(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+
+    async def run() -> None:
+        log = CrawlLog(path, 100_000, algorithm="sha1", node="")
+        log.fetched(flight("http://a.test/"), exchange(b"x"))
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50, before[1]))
+        try:
+            log._write(log._lines)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        await log.close()
+
+    asyncio.run(run())
+    cut, line = path.read_text().splitlines()
+    assert len(cut) == 50
+    assert len(line.split()) == 12
+
+
 def test_a_disk_that_fails_costs_lines_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,7 +178,7 @@ def test_the_log_is_written_in_a_thread(tmp_path: Path, monkeypatch: pytest.Monk
     async def run() -> None:
         loop, wrote = asyncio.get_running_loop(), asyncio.Event()
 
-        def watched(self: CrawlLog, lines: list[tuple[str, bytes | None, str]]) -> None:
+        def watched(self: CrawlLog, lines: list[_Line]) -> None:
             threads.append(threading.current_thread())
             write(self, lines)
             loop.call_soon_threadsafe(wrote.set)

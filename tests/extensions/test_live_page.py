@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from contextlib import contextmanager
+from gzip import compress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,8 @@ def check_refused_orders(crawl: SimpleNamespace) -> None:
     for body in (b"{", b"[]", b"\xff", b"[" * 9000, b'{"host": NaN}'):
         assert post(crawl, "pause", body)[0] == 400
     assert post(crawl, "pause", b" " * 16385)[0] == 413
+    # In a coding its length is another one.
+    assert post(crawl, "pause", compress(b"{}"), **{"Content-Encoding": "gzip"})[0] == 415
     for wrong in ("", "Bearer", "Bearer x", "Basic x", "Bearer \xe9"):
         code, headers, _ = post(crawl, "pause", b"{}", Authorization=wrong)
         assert (code, headers["WWW-Authenticate"]) == (401, "Bearer"), wrong

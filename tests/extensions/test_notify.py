@@ -204,6 +204,15 @@ def test_errors_of_a_webhook_do_not_show_its_secret(caplog: pytest.LogCaptureFix
     assert "secret" not in caplog.text
 
 
+def test_a_host_that_is_no_name_costs_one_notice(caplog: pytest.LogCaptureFixture) -> None:
+    sender = Sender(f"http://{'a' * 64}.example/secret")
+    for _ in range(2):
+        sender.send(NOTICE)
+    sender.close(20)
+    assert caplog.text.count("is no name for the DNS") == 2
+    assert "secret" not in caplog.text
+
+
 def test_a_webhook_that_trickles_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -253,7 +262,9 @@ def test_notices_that_wait_are_bounded(tmp_path: Path, caplog: pytest.LogCapture
         ("https://", False),
         ("https://u:p@x.org/", False),
         ("https://x.org:99999/", False),
+        ("https://x.org/\u00e9", False),
         ("mail 'x", False),
+        ("mail \0x", False),
         ("  ", False),
         (None, False),
     ],

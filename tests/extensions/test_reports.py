@@ -8,10 +8,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.report.course import KEPT, Course
+from krowlspider.crawl.report.tables import Table
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate, Lease
 from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.outcomes import Outcomes, put_seeds, read_seeds
+from krowlspider.views.report import _tsv
 from tests.frontier.memory import MemoryStore
 from tests.support.crawls import anchors, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
@@ -101,6 +103,17 @@ def test_outcomes_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(row.url, row.outcome) for row in read_seeds(store)] == [
         (url, "done") for url in urls[:2]
     ]
+
+
+def test_a_redirect_is_no_formula_in_a_spreadsheet() -> None:
+    table = Table("seeds", "Seeds", ("to", "n"), [("=HYPERLINK()", 1), ("@x", -2), ("/a", 3)])
+    assert list(_tsv(table))[1:] == ["'=HYPERLINK()\t1\n", "'@x\t-2\n", "/a\t3\n"]
+
+
+def test_long_headers_are_not_kept_until_the_commit() -> None:
+    answer = Answer.of(301, b"a/b;" + b"x" * 60_000, b"/" * 60_000, 10)
+    assert len(answer.media_type or b"") + len(answer.location or b"") < 3000
+    assert Answer.of(200, None, None, 10) == (200, None, None, 10)
 
 
 def test_the_course_gets_coarser_as_the_crawl_gets_longer(tmp_path: Path) -> None:

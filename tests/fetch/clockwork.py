@@ -22,6 +22,9 @@ class Wire(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written.append(data)
 
+    def pause_reading(self) -> None:
+        """Do nothing: tests hand in what comes."""
+
     def abort(self) -> None:
         self.aborted = True
 

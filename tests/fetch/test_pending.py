@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -19,12 +19,15 @@ from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.pending import LARGE, RATE_PERIOD, OneByOne, Order
+from krowlspider.fetch.spills import SPILLED
 from tests.fetch.clockwork import Clockwork, Wire
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from krowlspider.fetch.exchange import Exchange
+    from krowlspider.fetch.spills import Spills
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -180,6 +183,35 @@ def test_held_loop_does_not_make_an_answer_slow() -> None:
     pass_(RATE_PERIOD)
     assert isinstance(outcome.exception(), TooSlow)
     clock.stop()
+
+
+class Disk:
+    """A disk, with its only file, that takes nothing while ``is_behind``."""
+
+    is_behind = is_awaited = True
+
+    def begin(self, *_: object) -> Disk:
+        return self
+
+    def write(self, pieces: list[bytes]) -> None: ...
+
+    def when_written(self, then: Callable[[], None]) -> None: ...
+
+
+def test_wait_for_the_disk_does_not_make_an_answer_slow() -> None:
+    """Even one that is over when the rate is checked."""
+    clockwork, connection, _ = connected()
+    disk, memory = Disk(), FetchMemory(Memory())
+    order = Order("http://a.test/", b"GET", 0.0, 60, 30, memory, 100, None, cast("Spills", disk))
+    connection.exchange(order, ResponseReader("GET", 10**7))
+    connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2 * SPILLED)
+    clockwork.advance(RATE_PERIOD)
+    clockwork.advance(RATE_PERIOD - 1)
+    disk.is_behind = disk.is_awaited = False
+    clockwork.advance(1)
+    assert not connection.closed
+    clockwork.advance(RATE_PERIOD)
+    assert connection.closed
 
 
 def test_rate_is_measured_for_each_exchange() -> None:

@@ -35,6 +35,8 @@ _GZIP = 16 + zlib.MAX_WBITS
 _OPEN_MAX = 64
 _ID = re.compile("<[!-;=?-~]{1,200}>")
 _URL = re.compile("https?://[!-~]{1,16000}")
+# WARC 1.1, section 5.4. Python reads more forms, some of which have blanks.
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z")
 
 
 @dataclass(slots=True)
@@ -229,6 +231,6 @@ def _by_line(line: IndexLine) -> Stored | None:
 def _is_date(text: str) -> bool:
     """Return whether a date has a time in UTC that can be computed with."""
     try:
-        return text.endswith("Z") and datetime.fromisoformat(text).tzinfo is not None
+        return _DATE.fullmatch(text) is not None and datetime.fromisoformat(text) is not None
     except ValueError:
         return False

@@ -64,7 +64,7 @@ class HostFeedback:
         if (lease := in_flight.lease) is not None:
             location = headers.get(b"Location") if 300 <= status < 400 else None
             media_type = headers.get(b"Content-Type")
-            lease.answer = Answer(status, media_type, location, in_flight.received)
+            lease.answer = Answer.of(status, media_type, location, in_flight.received)
         # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
             self._throttled(in_flight, status, latency, headers.get(b"Retry-After"))

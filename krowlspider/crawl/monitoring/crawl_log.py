@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.fetch.errors import FetchError
     from krowlspider.fetch.exchange import Exchange
+    from krowlspider.fetch.spills import StoredResponse
+
+    _Body = bytes | StoredResponse | None
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ _CODES = {
 _OTHER_CODE = -5
 
 # The columns before the digest, the body, and the columns behind it.
-_Line = tuple[str, bytes | None, str]
+_Line = tuple[str, "_Body", str]
 
 
 class _Answer(NamedTuple):
@@ -49,7 +52,8 @@ class _Answer(NamedTuple):
     size: str = "-"
     media_type: str = ""
     took: str = "-"
-    body: bytes | None = None
+    body: _Body = None
+    body_size: int = 0
 
 
 class CrawlLog:
@@ -78,7 +82,7 @@ class CrawlLog:
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
-        # A process that was killed may have left half a line.
+        # A process that was killed, or a full disk, may have left half a line.
         self._is_begun = False
 
     def fetched(self, in_flight: InFlight, exchange: Exchange, error: str = "") -> None:
@@ -86,12 +90,16 @@ class CrawlLog:
         times = exchange.times
         start = datetime.fromtimestamp(times.started, UTC)
         took = f"{start:%Y%m%d%H%M%S}{start.microsecond // 1000:03d}+{times.duration * 1000:.0f}"
-        size = len(exchange.response_bytes)
         media_type = next(
             (value for name, value in exchange.headers if name.lower() == b"content-type"), b""
         )
         kind = media_type.partition(b";")[0].strip().decode("latin-1")
-        self._log(in_flight, exchange.status, _Answer(str(size), kind, took, exchange.body), error)
+        size, stored = str(exchange.response_size), exchange.stored
+        if stored is None:
+            answer = _Answer(size, kind, took, exchange.body, len(exchange.body))
+        else:
+            answer = _Answer(size, kind, took, stored, stored.body_size)
+        self._log(in_flight, exchange.status, answer, error)
 
     def failed(self, in_flight: InFlight, error: FetchError) -> None:
         """Log a fetch that failed."""
@@ -107,10 +115,10 @@ class CrawlLog:
             return
         body = answer.body
         if body is not None:
-            if self._body_bytes + len(body) > _BODIES_MAX:
+            if self._body_bytes + answer.body_size > _BODIES_MAX:
                 body = None
             else:
-                self._body_bytes += len(body)
+                self._body_bytes += answer.body_size
         path, via, notes = _found(in_flight)
         now = datetime.fromtimestamp(self._wall(), UTC)
         head = (
@@ -148,19 +156,26 @@ class CrawlLog:
             await asyncio.to_thread(self._write, self._lines)
 
     def _write(self, lines: list[_Line]) -> None:
-        text = "".join(
-            f"{head} {'-' if body is None else digest(body, self._algorithm)} {tail}"
-            for head, body, tail in lines
-        ).encode()
+        text = "".join(f"{head} {self._digest(body)} {tail}" for head, body, tail in lines).encode()
         lost, self._lost = self._lost, 0
         try:
             self._rotate(len(text))
             with self._path.open("ab") as file:
                 file.write(text)
         except OSError as error:
+            # The disk may have taken a part of them.
+            self._is_begun = False
             logger.warning("%s: %d lines are lost: %s", self._path, len(lines), error.strerror)
         if lost:
             logger.warning("%s: %d lines are lost: its disk is too slow", self._path, lost)
+
+    def _digest(self, body: _Body) -> str:
+        if body is None:
+            return "-"
+        try:
+            return digest(body if isinstance(body, bytes) else body.mapped()[1], self._algorithm)
+        except OSError:
+            return "-"
 
     def _rotate(self, more: int) -> None:
         """Make room for ``more`` bytes, and end a line that was cut short."""

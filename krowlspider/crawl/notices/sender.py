@@ -141,6 +141,8 @@ class _Webhook:
             status = connection.getresponse().status
         except (OSError, HTTPException) as error:
             raise NotSentError(f"{name} does not answer") from error
+        except UnicodeError as error:
+            raise NotSentError(f"{name} is no name for the DNS") from error
         finally:
             timer.cancel()
             connection.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import os
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -102,6 +104,20 @@ def test_body_of_another_crawl_is_a_revisit_of_it(tmp_path: Path) -> None:
     warc = min((job / "warc").glob("*.warc.gz"))
     line = parse(index_path(warc).read_bytes().splitlines()[0])
     assert fields["WARC-Refers-To"] == read_record(warc, line.offset)[0]["WARC-Record-ID"]
+
+
+def test_date_of_another_form_costs_no_capture(tmp_path: Path) -> None:
+    """A file of another crawl may have any; its index has the time too."""
+    file = min((first_crawl(tmp_path / "first") / "warc").glob("*.warc.gz"))
+    index = index_path(file)
+    line = parse(index.read_bytes().splitlines()[0])
+    content, end = file.read_bytes(), line.offset + line.length
+    stored = gzip.decompress(content[line.offset : end])
+    odd = gzip.compress(re.sub(rb"(WARC-Date: \S+)T", rb"\1 ", stored))
+    file.write_bytes(content[: line.offset] + odd + content[end:])
+    found = others([index], tmp_path / "dedup")
+    (record,) = second_crawl(found, tmp_path, capture(0, plain(b"body")))
+    assert record.headers["WARC-Refers-To-Date"] == f"{warc_date(STARTED)[:19]}Z"
 
 
 def test_max_age_bounds_the_other_capture(tmp_path: Path) -> None:
