@@ -148,6 +148,7 @@ class Control:
             owner=lambda name: None if node is None else node.others([name])[0],
             counters=lambda: job.frontier.counters,
             wall=job.frontier.now,
+            recent=job.frontier.recent,
         ).explain(url)
 
     def _why(self, host: Host) -> Reason:
