@@ -222,7 +222,10 @@ def why_host_waits(
             "KROWL_RETRY_DELAY",
         )
     if due_in > PAUSED / 2:
-        return Reason("It is paused by a person; the telnet console of a running crawl resumes it.")
+        return Reason(
+            "It is paused by a person; the live page and the telnet console of a running crawl"
+            " resume it."
+        )
     if due_in:
         is_ordered = store.get(schema.DELAY + host.name.encode()) is not None
         cause = _cause(host, due_in, policy, is_ordered=is_ordered)
