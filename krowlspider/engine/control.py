@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.job import Job
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.explain import Explanation
     from krowlspider.frontier.admin.host_view import HostView
+    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.politeness.delay import DelayPolicy
 
@@ -40,11 +42,25 @@ _KEYS: dict[str, Callable[[Host, DelayPolicy], float]] = {
 SORTED_BY = tuple(_KEYS)
 
 
-class PageRow(NamedTuple):
-    """A page that is over: done, or the reason for which it was dropped."""
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """A page that is over: done, or the reason for which it was dropped.
+
+    ``status``, ``size`` in bytes and ``latency`` in seconds are those of its last answer, 0 without
+    one.
+    """
 
     url: str
     outcome: str
+    status: int
+    size: int
+    latency: float
+
+    @classmethod
+    def of(cls, lease: Lease, dropped: str | None) -> PageRow:
+        answer = lease.answer
+        last = (0, 0, 0.0) if answer is None else (answer.status, answer.size, answer.latency)
+        return cls(lease.entry.url, dropped or "done", *last)
 
 
 class Control:
@@ -100,8 +116,7 @@ class Control:
 
     def pages(self) -> list[PageRow]:
         """Return the last pages that were committed, the newest first."""
-        recent = reversed(self._job.frontier.recent)
-        return [PageRow(lease.entry.url, dropped or "done") for lease, dropped in recent]
+        return [PageRow.of(*each) for each in reversed(self._job.frontier.recent)]
 
     def hosts(self, sort: str = "queued", limit: int = _MOST) -> list[HostRow]:
         """Return the first hosts of those in memory, the greatest by a field first.

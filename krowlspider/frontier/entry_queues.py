@@ -33,13 +33,15 @@ _AHEAD_BYTES = 512
 class Answer(NamedTuple):
     """The last answer to the request of a page.
 
-    ``media_type`` and ``location`` are the headers as received, ``size`` is in bytes.
+    ``media_type`` and ``location`` are the headers as received, ``size`` is in bytes,
+    ``latency`` in seconds.
     """
 
     status: int
     media_type: bytes | None
     location: bytes | None
     size: int
+    latency: float
 
 
 @dataclass(slots=True, eq=False)

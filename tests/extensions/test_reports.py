@@ -75,7 +75,7 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
 
 
 def lease(url: str, media_type: bytes | None, depth: int = 0) -> Lease:
-    answer = Answer(200, media_type, None, 10)
+    answer = Answer(200, media_type, None, 10, 0.1)
     return Lease(Host("a.test"), 0, 1, Entry(url, depth), answer)
 
 
