@@ -86,7 +86,7 @@ class Explainer:
     """Explains the URLs of one crawl, running or stopped.
 
     - ``scope`` and ``exclusions`` are those of the intake; ``agent`` is the product token.
-    - ``archive``: the folder of the WARC files.
+    - ``archive``: the folder of the WARC files; ``newest`` as in `indexes_in`, 0 for all.
     - ``host_of_crawl`` returns a host; None if the crawl does not know it.
     - ``why`` returns why a host is not being fetched, ``is_seen`` whether an identity is known,
       ``owner`` the node that owns a host; None for this one.
@@ -109,6 +109,7 @@ class Explainer:
     counters: Callable[[], Counter[str]]
     wall: Callable[[], float]
     recent: Sequence[Acknowledged] = ()
+    newest: int = 0
 
     def explain(self, text: str) -> Explanation:
         """Return where a URL is; ``text`` need not be normalised.
@@ -127,7 +128,9 @@ class Explainer:
         if (owner := self.owner(name)) is not None:
             return Explanation(url, "foreign", f"Node {owner} owns its host: ask there.", host=name)
         captures = [
-            each for each in captures_of(indexes_in(self.archive).there, url) if each.url == url
+            each
+            for each in captures_of(indexes_in(self.archive, self.newest).there, url)
+            if each.url == url
         ]
         state, why, setting, place = self._state(url, name, captures)
         return Explanation(
@@ -226,11 +229,14 @@ class Explainer:
             return "queued", why, ""
         if self._verdict(url) is Verdict.DISALLOWED:
             return "dropped", f"It was found and dropped: {self._forbidden(url)}.", "ROBOTSTXT_OBEY"
+        # While a crawl runs, its last acknowledgements are known, and only some indexes are read.
+        indexes = f"the newest {self.newest} indexes" if self.newest else "the indexes"
+        when = "before" if self.newest else "just now"
         why = (
-            "It was found and is not queued any more, and no index of the archive has a capture of"
-            " it: it was fetched just now, its fetch failed to the last try, or a redirect or a"
-            " limit ended it. The log names failures, and krowl/frontier/dropped_count has the"
-            " reasons."
+            f"It was found and is not queued any more, and none of {indexes} of the archive has a"
+            f" capture of it: it was fetched {when}, its fetch failed to the last try, or a"
+            " redirect or a limit ended it. The log names failures, and"
+            " krowl/frontier/dropped_count has the reasons."
         )
         return "dropped", why, ""
 

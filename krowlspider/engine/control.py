@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Hosts and entries in a list.
 _MOST = 10
+# Indexes of the archive in which a URL is looked up: about 0.4 ms each.
+_INDEXES = 100
 # What hosts may be sorted by: fields of `HostRow`, and their values for a host and its policy.
 _KEYS: dict[str, Callable[[Host, DelayPolicy], float]] = {
     "queued": lambda host, _: host.queue.queued,
@@ -164,6 +166,7 @@ class Control:
             counters=lambda: job.frontier.counters,
             wall=job.frontier.now,
             recent=job.frontier.recent,
+            newest=_INDEXES,
         ).explain(url)
 
     def _why(self, host: Host) -> Reason:

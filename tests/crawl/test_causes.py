@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.archive.index.cdxj import index_path
 from krowlspider.crawl.drop_reasons import _DROPPED, REFUSED, words_of_drop
 from krowlspider.crawl.explain import _COUNTED
 from krowlspider.crawl.parts import trap_rules
@@ -392,3 +395,31 @@ def test_a_wait_names_its_cause_and_the_setting(tmp_path: Path, cause: str) -> N
     assert found.state == "queued"
     assert wait.words in found.why.partition(" The host: ")[2]
     assert found.setting == wait.setting
+
+
+def test_a_running_crawl_reads_a_bounded_number_of_indexes(tmp_path: Path) -> None:
+    """Reading those of 10,000 files would block the event loop for a second."""
+    folder = tmp_path / "warc"
+    folder.mkdir()
+    fields = {"url": "http://a.test/x", "filename": "000.warc.gz", "offset": "0", "length": "9"}
+    line = f"test,a)/x 20260101000000 {json.dumps(fields)}\n"
+
+    async def run() -> list[str]:
+        crawl = begun(tmp_path, {})
+        crawl.discover(["http://a.test/x"])
+        crawl.run_until(crawl.clocks.monotonic + 9)
+        crawl.job.frontier.recent.clear()
+        control = Control(crawl.crawler)  # type: ignore[arg-type]
+        said = []
+        for number in range(101):
+            warc = folder / f"{number:03}.warc.gz"
+            index_path(warc).write_text("" if number else line)
+            warc.touch()
+            os.utime(warc, (0, 0))
+            if number >= 99:
+                said.append(control.explain("http://a.test/x").why)
+        return said
+
+    with_all, with_more = asyncio.run(run())
+    assert with_all.startswith("It was fetched at 2026-01-01 ")
+    assert "none of the newest 100 indexes of the archive has a capture" in with_more
