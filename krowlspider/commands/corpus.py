@@ -169,7 +169,7 @@ class Command(ScrapyCommand):
                 build.run(source, opts.processes, follow=opts.follow)
             finally:
                 with write_durably(folder.path / "README.md") as file:
-                    text = card(build.built.counts, sorted(rules.refused), opts.format)
+                    text = card(build.built.counts, rules, opts.format)
                     file.write(text.encode())
         if opts.rejected:
             with write_durably(Path(opts.rejected)) as file:

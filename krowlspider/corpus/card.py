@@ -9,6 +9,8 @@ from krowlspider.corpus.shards import ENDINGS
 if TYPE_CHECKING:
     from collections import Counter
 
+    from krowlspider.corpus.quality.rules import Rules
+
 _HEAD = """\
 ---
 configs:
@@ -32,9 +34,9 @@ what a page itself names. `signals` holds its opt-outs; pages with {refused} wer
 """
 
 
-def card(counts: Counter[str], refused: list[str], form: str) -> str:
+def card(counts: Counter[str], rules: Rules, form: str) -> str:
     """Return the card as Markdown."""
-    signals = ", ".join(f"`{each}`" for each in refused) or "no signal"
+    signals = ", ".join(f"`{each}`" for each in sorted(rules.refused)) or "no signal"
     text = _HEAD.format(
         ending=ENDINGS[form],
         accepted=counts["accepted"],
@@ -50,7 +52,24 @@ def card(counts: Counter[str], refused: list[str], form: str) -> str:
         if rows:
             lines = [f"| {name.removeprefix(prefix)} | {rows[name]:,} |" for name in _sorted(rows)]
             text += f"\n## {title}\n\n| what | pages |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
-    return text
+    return text + _limits(rules)
+
+
+def _limits(rules: Rules) -> str:
+    """Return the rules that were in force, in their order."""
+    languages = ", ".join(sorted(rules.languages)) or "all"
+    same = "the same words" if rules.exact else ""
+    near = "" if rules.near is None else f"SimHash within {rules.near} bits"
+    duplicates = ", ".join(filter(None, (same, near))) or "kept"
+    lines = [f"| {each.name} | {_limit(each.low)} | {_limit(each.high)} |" for each in rules.rules]
+    return (
+        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.\n\n"
+        "| rule | at least | at most |\n| --- | ---: | ---: |\n" + "\n".join(lines) + "\n"
+    )
+
+
+def _limit(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"
 
 
 def _sorted(rows: dict[str, int]) -> list[str]:

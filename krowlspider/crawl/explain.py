@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.archive.index.indexes import indexes_in
 from krowlspider.archive.index.lookup import captures_of
+from krowlspider.crawl.drop_reasons import REFUSED, words_of_drop
 from krowlspider.frontier.admin.host_view import LOOKED_AT
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
@@ -21,12 +22,13 @@ from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from krowlspider.archive.index.cdxj import IndexLine
     from krowlspider.frontier.admin.host_view import Reason
     from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.frontier import Acknowledged
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Store
@@ -34,24 +36,13 @@ if TYPE_CHECKING:
     from krowlspider.urls.rules.exclude import Exclusions
     from krowlspider.urls.rules.scope import Scope
 
-# Why a URL that is found would not be queued, by the word of `Scope.refusal`; and what decides it.
-_REFUSED = {
-    "depth": ("it is more links away from a seed than max_depth", "max_depth"),
-    "length": ("it is too long", "URLLENGTH_LIMIT"),
-    "port": ("its port is one that links may not lead to", "KROWL_PORTS"),
-    "deny": ("an expression of deny matches it", "deny"),
-    "allow": ("no expression of allow matches it", "allow"),
-    "path_depth": ("its path has too many segments", "KROWL_PATH_DEPTH_MAX"),
-    "repeated_segments": (
-        "a segment of its path is repeated too often",
-        "KROWL_REPEATED_SEGMENTS_MAX",
-    ),
-    "extension": ("files with this extension are skipped", "KROWL_SKIP_EXTENSIONS"),
-    "calendar": ("it looks like a page of an endless calendar", ""),
-    "exclude": ("an expression of KROWL_EXCLUDE matches it", "KROWL_EXCLUDE"),
-}
-# Caps whose refusals are counted, and not noted for each URL.
-_CAPS = {
+# Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
+# noted for each URL.
+_COUNTED = {
+    "depth": "max_depth",
+    "host": "same_host",
+    "domain": "same_domain",
+    "port": "KROWL_PORTS",
     "frontier": "KROWL_FRONTIER_MAX",
     "domain_share": "KROWL_DOMAIN_SHARE",
     "domain_budget": "KROWL_DOMAIN_BUDGET",
@@ -95,11 +86,12 @@ class Explainer:
     """Explains the URLs of one crawl, running or stopped.
 
     - ``scope`` and ``exclusions`` are those of the intake; ``agent`` is the product token.
-    - ``archive``: the folder of the WARC files.
+    - ``archive``: the folder of the WARC files; ``newest`` as in `indexes_in`, 0 for all.
     - ``host_of_crawl`` returns a host; None if the crawl does not know it.
     - ``why`` returns why a host is not being fetched, ``is_seen`` whether an identity is known,
       ``owner`` the node that owns a host; None for this one.
     - ``counters`` has the counters of the frontier, ``wall`` is now in epoch seconds.
+    - ``recent`` are the last acknowledgements, the newest last.
     """
 
     store: Store
@@ -116,6 +108,8 @@ class Explainer:
     owner: Callable[[str], str | None]
     counters: Callable[[], Counter[str]]
     wall: Callable[[], float]
+    recent: Sequence[Acknowledged] = ()
+    newest: int = 0
 
     def explain(self, text: str) -> Explanation:
         """Return where a URL is; ``text`` need not be normalised.
@@ -134,7 +128,9 @@ class Explainer:
         if (owner := self.owner(name)) is not None:
             return Explanation(url, "foreign", f"Node {owner} owns its host: ask there.", host=name)
         captures = [
-            each for each in captures_of(indexes_in(self.archive).there, url) if each.url == url
+            each
+            for each in captures_of(indexes_in(self.archive, self.newest).there, url)
+            if each.url == url
         ]
         state, why, setting, place = self._state(url, name, captures)
         return Explanation(
@@ -165,6 +161,8 @@ class Explainer:
                 " --export, --forget of its host and --import queue it again."
             )
             return "set aside", why, "", None
+        if (over := self._over(url)) is not None and (over[0] == "dropped" or not captures):
+            return (*over, None)
         if captures:
             return "fetched", _fetched(captures), "", None
         keys = self.hasher.keys([url, requisite_identity(url)])
@@ -206,6 +204,22 @@ class Explainer:
         reason = self.why(host)
         return "queued", f"{where} The host: {reason.words}", reason.setting
 
+    def _over(self, url: str) -> tuple[str, str, str] | None:
+        """Return the answer about a URL that is among the last acknowledgements; else None."""
+        ends = ((each, reason) for each, reason in reversed(self.recent) if each.entry.url == url)
+        lease, reason = next(ends, (None, None))
+        if lease is None:
+            return None
+        answer = lease.answer
+        last = "" if answer is None else f"status {answer.status}, {answer.size:,} bytes"
+        if reason is None:
+            why = f"It was fetched just now{last and f': {last}'}. No index has it yet."
+            return "fetched", why, ""
+        words, setting = words_of_drop(reason)
+        if reason == Verdict.DISALLOWED.value:
+            words = self._forbidden(url)
+        return "dropped", f"It was dropped just now: {words}{last and f'; {last}'}.", setting
+
     def _gone(self, url: str, host: Host | None) -> tuple[str, str, str]:
         """Return the answer about a known URL that is not among the entries looked at."""
         if host is not None and host.queue.pending > LOOKED_AT:
@@ -216,11 +230,14 @@ class Explainer:
             return "queued", why, ""
         if self._verdict(url) is Verdict.DISALLOWED:
             return "dropped", f"It was found and dropped: {self._forbidden(url)}.", "ROBOTSTXT_OBEY"
+        # While a crawl runs, its last acknowledgements are known, and only some indexes are read.
+        indexes = f"the newest {self.newest} indexes" if self.newest else "the indexes"
+        when = "before" if self.newest else "just now"
         why = (
-            "It was found and is not queued any more, and no index of the archive has a capture of"
-            " it: it was fetched just now, its fetch failed to the last try, or a redirect or a"
-            " limit ended it. The log names failures, and krowl/frontier/dropped_count has the"
-            " reasons."
+            f"It was found and is not queued any more, and none of {indexes} of the archive has a"
+            f" capture of it: it was fetched {when}, its fetch failed to the last try, or a"
+            " redirect or a limit ended it. The log names failures, and"
+            " krowl/frontier/dropped_count has the reasons."
         )
         return "dropped", why, ""
 
@@ -231,20 +248,22 @@ class Explainer:
         if reason is None and self.exclusions.match(url):
             reason = "exclude"
         if reason is not None:
-            words, setting = _REFUSED[reason]
+            words, setting = REFUSED[reason]
             return "refused", f"It is not queued where it is found: {words}.", setting
         if self._verdict(url) is Verdict.DISALLOWED:
             why = f"It was not found yet, and would be dropped: {self._forbidden(url)}."
             return "unknown", why, "ROBOTSTXT_OBEY"
         counters = self.counters()
-        caps = {setting: counters[f"dropped/{cap}"] for cap, setting in _CAPS.items()}
-        caps = {setting: count for setting, count in caps.items() if count}
-        refused = "".join(f", or is among the {n:,} that {cap} refused" for cap, n in caps.items())
+        found = ((counters[f"dropped/{reason}"], rule) for reason, rule in _COUNTED.items())
+        rules = {rule: count for count, rule in found if count}
+        refused = "".join(
+            f", or is among the {n:,} that {rule} refused" for rule, n in rules.items()
+        )
         why = (
             "It was not found: no page that was read has a link to it that is followed"
             f"{refused}. Give it as a seed, or by scrapy frontier --import."
         )
-        return "unknown", why, next(iter(caps), "")
+        return "unknown", why, next(iter(rules), "")
 
     # --- robots.txt ---
 

@@ -197,7 +197,10 @@ def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
 def pause_reason(job: Job) -> str:
     """Return why no request is sent; usually empty."""
     if job.is_paused:
-        return "paused by a person: krowl.resume() at the telnet console lets it go on"
+        return (
+            "paused by a person: the button of the live page or krowl.resume() at the telnet"
+            " console lets it go on"
+        )
     if (full := job.full) is not None:
         return f"paused: no room in {full}"
     if job.outages.paused:

@@ -36,19 +36,28 @@ _LOCATION_MAX = 2048
 class Answer(NamedTuple):
     """The last answer to the request of a page.
 
-    ``media_type`` and ``location`` are the starts of the headers as received, ``size`` is in bytes.
+    ``media_type`` and ``location`` are the starts of the headers as received, ``size`` is in bytes,
+    ``latency`` in seconds.
     """
 
     status: int
     media_type: bytes | None
     location: bytes | None
     size: int
+    latency: float
 
     @classmethod
-    def of(cls, status: int, media_type: bytes | None, location: bytes | None, size: int) -> Answer:
+    def of(
+        cls,
+        status: int,
+        media_type: bytes | None,
+        location: bytes | None,
+        size: int,
+        latency: float,
+    ) -> Answer:
         """Return an answer, with no more of its headers than is used: it waits for a commit."""
         kind = media_type and media_type[:_MEDIA_TYPE_MAX]
-        return cls(status, kind, location and location[:_LOCATION_MAX], size)
+        return cls(status, kind, location and location[:_LOCATION_MAX], size, latency)
 
 
 @dataclass(slots=True, eq=False)

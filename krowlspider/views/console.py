@@ -31,6 +31,7 @@ _HELP = """\
 krowl.status()              figures of the crawl, and why it is paused
 krowl.hosts("queued", 10)   hosts in memory: by queued, done, dropped, delay, due_in or errors
 krowl.host("example.com")   one host, and why it is not being fetched
+krowl.pages(10)             the last pages that are over: status, size, latency, outcome
 krowl.explain("https://..") where a URL is, and why it is not being fetched
 krowl.pause()               send no request until krowl.resume(), after restarts too
 krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com")
@@ -82,6 +83,10 @@ class Console:
     def host(self, name: str) -> Text:
         """Return what is known of a host, given by name or URL."""
         return _answer(lambda: frontier.one_host(self._control.host(named_host(name))))
+
+    def pages(self, limit: int = 10) -> Text:
+        """Return a table of the last pages that are over."""
+        return Text("\n".join(frontier.page_table(self._control.pages()[:limit])))
 
     def explain(self, url: str) -> Text:
         """Return where a URL is, and why it is not being fetched."""

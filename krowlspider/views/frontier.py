@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.explain import Explanation
+    from krowlspider.engine.control import PageRow
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.admin.migrate import Copied
@@ -100,6 +101,15 @@ def one_host(view: HostView) -> str:
         for known in view.robots
     ]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
+
+
+def page_table(rows: list[PageRow]) -> list[str]:
+    """Return the lines of a table of pages that are over."""
+    head = "{:>6} {:>12} {:>9}  {:16}  URL".format("status", "bytes", "latency s", "outcome")
+    return [head] + [
+        f"{row.status or '-':>6} {row.size:12,} {row.latency:9.2f}  {row.outcome:16}  {row.url}"
+        for row in rows
+    ]
 
 
 def explained(found: Explanation) -> str:

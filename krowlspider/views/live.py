@@ -62,7 +62,7 @@ def routes(
     api: dict[str, Callable[[web.BaseRequest], Any]] = {
         "status": lambda _: control.status(),
         "history": lambda _: history(),
-        "pages": lambda _: [row._asdict() for row in control.pages()],
+        "pages": lambda _: control.pages(),
         "hosts": lambda request: _hosts(control, request),
         "host": lambda request: control.host(named_host(_given(request, "name"))),
         "explain": lambda request: control.explain(_given(request, "url")),

@@ -67,7 +67,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     ),
     "pages": (
         "the last pages that are over",
-        _array(_record(dict.fromkeys(PageRow._fields, _TEXT))),
+        _array(_dataclass(PageRow)),
         [],
     ),
     "hosts": (

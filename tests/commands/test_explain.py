@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.crawl.job import _jobs
-from krowlspider.engine.control import Control
+from krowlspider.engine.control import Control, PageRow
 from krowlspider.engine.steering import Steering
 from krowlspider.views.console import Console
+from krowlspider.views.frontier import page_table
 from tests.support.crawling import scrapy
 from tests.support.crawls import anchors, crawl_of, page
 from tests.support.simulated_crawl import interrupt
@@ -109,6 +110,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             told["in flight"] = repr(krowl.explain(web.url(HOST, "/one")))
             told["host"] = repr(krowl.host(HOST + f":{web.port}"))
             told["hosts"] = repr(krowl.hosts())
+            told["pages"] = repr(krowl.pages())
             told["bad sort"] = repr(krowl.hosts("names"))
             told["no host"] = repr(krowl.host("nowhere.test"))
             told["help"] = repr(krowl)
@@ -123,6 +125,15 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
     assert "Its request is under way" in told["in flight"]
     assert f"{HOST}:{web.port}: A request to it is under way." in told["host"]
     assert told["hosts"].splitlines()[-1].endswith(f"{HOST}:{web.port}")
+    assert "bytes latency s  outcome" in told["pages"]
     assert "hosts are sorted by one of queued, " in told["bad sort"]
     assert "no host 'nowhere.test'" in told["no host"]
     assert all(f"krowl.{name}(" in told["help"] for name in ("status", "host", "explain"))
+
+
+def test_the_table_of_pages_has_the_last_answer_of_each() -> None:
+    done = PageRow("http://a.test/", "done", 200, 39_000, 0.254)
+    dropped = PageRow("http://b.test/", "robots", 0, 0, 0.0)
+    _, first, second = (line.split() for line in page_table([done, dropped]))
+    assert first == ["200", "39,000", "0.25", "done", "http://a.test/"]
+    assert second == ["-", "0", "0.00", "robots", "http://b.test/"]

@@ -50,7 +50,7 @@ ANSWERS: dict[str, Any] = {
         "archive_mb": 7.3,
     },
     "hosts": [{**HOST, "errors": 0, "deferred": False}],
-    "pages": [{"url": f"http://a.test/{ESCAPE}", "outcome": "done"}],
+    "pages": [{"url": f"http://a.test/{ESCAPE}", "outcome": "done", "status": 200}],
     "history": {
         "fields": FIELDS,
         "samples": [[1000.0 + 10 * at, at % 7, 0, 2, 4000, 7, 1] for at in range(60)],
@@ -100,7 +100,7 @@ def test_the_lines_are_those_of_the_crawl(tmp_path: Path) -> None:
     row = "[::1]:80 1,200 7 1 2.5 s 3.0 s 0"
     assert row in [" ".join(line.split()) for line in shown]
     # A URL cannot change the terminal.
-    assert shown[-1] == "done         http://a.test/?[31m"
+    assert shown[-1] == "200 done         http://a.test/?[31m"
     assert "/api/v1/hosts?sort=errors&limit=5" in asked
     # Nor can whoever listens at the port.
     assert title({**ANSWERS["status"], "spider": ESCAPE}).startswith("?[31m, running")

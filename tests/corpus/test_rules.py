@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.corpus.card import card
 from krowlspider.corpus.document import Document
 from krowlspider.corpus.duplicates import DuplicateIndex, Found, Place
 from krowlspider.corpus.fingerprints import fingerprints
@@ -149,3 +151,14 @@ def test_index_gives_the_same_answers_again(tmp_path: Path) -> None:
     assert [each and each.place.number for each in first] == [None, None, 0, 0]
     assert answers() == first
     index.close()
+
+
+def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('words.min = 20\nword_length.enabled = false\nlanguage.accepted = ["en"]\n')
+    text = card(Counter({"accepted": 1, "rejected/words": 7}), read_rules(path), "jsonl")
+    assert "\n| words | 7 |\n" in text
+    assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits.\n" in text
+    assert "\n| words | 20 | 100,000 |\n" in text
+    assert "\n| repeated_5grams |  | 0.15 |\n" in text
+    assert "| word_length |" not in text

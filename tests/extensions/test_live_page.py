@@ -53,7 +53,9 @@ def crawling(folder: Path) -> Iterator[SimpleNamespace]:
         watch = awaited(run, r"page (http://127.0.0.1:\d+)/; .*telnet 127.0.0.1 (\d+)")
         while not any(entry.path == "/0" for entry in web.log()):
             time.sleep(0.05)
-        yield SimpleNamespace(web=web, url=watch[1], telnet=int(watch[2]), jobdir=run.jobdir)
+        yield SimpleNamespace(
+            web=web, url=watch[1], telnet=int(watch[2]), jobdir=run.jobdir, end=run.interrupt
+        )
         run.interrupt()
 
 
@@ -98,7 +100,10 @@ def check_the_api(crawl: SimpleNamespace) -> None:
     assert (found["state"], found["setting"]) == ("queued", "ROBOTSTXT_OBEY")
     assert found["robots"] == "line 2: Disallow: /secret"
     assert api(crawl, "history")["fields"] == list(FIELDS)
-    assert all(row["outcome"] == "done" for row in api(crawl, "pages"))
+    (page,) = [row for row in api(crawl, "pages") if row["url"] == own]
+    assert (page["outcome"], page["status"]) == ("done", 200)
+    assert page["size"] > 900
+    assert 0 < page["latency"] < 5
 
 
 def check_bad_questions(crawl: SimpleNamespace) -> None:

@@ -72,6 +72,11 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await tab.picture(folder / "dark.png", 1200, 1600, is_dark=True)
     # The wrong token is all that the browser complains of.
     assert all("401" in fault for fault in tab.faults), tab.faults
+    await asyncio.to_thread(crawl.end)
+    report = crawl.jobdir / "reports" / "report.html"
+    assert report.exists()
+    await tab.wait(f'document.getElementById("state").textContent.includes("{report}")')
+    await tab.picture(folder / "ended.png", 1200, 400)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
 
 
 def lease(url: str, media_type: bytes | None, depth: int = 0) -> Lease:
-    answer = Answer(200, media_type, None, 10)
+    answer = Answer(200, media_type, None, 10, 0.1)
     return Lease(Host("a.test"), 0, 1, Entry(url, depth), answer)
 
 
@@ -111,9 +111,9 @@ def test_a_redirect_is_no_formula_in_a_spreadsheet() -> None:
 
 
 def test_long_headers_are_not_kept_until_the_commit() -> None:
-    answer = Answer.of(301, b"a/b;" + b"x" * 60_000, b"/" * 60_000, 10)
+    answer = Answer.of(301, b"a/b;" + b"x" * 60_000, b"/" * 60_000, 10, 0.1)
     assert len(answer.media_type or b"") + len(answer.location or b"") < 3000
-    assert Answer.of(200, None, None, 10) == (200, None, None, 10)
+    assert Answer.of(200, None, None, 10, 0.1) == (200, None, None, 10, 0.1)
 
 
 def test_the_course_gets_coarser_as_the_crawl_gets_longer(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class HostFeedback:
         if (lease := in_flight.lease) is not None:
             location = headers.get(b"Location") if 300 <= status < 400 else None
             media_type = headers.get(b"Content-Type")
-            lease.answer = Answer.of(status, media_type, location, in_flight.received)
+            lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
         # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
             self._throttled(in_flight, status, latency, headers.get(b"Retry-After"))
@@ -113,7 +113,9 @@ class HostFeedback:
         rate, rule = in_flight.host.rate, self._rule.of(in_flight.host.name)
         answer = answer_to(error)
         if answer is not None and in_flight.lease is not None:
-            in_flight.lease.answer = Answer(answer.status, None, None, in_flight.received)
+            in_flight.lease.answer = Answer(
+                answer.status, None, None, in_flight.received, answer.times.latency
+            )
         if answer is not None and answer.status in THROTTLING:
             # The status is throttling, although the body could not be read.
             named = {name.lower(): value for name, value in reversed(answer.headers)}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.admin.words import counted, duration
-from krowlspider.frontier.hosts.holds import Hold, hold_of
+from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.hosts.holds import hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
 from krowlspider.frontier.schedule.orders import PAUSED, read_blocks
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
+from krowlspider.politeness.delay import JITTER
 from krowlspider.politeness.robots import RobotsRecord
 
 if TYPE_CHECKING:
@@ -91,21 +94,17 @@ def view_of(
     """
     queue = []
     retries = 0
-    first_retry = 0.0
     for looked, (key, value) in enumerate(islice(entries(store, host.name), LOOKED_AT)):
         row = EntryRow.of(key, value, wall)
-        if row.due_in:
-            first_retry = min(first_retry, row.due_in) if retries else row.due_in
-            retries += 1
+        retries += bool(row.due_in)
         if looked < most:
             queue.append(row)
-    # How long all entries wait for another try; 0 if one need not wait.
-    wait = first_retry if retries == host.queue.pending else 0.0
+    wait = retry_wait(store, host, wall)
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
     hold = hold_of(store, host.name)
     row_of_host = HostRow.of(host, policy, wall)
     if why is None:
-        why = why_host_of_stopped_crawl_waits(store, host, policy, wall, wait=wait)
+        why = why_host_of_stopped_crawl_waits(store, host, policy, wall)
     return HostView(
         host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
         state=host.health.words,
@@ -119,6 +118,17 @@ def view_of(
         queue=queue,
         poison=poison[:most],
     )
+
+
+def retry_wait(store: Store, host: Host, wall: float) -> float:
+    """Return how many seconds all entries of a host wait for another try; 0 if one need not
+    wait."""
+    first = inf
+    for key, value in islice(entries(store, host.name), LOOKED_AT):
+        if not (wait := seconds_until(entry_of(key, value).due, wall)):
+            return 0.0
+        first = min(first, wait)
+    return 0.0 if first == inf else first
 
 
 def _robots(store: Store, name: str) -> Iterator[RobotsRow]:
@@ -153,29 +163,25 @@ def block_reason(blocks: Blocks, host: str) -> Reason | None:
 
 
 def why_host_of_stopped_crawl_waits(
-    store: Store, host: Host, policy: DelayPolicy, wall: float, *, wait: float = 0.0
+    store: Store, host: Host, policy: DelayPolicy, wall: float
 ) -> Reason:
     """Return why a host of a stopped crawl is not being fetched, as `why_host_waits`."""
     if (blocked := block_reason(read_blocks(store), host.name)) is not None:
         return blocked
-    hold = hold_of(store, host.name)
-    return why_host_waits(host, hold, policy.of(host.name), wall, wait=wait)
+    return why_host_waits(store, host, policy.of(host.name), wall)
 
 
 def why_host_waits(
+    store: Store,
     host: Host,
-    hold: Hold,
     policy: DelayPolicy,
     wall: float,
     *,
-    wait: float = 0.0,
     due: str = "It is due: it will be fetched with the next start.",
 ) -> Reason:
-    """Return why a host is not being fetched.
-
-    ``wait`` is that of its entries, in seconds. ``due`` is what to say of a host that is due.
-    """
-    rate = host.rate
+    """Return why a host is not being fetched. ``policy`` is its own, ``due`` is what to say of a
+    host that is due."""
+    rate, hold = host.rate, hold_of(store, host.name)
     due_in = seconds_until(host.due, wall)
     if host.has_own_time and hold.aside:
         return Reason(
@@ -209,28 +215,37 @@ def why_host_waits(
             "It is deferred because its robots.txt cannot be fetched; that is tried again at the"
             " next start and every hour."
         )
-    if wait > due_in:
+    # The host is due with the first of its retries, unless it must wait for longer itself.
+    if (wait := retry_wait(store, host, wall)) and wait >= due_in - 0.001:
         return Reason(
             f"All its queued URLs are retries, the first due in {duration(wait)}.",
             "KROWL_RETRY_DELAY",
         )
     if due_in > PAUSED / 2:
-        return Reason("It is paused by a person; the telnet console of a running crawl resumes it.")
+        return Reason(
+            "It is paused by a person; the live page and the telnet console of a running crawl"
+            " resume it."
+        )
     if due_in:
-        cause = _cause(host, due_in, policy)
+        is_ordered = store.get(schema.DELAY + host.name.encode()) is not None
+        cause = _cause(host, due_in, policy, is_ordered=is_ordered)
         return Reason(f"It is due in {duration(due_in)}, because of {cause.words}.", cause.setting)
     return Reason(due)
 
 
-def _cause(host: Host, due_in: float, policy: DelayPolicy) -> Reason:
+def _cause(host: Host, due_in: float, policy: DelayPolicy, *, is_ordered: bool) -> Reason:
     rate = host.rate
     if rate.errors > 1:
         return Reason(f"the backoff after {rate.errors} errors in a row", "KROWL_DELAY_MAX")
-    if rate.throttling and due_in > policy.delay(rate):
+    if rate.throttling and due_in > policy.delay(rate) * (1 + JITTER):
         return Reason("the Retry-After of an answer 429 or 503", "KROWL_RETRY_AFTER_MAX")
     if rate.throttling:
         times = counted(rate.throttling, "time")
         return Reason(f"its delay, doubled {times} after answers 429 or 503", "KROWL_DELAY_MAX")
     if rate.floor and rate.floor >= policy.delay(rate):
         return Reason("the crawl-delay of its robots.txt", "KROWL_CRAWL_DELAY_MAX")
-    return Reason("its delay", "KROWL_DELAY_FACTOR")
+    wanted = rate.ema * policy.factor
+    if wanted <= policy.minimum:
+        least = f"its least delay of {policy.minimum:g} s"
+        return Reason(f"{least}, which a person set" if is_ordered else least, "KROWL_DELAY_MIN")
+    return Reason("its delay", f"KROWL_DELAY_{'MAX' if wanted > policy.maximum else 'FACTOR'}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.host_view import Reason, block_reason, why_host_waits
-from krowlspider.frontier.hosts.holds import hold_of
+from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
     BLOCKED,
@@ -48,8 +48,7 @@ def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
     if is_paused(host, frontier.now()):
         return Reason(f"It is paused: krowl.resume({host.name!r}) lets it go on.")
     policy = frontier.schedule.rule.of(host.name)
-    hold = hold_of(frontier.store, host.name)
-    return why_host_waits(host, hold, policy, frontier.now(), due="It is due.")
+    return why_host_waits(frontier.store, host, policy, frontier.now(), due="It is due.")
 
 
 def _for_room(frontier: Frontier, host: Host) -> Reason:
@@ -67,4 +66,5 @@ def _for_room(frontier: Frontier, host: Host) -> Reason:
         "^": ("the hosts that were found by the same domain", "CONCURRENT_REQUESTS"),
         CROWD: ("the hosts that are not known to answer soon", "CONCURRENT_REQUESTS"),
     }.get(kind, (f"its domain {full}", "KROWL_DOMAIN_CONCURRENCY"))
-    return Reason(f"It waits for room: {most:,.0f} of {what} are in flight.", setting)
+    requests = counted(int(most), "request")
+    return Reason(f"It waits for room: at most {requests} to {what} may be in flight.", setting)

@@ -6,6 +6,11 @@ const at = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en-US");
 const rate = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
 
+function bytes(size) {
+  if (size < 1000) return `${size} B`;
+  return size < 1e6 ? `${rate(size / 1000)} KB` : `${rate(size / 1e6)} MB`;
+}
+
 function duration(seconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
@@ -101,12 +106,14 @@ at("steering").addEventListener("submit", async (event) => {
 // --- figures and charts ---
 
 let perSecond = null;
+let folder = "JOBDIR";
 
 function showStatus(found) {
   const limit = found.of ? ` of ${number(found.of)}` : "";
   at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
   at("state").textContent = found.paused;
-  at("place").textContent = `${found.folder}/control-token`;
+  folder = found.folder;
+  at("place").textContent = `${folder}/control-token`;
   const isPaused = found.paused.startsWith("paused by a person");
   at("pause").value = isPaused ? "resume" : "pause";
   at("pause").textContent = isPaused ? "Resume the crawl" : "Pause the crawl";
@@ -280,7 +287,10 @@ function showPages(found) {
   at("pages").replaceChildren(...found.slice(0, 30).map((page) => {
     const line = element("li");
     line.append(element("span", page.url));
-    line.append(element("span", page.outcome, page.outcome === "done" ? "none" : "bad"));
+    const isDone = page.outcome === "done";
+    const last = page.status && `${page.status}, ${bytes(page.size)}, ${page.latency.toFixed(2)} s`;
+    const parts = [isDone ? "" : page.outcome, last];
+    line.append(element("span", parts.filter(Boolean).join(": "), isDone ? "none" : "bad"));
     return line;
   }));
 }
@@ -300,7 +310,8 @@ async function refresh() {
     showHosts();
     showPages(await ask("pages"));
   } catch {
-    at("state").textContent = "The crawl does not answer: it has ended, or is very busy.";
+    at("state").textContent = "The crawl does not answer: it has ended, or is very busy."
+      + ` Its end writes a report to ${folder}/reports/report.html.`;
   }
   setTimeout(refresh, document.hidden ? 5 * EACH : EACH);
 }

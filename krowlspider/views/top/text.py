@@ -83,4 +83,4 @@ def host_cells(host: Mapping[str, Any]) -> list[str]:
 
 
 def page_line(page: Mapping[str, Any]) -> str:
-    return f"{page['outcome']:12} {printable(page['url'])}"
+    return f"{page['status'] or '-':>3} {page['outcome']:12} {printable(page['url'])}"

@@ -145,3 +145,13 @@ def test_listed_file_that_is_gone_is_away_if_its_index_names_it(tmp_path: Path) 
         [],
         ["a.warc.gz"],
     )
+
+
+def test_only_the_newest_indexes_are_listed_if_asked(tmp_path: Path) -> None:
+    for number in (2, 1, 3):
+        small_index(tmp_path / f"{number}.cdxj", [])
+        (tmp_path / f"{number}.warc.gz").touch()
+        os.utime(tmp_path / f"{number}.warc.gz", (0, 0))
+    assert [path.name for path in indexes_in(tmp_path, 2).there] == ["2.cdxj", "3.cdxj"]
+    assert len(indexes_in(tmp_path).there) == 3
+    assert indexes_in(tmp_path / "none").there == []
