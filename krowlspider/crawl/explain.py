@@ -16,7 +16,7 @@ from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
 from krowlspider.politeness.deciding_rule import deciding_line
 from krowlspider.politeness.robots import RobotsRecord
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class Explainer:
             return "set aside", why, "", None
         if captures:
             return "fetched", _fetched(captures), "", None
-        if self.is_seen(name, self.hasher.keys([url])[0]):
+        keys = self.hasher.keys([url, requisite_identity(url)])
+        if any(self.is_seen(name, key) for key in keys):
             return (*self._gone(url, host), None)
         return (*self._not_queued(url, name), None)
 

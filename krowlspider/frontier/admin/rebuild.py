@@ -18,6 +18,7 @@ from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import host_in, split_queue_key
+from krowlspider.urls.canonical import requisite_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -155,8 +156,11 @@ class _Rebuild:
 
     def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
         # A whole request may have no identity, or one with its body: it may be queued once more.
-        identity = self._hasher.key(entry.url)
-        if not entry.request and identity not in marked:
+        if entry.request and not entry.is_requisite:
+            return
+        url = requisite_identity(entry.url) if entry.is_requisite else entry.url
+        identity = self._hasher.key(url)
+        if identity not in marked:
             marked.add(identity)
             self._change(schema.seen_prefix(name) + identity, b"")
             self.found.marked += 1
