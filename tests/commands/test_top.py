@@ -21,7 +21,7 @@ from krowlspider.commands.top import _REDRAW
 from krowlspider.crawl.monitoring.history import FIELDS
 from krowlspider.crawl.monitoring.page_note import note_page, noted_page
 from krowlspider.views.top.source import NoCrawlError, Source
-from krowlspider.views.top.text import lines
+from krowlspider.views.top.text import lines, page_line, title
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.crawls import anchors, page
@@ -102,6 +102,9 @@ def test_the_lines_are_those_of_the_crawl(tmp_path: Path) -> None:
     # A URL cannot change the terminal.
     assert shown[-1] == "done         http://a.test/?[31m"
     assert "/api/v1/hosts?sort=errors&limit=5" in asked
+    # Nor can whoever listens at the port.
+    assert title({**ANSWERS["status"], "spider": ESCAPE}).startswith("?[31m, running")
+    assert page_line({"outcome": ESCAPE, "url": ""}).startswith("?[31m ")
 
 
 def test_a_folder_leads_to_its_own_crawl_only(tmp_path: Path) -> None:
