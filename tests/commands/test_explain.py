@@ -27,7 +27,7 @@ HOST = "a.test"
 LINKS = anchors("/one", "/two", "/secret/x", "/2", "/other")
 SPEC = [
     page("/robots.txt", "User-agent: *\nDisallow: /secret\n"),
-    page("/", LINKS),
+    page("/", f"{LINKS}<img src=/secret/picture.png>"),
     page("/broken", "", status=500),
     page("^/.*$", "x"),
 ]
@@ -87,11 +87,14 @@ def test_the_answer_is_a_text_for_people(stopped: Any, tmp_path: Path) -> None:
 def test_what_was_dropped_says_so(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SPEC) as web:
         seeds = [web.url(HOST), web.url(HOST, "/broken")]
-        crawl = crawl_of(web, tmp_path, seeds, settings={"RETRY_TIMES": 0}).run()
-        secret, broken = web.url(HOST, "/secret/x"), web.url(HOST, "/broken")
-    found = ask(crawl.jobdir, secret)
-    assert (found["state"], found["setting"]) == ("dropped", "ROBOTSTXT_OBEY")
-    assert "found and dropped" in found["why"]
+        settings = {"RETRY_TIMES": 0, "KROWL_REQUISITES": "site"}
+        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
+        broken = web.url(HOST, "/broken")
+        # A requisite has an identity of its own.
+        for path in ("/secret/x", "/secret/picture.png"):
+            found = ask(crawl.jobdir, web.url(HOST, path))
+            assert (found["state"], found["setting"]) == ("dropped", "ROBOTSTXT_OBEY")
+            assert "found and dropped" in found["why"]
     # Its answer is archived, though it was no page.
     assert ": status 500, " in ask(crawl.jobdir, broken)["why"]
 

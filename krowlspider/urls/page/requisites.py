@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html import unescape
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -146,18 +147,9 @@ class _References:
 
     def add_link(self, tag: str) -> None:
         """Add what a ``link`` element names, given as its source."""
-        start = _TAG.match(tag, 0, _TAG_LENGTH_MAX)
-        values: dict[str, str] = {}
-        for name, double, single, plain in _ATTRIBUTE.findall(start[1] if start else ""):
-            values.setdefault(name.lower(), double or single or plain)
-        relations = set(values.get("rel", "").lower().split())
-        kind = _kind_of(relations, values.get("as", "").lower())
-        if kind is None:
-            return
-        if kind == IMAGE:
-            self.result.has_icon |= not relations.isdisjoint(_ICONS)
-            self.add(IMAGE, _candidates(unescape(values.get("imagesrcset", ""))))
-        self.add(kind, (unescape(values.get("href", "")),))
+        kind, is_icon, references = _link(tag[:_TAG_LENGTH_MAX])
+        self.result.has_icon |= is_icon
+        self.add(kind, references)
 
     def resolved(self, base: str, encoding: Callable[[], str] | None = None) -> Requisites:
         """Return the requisites, joined to ``base``.
@@ -224,6 +216,27 @@ def requisites_of_manifest(body: bytes, url: str) -> Requisites:
             names = (icon.get("src") for icon in icons if isinstance(icon, dict))
             found.add(IMAGE, (name for name in names if isinstance(name, str)))
     return found.resolved(url)
+
+
+@lru_cache(maxsize=512)
+def _link(tag: str) -> tuple[str, bool, tuple[str, ...]]:
+    """Return kind, whether it is an icon, and references of a ``link`` element.
+
+    The pages of a site have most of their ``link`` elements in common.
+    """
+    start = _TAG.match(tag)
+    values: dict[str, str] = {}
+    for name, double, single, plain in _ATTRIBUTE.findall(start[1] if start else ""):
+        values.setdefault(name.lower(), double or single or plain)
+    relations = set(values.get("rel", "").lower().split())
+    kind = _kind_of(relations, values.get("as", "").lower())
+    if kind is None:
+        return OTHER, False, ()
+    href = unescape(values.get("href", ""))
+    if kind != IMAGE:
+        return kind, False, (href,)
+    candidates = _candidates(unescape(values.get("imagesrcset", "")))
+    return kind, not relations.isdisjoint(_ICONS), (*candidates, href)
 
 
 def _kind_of(relations: set[str], destination: str) -> str | None:

@@ -61,7 +61,7 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
 
 def title(status: Mapping[str, Any]) -> str:
     seconds, folder = duration(status["seconds"]), printable(status["folder"])
-    return f"{status['spider']}, running for {seconds}, in {folder}"
+    return f"{printable(status['spider'])}, running for {seconds}, in {folder}"
 
 
 def counts(numbers: Mapping[str, int]) -> str:
@@ -83,4 +83,5 @@ def host_cells(host: Mapping[str, Any]) -> list[str]:
 
 
 def page_line(page: Mapping[str, Any]) -> str:
-    return f"{page['status'] or '-':>3} {page['outcome']:12} {printable(page['url'])}"
+    outcome = printable(page["outcome"])
+    return f"{page['status'] or '-':>3} {outcome:12} {printable(page['url'])}"

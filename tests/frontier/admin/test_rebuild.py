@@ -195,14 +195,21 @@ def test_a_lost_key_of_a_deferred_host_is_rebuilt(world: World) -> None:
     assert any(host.name in url for url in crawled(world))
 
 
-def test_a_whole_request_gets_no_seen_mark(world: World) -> None:
+@pytest.mark.parametrize(
+    ("request_", "identity"), [(b"J{}", None), (b"R0image", "requisite http://new.test/x")]
+)
+def test_marks_of_requests_that_are_no_pages(
+    world: World, request_: bytes, identity: str | None
+) -> None:
+    """A whole request may have none, and a requisite has that of a requisite."""
     world.store.close()
     frontier = world.open()
-    entry = Entry("http://c.test/form", request=b"J{}")
-    frontier.add([Candidate("c.test", None, entry)])
+    frontier.add([Candidate("new.test", None, Entry("http://new.test/x", request=request_))])
     frontier.close()
     world.store = world.open_store()
-    assert rebuilt(world).marked == 0
+    assert rebuilt(world).marked == (identity is not None)
+    marks = set(schema.marked_by(world.store.items(schema.seen_prefix("new.test"))))
+    assert marks == ({world.hasher.key(identity)} if identity else set())
 
 
 def test_a_second_rebuild_completes_one_that_was_killed(world: World) -> None:
