@@ -16,9 +16,10 @@ from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import Reason, view_of
 from krowlspider.frontier.admin.live import host_now, why_host_waits_now
 from krowlspider.frontier.admin.view import HostRow
+from krowlspider.frontier.hosts.table import SchedulingState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scrapy.crawler import Crawler
 
@@ -42,6 +43,7 @@ _KEYS: dict[str, Callable[[Host, DelayPolicy], float]] = {
     "errors": lambda host, _: host.rate.errors,
 }
 SORTED_BY = tuple(_KEYS)
+STATES = tuple(state.value for state in SchedulingState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +122,21 @@ class Control:
         """Return the last pages that were committed, the newest first."""
         return [PageRow.of(*each) for each in reversed(self._job.frontier.recent)]
 
-    def hosts(self, sort: str = "queued", limit: int = _MOST) -> list[HostRow]:
-        """Return the first hosts of those in memory, the greatest by a field first.
+    def hosts(self, sort: str = "queued", limit: int = _MOST, state: str = "") -> list[HostRow]:
+        """Return the first hosts of those in memory, the greatest by a field first. With a
+        ``state``, return only hosts in this scheduling state.
 
-        :raises ValueError: ``sort`` is none of SORTED_BY
+        :raises ValueError: ``sort`` is none of SORTED_BY, or ``state`` none of STATES
         """
         if sort not in SORTED_BY:
             raise ValueError(f"hosts are sorted by one of {', '.join(SORTED_BY)}, not by {sort!r}")
+        if state and state not in STATES:
+            raise ValueError(f"a host is in one of the states {', '.join(STATES)}, not {state!r}")
         frontier, policy = self._job.frontier, self._job.rule
         now, key = frontier.now(), _KEYS[sort]
-        hosts = frontier.schedule.cache.hosts.values()
+        hosts: Iterable[Host] = frontier.schedule.cache.hosts.values()
+        if state:
+            hosts = (host for host in hosts if host.state.value == state)
         found = nlargest(limit, hosts, key=lambda host: key(host, policy))
         return [HostRow.of(host, policy, now) for host in found]
 

@@ -29,7 +29,8 @@ class Text(str):
 
 _HELP = """\
 krowl.status()              figures of the crawl, and why it is paused
-krowl.hosts("queued", 10)   hosts in memory: by queued, done, dropped, delay, due_in or errors
+krowl.hosts("queued", 10)   hosts in memory: by queued, done, dropped, delay, due_in or errors;
+                            a third argument is a state, such as "in flight"
 krowl.host("example.com")   one host, and why it is not being fetched
 krowl.pages(10)             the last pages that are over: status, size, latency, outcome
 krowl.explain("https://..") where a URL is, and why it is not being fetched
@@ -74,11 +75,14 @@ class Console:
         ]
         return Text("\n".join(lines))
 
-    def hosts(self, sort: str = "queued", limit: int = 10) -> Text:
+    def hosts(self, sort: str = "queued", limit: int = 10, state: str = "") -> Text:
         """Return a table of hosts."""
-        return _answer(
-            lambda: "\n".join(frontier.host_table(f"by {sort}", self._control.hosts(sort, limit)))
-        )
+
+        def table() -> str:
+            found = self._control.hosts(sort, limit, state)
+            return "\n".join(frontier.host_table(f"by {sort}", found)) or "no host"
+
+        return _answer(table)
 
     def host(self, name: str) -> Text:
         """Return what is known of a host, given by name or URL."""

@@ -160,4 +160,5 @@ def _hosts(control: Control, request: web.BaseRequest) -> Any:
     limit = request.query.get("limit", "50")
     if not re.fullmatch("[0-9]{1,3}", limit) or not 0 < int(limit) <= HOSTS_MAX:
         raise BadRequestError(f"limit={limit[:20]}: give 1 to {HOSTS_MAX}")
-    return control.hosts(request.query.get("sort", SORTED_BY[0]), int(limit))
+    query = request.query
+    return control.hosts(query.get("sort", SORTED_BY[0]), int(limit), query.get("state", ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
-from krowlspider.engine.control import SORTED_BY, PageRow
+from krowlspider.engine.control import SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.views.api_orders import ORDERS, Field
@@ -75,6 +75,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         _array(_dataclass(HostRow)),
         [
             _parameter("sort", {"type": "string", "enum": list(SORTED_BY)}),
+            _parameter("state", {"type": "string", "enum": list(STATES)}),
             _parameter("limit", {"type": "integer", "minimum": 1, "maximum": HOSTS_MAX}),
         ],
     ),

@@ -92,6 +92,10 @@ def check_the_api(crawl: SimpleNamespace) -> None:
     assert status["hosts"] == 1
     assert 40 < status["queued"] <= 50
     (host,) = api(crawl, "hosts?sort=queued&limit=5")
+    # It moves between these states while the crawl runs.
+    asked = [f"hosts?state={state}" for state in ("scheduled", "in%20flight")] * 5
+    assert {each["host"] for one in asked for each in api(crawl, one)} == {host["host"]}
+    assert api(crawl, "hosts?state=idle") == []
     assert own == f"http://{host['host']}/"
     view = api(crawl, f"host?name={quote(own)}")
     assert view["robots"][0]["status"] == 200
@@ -109,6 +113,7 @@ def check_the_api(crawl: SimpleNamespace) -> None:
 def check_bad_questions(crawl: SimpleNamespace) -> None:
     assert "no host 'x.test'" in api(crawl, "host?name=x.test", 404)["error"]
     assert "needs ?url=" in api(crawl, "explain", 400)["error"]
+    assert "one of the states idle" in api(crawl, "hosts?state=lost", 400)["error"]
     assert "sorted by one of queued" in api(crawl, "hosts?sort=names", 400)["error"]
     for limit in ("0", "-1", "201", "x", "9" * 5000):
         assert "give 1 to 200" in api(crawl, f"hosts?limit={limit}", 400)["error"]
@@ -216,7 +221,7 @@ def check_the_document(crawl: SimpleNamespace) -> None:
         ("status", ""),
         ("history", ""),
         ("pages", ""),
-        ("hosts", "?sort=done&limit=1"),
+        ("hosts", "?sort=done&limit=1&state="),
         ("host", f"?name={own}"),
         ("explain", f"?url={own}"),
     ):

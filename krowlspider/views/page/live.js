@@ -208,6 +208,10 @@ function showHistory(found) {
 
 let hosts = [];
 
+function askHosts() {
+  return ask("hosts", { sort: at("sort").value, state: at("only").value, limit: "100" });
+}
+
 function showHosts() {
   const wanted = at("find").value.trim().toLowerCase();
   const rows = hosts.filter((host) => host.host.includes(wanted));
@@ -306,7 +310,7 @@ async function refresh() {
   try {
     perSecond = showHistory(await ask("history"));
     if (events.readyState !== EventSource.OPEN) showStatus(await ask("status"));
-    hosts = await ask("hosts", { sort: at("sort").value, limit: "100" });
+    hosts = await askHosts();
     showHosts();
     showPages(await ask("pages"));
   } catch {
@@ -317,9 +321,11 @@ async function refresh() {
 }
 
 at("find").addEventListener("input", showHosts);
-at("sort").addEventListener("change", async () => {
-  hosts = await ask("hosts", { sort: at("sort").value, limit: "100" }).catch(() => hosts);
-  showHosts();
-});
+for (const id of ["sort", "only"]) {
+  at(id).addEventListener("change", async () => {
+    hosts = await askHosts().catch(() => hosts);
+    showHosts();
+  });
+}
 at("sorting").addEventListener("submit", (event) => event.preventDefault());
 refresh();
