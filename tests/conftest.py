@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,10 @@ settings.load_profile("krowlspider")
 FEWER = 3
 
 warm.enabled = True
+
+# A shell that runs the tests in the background has them ignore SIGINT, and all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
