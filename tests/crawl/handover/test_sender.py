@@ -538,11 +538,10 @@ def test_host_in_flight_goes_when_its_page_is_done(
             sender = sender_of(here, lambda _: client, time=quick_time(300))
             sending = asyncio.create_task(sender.send_all(owner_of))
             await eventually(lambda: sender.stats.hosts == 19)
-            await eventually(lambda: caplog.messages != [])
-            assert caplog.messages[0] == (
-                "No host has moved to node there for 30 s: "
-                f"{lease.host.name} is in flight, with 1 pages open. Hosts left for it: 1"
-            )
+            # On a busy machine there may be a warning before any host has moved.
+            why = f"{lease.host.name} is in flight, with 1 pages open. Hosts left for it: 1"
+            warning = f"No host has moved to node there for 30 s: {why}"
+            await eventually(lambda: warning in caplog.messages)
             assert not sending.done()
             here.frontier.schedule.release(lease.host, 0.25)
             here.frontier.acknowledge(lease)
