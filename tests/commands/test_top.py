@@ -104,7 +104,7 @@ def test_the_lines_are_those_of_the_crawl(tmp_path: Path) -> None:
     assert "/api/v1/hosts?sort=errors&limit=5" in asked
     # Nor can whoever listens at the port.
     assert title({**ANSWERS["status"], "spider": ESCAPE}).startswith("?[31m, running")
-    assert page_line({"outcome": ESCAPE, "url": ""}).startswith("?[31m ")
+    assert page_line({"status": 0, "outcome": ESCAPE, "url": ""}).startswith("  - ?[31m ")
 
 
 def test_a_folder_leads_to_its_own_crawl_only(tmp_path: Path) -> None:
