@@ -144,7 +144,7 @@ def test_a_crawl_on_a_terminal_has_one_live_line(tmp_path: Path, is_shown: bool)
         page("^/[0-9]+$", "x"),
     ]
     with MockWeb(spec=spec) as web, terminal(100) as (stream, written):
-        settings = {"KROWL_PROGRESS": is_shown, "KROWL_DELAY_MIN": 0.1 if is_shown else 0}
+        settings = {"KROWL_PROGRESS": is_shown, "KROWL_DELAY_MIN": 0.1}
         crawl = crawl_of(
             web, tmp_path, [web.url("a.test")], arguments={"max_pages": 20}, settings=settings
         )
