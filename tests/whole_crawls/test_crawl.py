@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
+# The backoff of its last hosts takes two minutes on a busy machine.
+@pytest.mark.timeout(300)
 def test_web_of_300_hosts_is_fetched_exactly_once(tmp_path: Path) -> None:
     """With cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays,
     codings and slow pages."""
