@@ -14,8 +14,9 @@ import plyvel
 if TYPE_CHECKING:
     from pathlib import Path
 
-# At a Hamming distance of 3, two of five blocks of bits at least are equal (Manku et al. 2007,
-# section 3).
+# Bits in which near duplicates may differ. Then two of five blocks of bits at least are equal
+# (Manku et al. 2007, section 3).
+BITS_MAX = 3
 _BLOCKS = (13, 13, 13, 13, 12)
 _STARTS = (0, 13, 26, 39, 52)
 _PAIRS = list(combinations(range(5), 2))

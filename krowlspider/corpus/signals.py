@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _TOKENS = frozenset({"noindex", "noarchive", "noai", "noimageai"})
 # TDM Reservation Protocol (W3C community group, 2024): header and meta element.
 TDM = "tdm-reservation"
+SIGNALS = frozenset({*_TOKENS, TDM})
 _SEPARATOR = re.compile(r"[\s,;]+")
 
 

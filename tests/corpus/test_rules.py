@@ -102,7 +102,11 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x = 1", "nosuch.min = 1", "chars.least = 1", 'chars.min = "1"', "chars.min = true", "["],
+    [
+        *("x = 1", "nosuch.min = 1", "chars.least = 1", 'chars.min = "1"', "chars.min = true", "["),
+        *("duplicates.bits = 4", "duplicates.bits = 2.5", "duplicates.bits = -1"),
+        *('signals.refused = ["noindx"]', "signals.refused = [[]]"),
+    ],
 )
 def test_wrong_rules_are_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rules.toml"

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from krowlspider.corpus.duplicates import BITS_MAX
 from krowlspider.corpus.quality.measures import Measures
+from krowlspider.corpus.signals import SIGNALS
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -108,6 +110,14 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
         raise KrowlError(
             f"{path}: {name}.{key} = {value!r}: scrapy corpus --print-rules has the keys"
         )
+    if (name, key) == ("duplicates", "bits") and value not in range(BITS_MAX + 1):
+        raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0 to {BITS_MAX}")
+    if (name, key) == ("signals", "refused"):
+        signals = sorted(SIGNALS)
+        if wrong := [signal for signal in value if signal not in signals]:
+            raise KrowlError(
+                f"{path}: {name}.{key} has {wrong[0]!r}: it may have {', '.join(signals)}"
+            )
 
 
 def _made(tables: dict[str, dict[str, Any]]) -> Rules:
