@@ -5,6 +5,7 @@ The gate has decided about each page before its request reaches this middleware.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.robots_answers import RobotsAnswers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
 
 
@@ -37,11 +39,15 @@ class RobotsMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
+    @cached_property
+    def _flights(self) -> Flights:
+        return Scheduler.of(self._crawler).flights
+
     def _charge(self, in_flight: InFlight, seconds: float) -> None:
-        Scheduler.of(self._crawler).flights.charge(in_flight, seconds)
+        self._flights.charge(in_flight, seconds)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        in_flight = Scheduler.of(self._crawler).flights.get(request)
+        in_flight = self._flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return response
         count, location = self._crawler.stats.inc_value, response.headers.get(b"Location")
@@ -51,7 +57,7 @@ class RobotsMiddleware:
         return request
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        in_flight = Scheduler.of(self._crawler).flights.get(request)
+        in_flight = self._flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return None
         if self._answers.failed(in_flight, fetch, exception):

@@ -10,6 +10,8 @@ from krowlspider.politeness.delay import next_try
 from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
 
     from krowlspider.crawl.in_flight import InFlight
@@ -40,14 +42,12 @@ class Flights:
         self._budget = budget
         self._retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
+        self.get: Callable[[Request], InFlight | None] = self._requests.get
+        """Return the record of a request. Return None if the request is over or did not come from
+        the scheduler."""
 
     def __len__(self) -> int:
         return len(self._requests)
-
-    def get(self, request: Request) -> InFlight | None:
-        """Return the record of a request. Return None if the request is over or did not come from
-        the scheduler."""
-        return self._requests.get(request)
 
     # --- on the wire ---
 

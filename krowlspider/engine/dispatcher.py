@@ -84,7 +84,8 @@ class Dispatcher:
         :raises StoreError: the frontier cannot be read or written
         """
         outages, clock = self._job.outages, self._frontier.now
-        if outages.paused and (wait := outages.next_probe()) > 0:
+        is_out = outages.paused
+        if is_out and (wait := outages.next_probe()) > 0:
             self._waker.wake_at(clock() + wait)
             return None
         if self._awaited.waiting and not outages.paused:
@@ -93,8 +94,9 @@ class Dispatcher:
             if self._awaited.are_many:
                 self._waker.wake_at(clock() + _LOOK_AGAIN)
                 return None
-        end = clock() + _TURN
-        while clock() < end:
+        now = clock()
+        end = now + _TURN
+        while now < end:
             host = self._pop_probe() if outages.paused else self._schedule.pop()
             if host is None:
                 if (due := self._schedule.next_due()) is not None:
@@ -102,6 +104,7 @@ class Dispatcher:
                 return None
             if (request := self._send(host)) is not None:
                 return request
+            now = clock()
         self._waker.wake()
         return None
 
@@ -148,7 +151,7 @@ class Dispatcher:
         )
         if robots.served_last:
             return self._waiting_robots_fetch(host)
-        defers, end = False, self._frontier.now() + _HOST_TURN
+        defers, end = False, 0.0
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.queues.pop(host)
             if lease is None:
@@ -168,7 +171,9 @@ class Dispatcher:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
             defers |= self._turn_away(lease, verdict)
-            if self._frontier.now() > end:
+            now = self._frontier.now()
+            end = end or now + _HOST_TURN
+            if now > end:
                 break
         if defers and host.health is not Health.RETIRED:
             self._schedule.deferral.defer(host)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from scrapy import Request, signals
-from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import Response
 from scrapy.utils.misc import build_from_crawler, load_object
@@ -25,6 +24,7 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
 from krowlspider.internals.engine import start_requests_with
+from krowlspider.internals.middlewares import DownloaderMiddlewares
 from krowlspider.urls.data import is_data
 from krowlspider.urls.host import SUFFIXES
 
@@ -43,15 +43,22 @@ _NEAREST_THE_HANDLER = (
     "middlewares.politeness.PolitenessMiddleware",
 )
 
+# The signals for each request. Listeners of a request are those at its start.
+_SENT = (
+    signals.request_reached_downloader,
+    signals.response_downloaded,
+    signals.request_left_downloader,
+)
 
-def middlewares_of(crawler: Crawler) -> DownloaderMiddlewareManager:
+
+def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     """Return Scrapy's downloader middlewares, with robots.txt and politeness nearest the handler.
 
     No setting can move these two: no other middleware keeps an answer from them.
     """
-    chosen = build_from_crawler(DownloaderMiddlewareManager, crawler).middlewares
+    chosen = build_from_crawler(DownloaderMiddlewares, crawler).middlewares
     nearest = [build_from_crawler(load_object(path), crawler) for path in _NEAREST_THE_HANDLER]
-    return DownloaderMiddlewareManager(*chosen, *nearest, crawler=crawler)
+    return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
 
 def _handler_of(path: Any, crawler: Crawler, scheme: str) -> BaseDownloadHandler:
@@ -90,6 +97,7 @@ class Downloader:
         """:raises KrowlError: the job cannot be opened, as of `Job.of` and `Job.open`"""
         self._crawler = crawler
         self._job = Job.of(crawler)
+        self._count = crawler.stats.inc_value
         # Open the job before there is an engine, so that an unusable folder stops the start.
         spider = crawler.spider
         self._job.open(spider.asked_scope if isinstance(spider, Scoped) else None)
@@ -156,7 +164,7 @@ class Downloader:
             result = await self._through_middlewares(request)
             if isinstance(result, Response):
                 # extensions.core_stats does not listen for responses.
-                self._crawler.stats.inc_value("response_received_count")
+                self._count("response_received_count")
             return result
         except Exception as error:
             if in_flight is not None and in_flight.failure is None:
@@ -172,31 +180,31 @@ class Downloader:
 
         Scrapy takes a returned request to the scheduler again.
         """
-        stats = self._crawler.stats
-        self._send(signals.request_reached_downloader, request=request)
+        count, send = self._count, None
+        if is_heard(self._crawler, *_SENT):
+            send = partial(self._crawler.signals.send_catch_log, spider=self._crawler.spider)
+            send(signals.request_reached_downloader, request=request)
         try:
             # The scheduler gives no request of another scheme than http, https and data.
             scheme = request.url.partition(":")[0]
             if scheme not in self._handlers:
                 self._handlers[scheme] = self._make_handler(scheme)
             response = await self._handlers[scheme].download_request(request)
-            self._send(signals.response_downloaded, response=response, request=request)
+            if send is not None:
+                send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
             scheduler = self._scheduler
             in_flight = scheduler.flights.get(request)
             assert in_flight is not None
             scheduler.flights.turn_back(in_flight, error.address)
-            stats.inc_value("krowl/politeness/turned_back_count")
-            stats.inc_value("downloader/request_count", -1)
+            count("krowl/politeness/turned_back_count")
+            count("downloader/request_count", -1)
             return request
         finally:
-            stats.inc_value("downloader/request_count")
-            self._send(signals.request_left_downloader, request=request)
+            count("downloader/request_count")
+            if send is not None:
+                send(signals.request_left_downloader, request=request)
         return response
-
-    def _send(self, signal: object, **values: object) -> None:
-        if is_heard(self._crawler, signal):
-            self._crawler.signals.send_catch_log(signal, spider=self._crawler.spider, **values)
 
     async def _close_handlers(self) -> None:
         for handler in self._handlers.values():

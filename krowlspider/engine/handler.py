@@ -90,6 +90,7 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
+        self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._throttle = LoopThrottle(asyncio.get_event_loop())
         self._ids = RecordIds()
@@ -204,9 +205,8 @@ class DownloadHandler(BaseDownloadHandler):
 
     def _observer(self, request: Request) -> _Signals | None:
         """Return a sender of Scrapy's signals; None if nobody listens to them."""
-        for signal in (signals.headers_received, signals.bytes_received):
-            if is_heard(self.crawler, signal):
-                return _Signals(self.crawler, request)
+        if is_heard(self.crawler, signals.headers_received, signals.bytes_received):
+            return _Signals(self.crawler, request)
         return None
 
     def _request_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
@@ -219,8 +219,8 @@ class DownloadHandler(BaseDownloadHandler):
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
-        request.meta["download_latency"] = exchange.times.latency
-        count = self.crawler.stats.inc_value
+        meta, count = request.meta, self._count
+        meta["download_latency"] = exchange.times.latency
         count("downloader/response_count")
         count(f"downloader/response_status_count/{exchange.status}")
         in_flight.received = exchange.response_size
@@ -230,18 +230,18 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
-        written = self._job.archive.write(capture)
-        self._job.memory.grow(capture.size)
-        written.add_done_callback(partial(self._written, capture.size))
-        request.meta["krowl_warc"] = written
-        in_flight.keep(self._job.notes.fetched(in_flight, exchange, identity, request.meta))
+        written, size = self._job.archive.write(capture), capture.size
+        self._job.memory.grow(size)
+        written.add_done_callback(partial(self._written, size))
+        meta["krowl_warc"] = written
+        in_flight.keep(self._job.notes.fetched(in_flight, exchange, identity, meta))
 
     def _written(self, size: int, written: Future[Location]) -> None:
         self._job.memory.shrink(size)
         error = None if written.cancelled() else written.exception()
         if error is None:
             return
-        self.crawler.stats.inc_value("krowl/archive/failed_count")
+        self._count("krowl/archive/failed_count")
         # A failed archive fails for every capture in flight: log it once.
         if not (self._failed and isinstance(error, ArchiveError)):
             logger.error("A capture was not archived: %s", error)

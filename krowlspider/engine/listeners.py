@@ -30,15 +30,20 @@ def wants_items(crawler: Crawler) -> bool:
     return any(not isinstance(getattr(each, "__self__", None), CoreStats) for each in receivers)
 
 
-def is_heard(crawler: Crawler, signal: object) -> bool:
-    """Return whether a signal that this crawler sends may reach a receiver.
+def is_heard(crawler: Crawler, *these: object) -> bool:
+    """Return whether any of these signals may reach a receiver if this crawler sends them.
 
     A dead receiver that is not cleared away yet counts.
     """
-    ours, anyones = connections.get(id(crawler)), connections.get(_ANYONE)
-    return (ours is not None and (signal in ours or Any in ours)) or (
-        anyones is not None and (signal in anyones or Any in anyones)
-    )
+    for key in (id(crawler), _ANYONE):
+        listened_to = connections.get(key)
+        if listened_to:
+            if Any in listened_to:
+                return True
+            for signal in these:
+                if signal in listened_to:
+                    return True
+    return False
 
 
 def send_where_heard(crawler: Crawler) -> None:

@@ -46,8 +46,11 @@ def response_of(request: Request, exchange: Exchange, headers: Headers, body: by
 
 
 def capture_of(exchange: Exchange, identity: str) -> Capture:
-    kinds = (value for name, value in exchange.headers if name.lower() == b"content-type")
-    media_type, stored = next(kinds, b""), exchange.stored
+    media_type, stored = b"", exchange.stored
+    for name, value in exchange.headers:
+        if name.lower() == b"content-type":
+            media_type = value
+            break
     return Capture(
         identity=identity,
         url=exchange.url,

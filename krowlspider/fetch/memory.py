@@ -103,8 +103,11 @@ class FetchMemory:
 
     def resize(self, size: int) -> None:
         """Count ``size`` bytes instead of those counted before."""
-        before, self.size = self.size, size
-        self._account.shrink(before - size)
+        account = self._account
+        account.used += size - self.size
+        self.size = size
+        if account._waiting or account.keeps_out:
+            account._room_made()
 
     def must_wait(self, more: int = 0) -> bool:
         """Return whether the fetch must `wait` before it takes ``more`` bytes."""
@@ -133,9 +136,11 @@ class FetchMemory:
 
     def release(self) -> None:
         """Count all bytes of the fetch as gone."""
-        self.stop_waiting()
-        if self._account._runner is self:
-            self._account._runner = None
+        account = self._account
+        if account._waiting:
+            account._waiting.pop(self, None)
+        if account._runner is self:
+            account._runner = None
         self.resize(0)
         if self.loaded is not None:
             self.loaded.release()

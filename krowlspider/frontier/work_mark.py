@@ -87,15 +87,20 @@ class WorkMark:
 
     def during(self, mark: bytes, do: Callable[..., _T], *args: Any) -> _T:
         """Call ``do`` under a mark, and return its result."""
-        after = self.put(mark)
+        # Without `put`: this is called twice for each page.
+        before, self.now = self.now, mark
+        self._map[MARK_AT : MARK_AT + len(mark)] = mark
         try:
-            return do(*args)
+            result = do(*args)
         except SystemExit:
             # The process ends here: the mark stays.
-            after = mark
             raise
-        finally:
-            self.put(after)
+        except BaseException:
+            self.put(before)
+            raise
+        self.now = before
+        self._map[MARK_AT : MARK_AT + len(before)] = before
+        return result
 
     def beat(self, now: float) -> None:
         """Write a heartbeat, in seconds of the monotonic clock; inf lasts for good."""

@@ -30,7 +30,13 @@ from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.page.headers import escape_octets, read_links, read_robots_tag
+from krowlspider.urls.page.headers import (
+    escape_octets,
+    read_links,
+    read_robots_tag,
+    value_of,
+    values_of,
+)
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
@@ -298,11 +304,11 @@ class BroadSpider(Spider):
 
     async def read(self, response: Response) -> Page:
         """Queue the links of a page, or the target of its redirect, and return what was read."""
-        meta = response.meta
+        meta, headers = response.meta, response.headers
         depth = meta["depth"]
-        content_type = _header(response, b"Content-Type") or ""
-        location = response.headers.get(b"Location")
-        if response.status in _REDIRECTS and location is not None:
+        content_type = (value_of(headers, b"Content-Type") or b"").decode(errors="replace")
+        location = value_of(headers, b"Location") if response.status in _REDIRECTS else None
+        if location is not None:
             page = Page.empty(response.url)
             self._redirect(response, escape_octets(location), depth)
         else:
@@ -349,24 +355,25 @@ class BroadSpider(Spider):
 
     def _read(self, response: Response, content_type: str) -> Page:
         """Return what a page and its headers state; a response that is not HTML has no links."""
-        url = response.url
-        header_links, canonical = read_links(
-            map(escape_octets, response.headers.getlist(b"Link")),
-            url,
-            follow_nofollow=self._follow_nofollow,
-        )
-        if _is_html(content_type):
+        url, headers = response.url, response.headers
+        is_html = _is_html(content_type)
+        if is_html:
             charset = http_content_type_encoding(content_type)
             page = read_page(response.body, url, charset, self._plan)
         else:
-            page, header_links = Page.empty(url), []
-        if header_links:
-            page.links = list(dict.fromkeys([*header_links, *page.links]))
-        rules = read_robots_tag(_headers(response, b"X-Robots-Tag"), self._agent)
-        nofollow, noindex = refusals_in(rules)
-        page.nofollow |= nofollow
-        page.noindex |= noindex
-        page.canonical = canonical or page.canonical
+            page = Page.empty(url)
+        if links := values_of(headers, b"Link"):
+            header_links, canonical = read_links(
+                map(escape_octets, links), url, follow_nofollow=self._follow_nofollow
+            )
+            if is_html:
+                page.links = list(dict.fromkeys([*header_links, *page.links]))
+            page.canonical = canonical or page.canonical
+        if tags := values_of(headers, b"X-Robots-Tag"):
+            texts = (tag.decode("utf-8", errors="replace") for tag in tags)
+            nofollow, noindex = refusals_in(read_robots_tag(texts, self._agent))
+            page.nofollow |= nofollow
+            page.noindex |= noindex
         return page
 
     async def _follow(self, page: Page, response: Response, depth: int) -> None:
@@ -387,19 +394,19 @@ class BroadSpider(Spider):
                 self.crawler.stats.inc_value(f"krowl/links/left_count/{reason}", count)
         if not page.links or forbidden:
             return
-        host = host_of(response.url)
+        url = response.url
+        host = host_of(url)
         most = self._duplicates_max
         if most and self._duplicates.count(host, response.body) > most:
             self.crawler.stats.inc_value("krowl/pages/duplicate_count")
             return
-        await self._discover(page.links, depth + 1, response.url)
+        await self._discover(page.links, depth + 1, url, host)
 
-    async def _discover(self, links: list[str], depth: int, page: str) -> None:
-        """Queue links in one batch, or in batches for a huge page.
+    async def _discover(self, links: list[str], depth: int, page: str, host: str) -> None:
+        """Queue links of a page of ``host`` in one batch, or in batches for a huge page.
 
         The later batches of all huge pages together get a quarter of the event loop's time.
         """
-        host = host_of(page)
         first, rest = links[:_LINKS_AT_ONCE], range(_LINKS_AT_ONCE, len(links), _LINKS_AT_ONCE)
         self.scheduler.intake.discover(first, depth=depth, via=host, page=page)
         for start in rest:
@@ -461,12 +468,8 @@ def _is_unset(settings: BaseSettings, name: str) -> bool:
 
 
 def _header(response: Response, name: bytes) -> str | None:
-    value = response.headers.get(name)
+    value = value_of(response.headers, name)
     return None if value is None else value.decode("utf-8", errors="replace")
-
-
-def _headers(response: Response, name: bytes) -> list[str]:
-    return [value.decode("utf-8", errors="replace") for value in response.headers.getlist(name)]
 
 
 def _is_html(content_type: str) -> bool:

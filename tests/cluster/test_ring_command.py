@@ -26,7 +26,7 @@ from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
-from krowlspider.commands.ring import Command
+from krowlspider.programs.ring import Command
 from tests.cluster.servers import free_port
 from tests.support import warm
 from tests.support.crawling import CONTACT, ROOT

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from krowlspider.commands.top import _REDRAW
 from krowlspider.crawl.monitoring.history import FIELDS
 from krowlspider.crawl.monitoring.page_note import note_page, noted_page
+from krowlspider.programs.top import _REDRAW
 from krowlspider.views.top.source import NoCrawlError, Source
 from krowlspider.views.top.text import lines, page_line, title
 from tests.mockweb import MockWeb

@@ -19,14 +19,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
-    "engine": {"internals.cookies", "internals.engine", *ENGINE},
+    "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
     "config": {"settings", *SIDES, *BASE},
     "corpus": {"archive", "urls"},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
-    "commands": {"krowlspider", "config", "corpus", "views", *ENGINE},
+    "commands": {"krowlspider", "config", "programs", *ENGINE},
+    "programs": {"krowlspider", "commands", "config", "corpus", "views", *ENGINE},
 }
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),

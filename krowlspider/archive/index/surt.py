@@ -11,9 +11,12 @@ import re
 from contextlib import suppress
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-# A URL without escapes, user or port, whose host is not an IP address.
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+# A URL without escapes or user, whose host is a name or an IPv4 address in its usual form.
 _ORDINARY = re.compile(
-    r"https?://(?:www[0-9]*\.)?([a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<![0-9]))"
+    r"http(s?)://(?:www[0-9]*\.)?"
+    rf"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<![0-9])|(?!0){_OCTET}(?:\.{_OCTET}){{3}})"
+    r"(?::([1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
     r"(/[!$&-.0-9:;=@A-Z_a-z~/]*)(?:\?([!$&-.0-9:;=@A-Z_a-z~/?]+))?"
 )
 _LINE_BREAK = re.compile(rb"[\n\r\t]")
@@ -57,9 +60,10 @@ def surt(url: str) -> str:
     """
     ordinary = _ORDINARY.fullmatch(url)
     if ordinary is not None:
-        host, path, query = ordinary.groups()
+        secure, host, port, path, query = ordinary.groups()
         if "//" not in path and "/." not in path:
-            return f"{_reversed(host)}){_path(path)}{_query(query) if query else ''}"
+            place = f":{port}" if port and port != ("443" if secure else "80") else ""
+            return f"{_reversed(host)}{place}){_path(path)}{_query(query) if query else ''}"
     try:
         return _key(url.encode())
     except ValueError:

@@ -15,6 +15,7 @@ from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import Answer
 from krowlspider.politeness.delay import THROTTLING, parse_retry_after
+from krowlspider.urls.page.headers import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,8 +63,8 @@ class HostFeedback:
         """Record an answer. ``latency`` is in seconds."""
         self._outages.answered(in_flight.host)
         if (lease := in_flight.lease) is not None:
-            location = headers.get(b"Location") if 300 <= status < 400 else None
-            media_type = headers.get(b"Content-Type")
+            location = value_of(headers, b"Location") if 300 <= status < 400 else None
+            media_type = value_of(headers, b"Content-Type")
             lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
         # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):

@@ -89,8 +89,9 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
     except HttpParserUpgrade as e:
         raise ProtocolBroken("the server switched to a protocol that was not asked for") from e
     # llhttp accepts a blank before the colon of the names that it knows, and leaves it in the name.
-    if any(name.endswith(b" ") for name, _ in sink.headers):
-        raise HttpParserError("a blank before a colon")
+    for name, _ in sink.headers:
+        if name.endswith(b" "):
+            raise HttpParserError("a blank before a colon")
     status = parser.get_status_code()
     version = parser.get_http_version()
     framing, length, clear = _framing(status, sink.headers, method)

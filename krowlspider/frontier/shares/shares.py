@@ -140,9 +140,15 @@ class Shares:
 
     def full(self, shares: tuple[str, ...]) -> str | None:
         """Return the first of the shares that has no room; None when all have."""
+        taken = self._taken
         for share in shares:
-            if not self.has_room(share):
+            places = taken.get(share)
+            if places is not None and places >= self.most(share):
                 return share
+            if share[0] == "@":
+                opens = self.addresses.open_at(share)
+                if opens and opens > self._now():
+                    return share
         return None
 
     def enter(self, host: Host, shares: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.urls.canonical import normalise, normalise_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 # Links taken from the headers of one page, which may contain thousands.
 MAX_HEADER_LINKS = 100
@@ -32,6 +32,21 @@ _VALUED = frozenset({"max-image-preview", "max-snippet", "max-video-preview", "u
 
 
 _NON_ASCII = re.compile(rb"[\x80-\xff]+")
+
+
+def values_of(headers: Mapping[bytes, list[bytes]], name: bytes) -> list[bytes]:
+    """Return all values of a header. ``name`` has the case of Scrapy's keys, as "Content-Type".
+
+    `Headers.getlist` would bring the name into that case again at each call.
+    """
+    values: list[bytes] = dict.get(headers, name) or []  # type: ignore[call-overload]
+    return values
+
+
+def value_of(headers: Mapping[bytes, list[bytes]], name: bytes) -> bytes | None:
+    """Return the last value of a header, as `Headers.get` does; ``name`` is as in `values_of`."""
+    values: list[bytes] | None = dict.get(headers, name)  # type: ignore[call-overload]
+    return values[-1] if values else None
 
 
 def escape_octets(value: bytes) -> str:

@@ -34,7 +34,9 @@ def test_all_huge_pages_together_have_a_part_of_the_loop() -> None:
         begun = time.perf_counter()
         await asyncio.gather(
             *(
-                BroadSpider._discover(spider, links, 1, f"http://p{number}.test/")
+                BroadSpider._discover(
+                    spider, links, 1, f"http://p{number}.test/", f"p{number}.test"
+                )
                 for number in range(4)
             )
         )

@@ -1,0 +1,181 @@
+"""``scrapy corpus``: make a corpus of text from the WARC files of a crawl, or from anybody's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import plyvel
+from scrapy.commands import ScrapyCommand
+from scrapy.exceptions import UsageError
+from tqdm import tqdm
+
+from krowlspider.archive.disk import write_durably
+from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.config.validation import offline, validate
+from krowlspider.corpus.build import Build
+from krowlspider.corpus.card import card
+from krowlspider.corpus.extras import need
+from krowlspider.corpus.folder import LINES, Folder, read_lines
+from krowlspider.corpus.pages import BLOCK_MAX
+from krowlspider.corpus.quality.rules import default_text, read_rules
+from krowlspider.corpus.shards import ENDINGS
+from krowlspider.corpus.worker import Choice, Job
+from krowlspider.errors import KrowlError, error_text, for_want_of_room
+from krowlspider.programs.warc import FOUND_WRONG, folder_of
+from krowlspider.views import captures
+from krowlspider.views.corpus import built
+from krowlspider.views.files import STDIO, drop_output, written
+
+if TYPE_CHECKING:
+    import argparse
+
+    from krowlspider.corpus.quality.rules import Rules
+
+# CPU seconds for one page.
+_SECONDS = 10.0
+
+
+class Command(ScrapyCommand):
+    def syntax(self) -> str:
+        return "<JOBDIR> -o DIR [options]"
+
+    def short_desc(self) -> str:
+        return "Make a corpus of text from a crawl's WARC files"
+
+    def long_desc(self) -> str:
+        return (
+            "Make a corpus of text from the finished WARC files of a JOBDIR, or of a folder of"
+            " WARC files. The same command again goes on where it stopped."
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.add_argument("-o", "--output", metavar="DIR", help="folder of the corpus")
+        parser.add_argument("--format", choices=sorted(ENDINGS), default="jsonl", help="of shards")
+        parser.add_argument("--rules", metavar="FILE", help="TOML that changes the default rules")
+        parser.add_argument(
+            "--print-rules", action="store_true", help="print the default rules, and do no more"
+        )
+        parser.add_argument(
+            "--rejected", metavar="FILE", help="write rejected pages with rule and value, as JSON"
+        )
+        parser.add_argument(
+            "--processes", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
+            help="worker processes (default: one for each CPU)",
+        )  # fmt: skip
+        parser.add_argument("--since", metavar="DATE", default="", help="pages fetched since, UTC")
+        parser.add_argument("--host", metavar="NAME", default="", help="pages of a host or below")
+        parser.add_argument(
+            "--sample", metavar="SHARE", type=float, default=1.0, help="a share of URLs: 0.01"
+        )
+        parser.add_argument("--limit", metavar="N", type=int, help="stop after N accepted pages")
+        parser.add_argument(
+            "--follow", action="store_true", help="go on while a crawl writes files there"
+        )
+        parser.add_argument(
+            "--page-seconds", metavar="N", type=float, default=_SECONDS,
+            help=f"CPU seconds after which a page is skipped (default: {_SECONDS:g})",
+        )  # fmt: skip
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        try:
+            if opts.print_rules:
+                self._say(default_text().rstrip("\n"))
+            else:
+                self._build(self._checked(args, opts), opts)
+        except BrokenPipeError:
+            # The reader of the output has closed it.
+            drop_output()
+        except (KrowlError, OSError, plyvel.Error) as error:
+            is_full = for_want_of_room(error)
+            way = ": make room on its disk, and do it again" if is_full else ""
+            print(f"krowlspider: {error_text(error)}{way}", file=sys.stderr)
+            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
+
+    def _checked(self, args: list[str], opts: argparse.Namespace) -> str:
+        """Return the JOBDIR, once the command line and the settings are checked.
+
+        :raises KrowlError: one of them is wrong
+        :raises UsageError: there is not exactly one JOBDIR
+        """
+        for name in args:
+            if name.startswith("-"):
+                raise KrowlError(
+                    f"{name.partition('=')[0]} is not an option: scrapy corpus --help lists them"
+                )
+        if len(args) != 1:
+            raise UsageError("give one JOBDIR, before the options")
+        if not opts.output:
+            raise KrowlError("give the folder to write: scrapy corpus <JOBDIR> -o DIR")
+        if opts.processes < 1:
+            raise KrowlError(f"--processes {opts.processes}: give 1 or more")
+        if not 0 < opts.sample <= 1:
+            raise KrowlError(f"--sample {opts.sample}: give a share above 0, up to 1")
+        if opts.limit is not None and opts.limit < 1:
+            raise KrowlError(f"--limit {opts.limit}: give 1 or more")
+        if opts.page_seconds <= 0:
+            raise KrowlError(f"--page-seconds {opts.page_seconds}: give more than 0")
+        assert self.settings is not None
+        validate(offline(self.settings))
+        for module in ("resiliparse", *(["pyarrow"] if opts.format == "parquet" else [])):
+            need(module)
+        return args[0]
+
+    def _build(self, name: str, opts: argparse.Namespace) -> None:
+        assert self.settings is not None
+        source = folder_of(self.settings, name)
+        rules = read_rules(Path(opts.rules) if opts.rules else None)
+        since = captures.stamp(opts.since) if opts.since else ""
+        choice = Choice(since, opts.host.lower(), opts.sample)
+        folder = Folder(Path(opts.output))
+        try:
+            folder.begin(
+                {
+                    "format": opts.format,
+                    "host": choice.host,
+                    "limit": opts.limit,
+                    "rules": rules.source,
+                    "sample": choice.sample,
+                    "since": since,
+                }
+            )
+            decode = partial(captures.decoded, cap=BLOCK_MAX)
+            job = Job(folder.work, rules, choice, decode, opts.page_seconds, opts.limit)
+            self._run(folder, job, source, rules, opts)
+        finally:
+            folder.close()
+
+    def _run(
+        self, folder: Folder, job: Job, source: Path, rules: Rules, opts: argparse.Namespace
+    ) -> None:
+        with tqdm(
+            desc="corpus", unit="B", unit_scale=True, disable=None, leave=False
+        ) as shown:  # fmt: skip
+
+            def show(done: int, total: int) -> None:
+                shown.total, shown.n = total, done
+                shown.refresh()
+
+            build = Build(folder, job, opts.format, show)
+            try:
+                build.run(source, opts.processes, follow=opts.follow)
+            finally:
+                with write_durably(folder.path / "README.md") as file:
+                    text = card(build.built.counts, rules, opts.format)
+                    file.write(text.encode())
+        if opts.rejected:
+            with write_durably(Path(opts.rejected)) as file:
+                for path in sorted(folder.rejected.glob(f"*{LINES}")):
+                    file.writelines(line + b"\n" for line in read_lines(path))
+        self._say(built(build.built.counts, folder.path))
+        for file_name, offset, reason in build.built.problems:
+            print(f"krowlspider: {file_name} at byte {offset}: {reason}", file=sys.stderr)
+            self.exitcode = FOUND_WRONG
+
+    def _say(self, text: str) -> None:
+        with written(STDIO) as file:
+            print(text, file=file)

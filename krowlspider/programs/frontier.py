@@ -1,0 +1,236 @@
+"""``scrapy frontier JOBDIR``: inspect, change or repair the frontier of a crawl."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import plyvel
+from scrapy.commands import ScrapyCommand
+from scrapy.exceptions import UsageError
+
+from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.config.validation import offline, validate
+from krowlspider.crawl.folder import JobFolder, JobInUseError
+from krowlspider.crawl.parts import delay_policy
+from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
+from krowlspider.frontier.admin.edit import drop_host, forget_host
+from krowlspider.frontier.admin.export import export_lines
+from krowlspider.frontier.admin.host_view import view_host
+from krowlspider.frontier.admin.migrate import copy_frontier
+from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
+from krowlspider.frontier.admin.urlfrontier import url_items
+from krowlspider.frontier.admin.view import view_frontier
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.store.owner import check_owner
+from krowlspider.frontier.store.schema import FORMAT
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
+from krowlspider.programs.explaining import explain
+from krowlspider.programs.importing import import_into
+from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.views import frontier
+from krowlspider.views.files import STDIO, drop_output, read_lines, written
+from krowlspider.views.names import named_host
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from scrapy.settings import Settings
+
+    from krowlspider.crawl.folder import JobHead
+
+# Hosts or entries in each list.
+_MOST = 10
+# Options for more than an overview, with what they do. None can be used while a crawl runs.
+_OF_HOSTS = {
+    "host": "one host, and why it is not being fetched",
+    "explain": "where a URL is, and why it is not being fetched",
+    "drop-host": "remove the queued URLs of a host for good",
+    "forget": "remove all data of a host, so that it can be found again",
+}
+_OF_FILES = {
+    "export": "write the queued URLs to FILE or standard output, one JSON line each",
+    "import": "queue the URLs of such lines; - reads standard input",
+}
+_ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair", "migrate")
+_FORMATS = ("krowlspider", "urlfrontier")
+
+
+class Command(ScrapyCommand):
+    settings: Settings
+
+    def syntax(self) -> str:
+        return "<JOBDIR> [options]"
+
+    def short_desc(self) -> str:
+        return "Look into a crawl's frontier, change it, repair it"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+        parser.add_argument(
+            "--format",
+            choices=_FORMATS,
+            help="of the lines of --export: for --import (default), or for PutURLs of URLFrontier",
+        )
+        one = parser.add_mutually_exclusive_group()
+        for name, text in _OF_HOSTS.items():
+            kind = "URL" if name == "explain" else "NAME"
+            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text)
+        for name, text in _OF_FILES.items():
+            # An export without a file goes to standard output.
+            optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
+            one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
+        one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
+        one.add_argument(
+            "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        folder = None
+        try:
+            self._check(args, opts)
+            folder = JobFolder.existing(args[0])
+            self._run(folder, opts)
+        except BrokenPipeError:
+            # The reader of the output has closed it.
+            drop_output()
+        except (KrowlError, OSError, *STORE_ERRORS) as error:
+            where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
+            is_full = not isinstance(error, KrowlError) and for_want_of_room(error)
+            way = way_out(error, folder.path) if folder and not opts.migrate else ""
+            if is_full and not isinstance(error, StoreError):
+                way = ": make room on its disk, and do it again"
+            print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
+            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
+
+    def _check(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Check the command line and the settings, and adapt the settings to this command.
+
+        :raises KrowlError: the command line or a setting is wrong
+        :raises UsageError: there is not exactly one JOBDIR
+        """
+        for name in args:
+            if name.startswith("-"):
+                raise KrowlError(
+                    f"{name.partition('=')[0]} is not an option: scrapy frontier --help lists them"
+                )
+        if len(args) != 1:
+            raise UsageError("give one JOBDIR, before the options")
+        for name in _ACTIONS:
+            if getattr(opts, name) == "":
+                wanted = "a file" if name in _OF_FILES else "the name of a host"
+                wanted = "a URL" if name == "explain" else wanted
+                raise KrowlError(f"--{name} is given an empty name: give {wanted}")
+        if opts.format and not opts.export:
+            raise KrowlError("--format is for --export: give both, or neither")
+        assert self.settings is not None
+        validate(offline(self.settings))
+
+    def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
+        try:
+            head = folder.take(to_repair=opts.repair, to_migrate=opts.migrate)
+        except JobInUseError as error:
+            if any(getattr(opts, name) for name in _ACTIONS):
+                raise JobError(
+                    f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
+                ) from error
+            status = folder.read_status()
+            self._say(opts, {"running": status}, frontier.running(folder.path, status))
+            return
+        try:
+            if opts.repair:
+                self._repair(folder, head, opts)
+            elif opts.migrate and head.format == FORMAT:
+                text = f"{folder.path} has format {FORMAT}: nothing to migrate"
+                self._say(opts, {"migrated": False}, text)
+            elif not is_there(folder.frontier):
+                raise JobError(gone(folder.path))
+            elif opts.migrate:
+                self._migrate(folder, head, opts)
+            else:
+                with closing(LevelStore(folder.frontier)) as store:
+                    check_owner(store, head.seed, head.ring)
+                    self._act(folder, head, store, opts)
+        finally:
+            folder.leave()
+
+    def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
+        hasher = IdentityHasher(head.seed)
+        report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
+        self._say(opts, asdict(report), frontier.repaired(report, folder.path))
+        if report.empty:
+            self.exitcode = BAD_INPUT
+
+    def _migrate(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
+        if (kept := folder.migrated_from / folder.frontier.name).exists():
+            raise JobError(f"{kept} is of an earlier migration: move {kept.parent} away first")
+        if folder.frontier.is_symlink() or folder.frontier.is_mount():
+            raise JobError(
+                f"{folder.frontier} is a link or a mount point: move the folder itself there, for"
+                " as long as it takes to migrate it"
+            )
+        copied = copy_frontier(folder.frontier, folder.migrating, head.format)
+        folder.migrate(head)
+        size = sum(path.stat().st_size for path in kept.iterdir())
+        report = {"migrated": True, **asdict(copied), "copy": str(kept.parent), "bytes": size}
+        self._say(opts, report, frontier.migrated(copied, head.format, kept.parent, size))
+
+    def _act(
+        self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
+    ) -> None:
+        policy, now = head.delays or delay_policy(self.settings), time.time()
+        # Text below the delays, if they are not those of the crawl.
+        note = "" if head.delays else frontier.DELAYS_OF_COMMAND
+        given = vars(opts)
+        if given["host"]:
+            one = view_host(store, named_host(given["host"]), policy, now, _MOST)
+            fields = asdict(one)
+            self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one) + note)
+        elif given["explain"]:
+            found = explain(folder, head, store, self.settings, given["explain"])
+            self._say(opts, asdict(found), frontier.explained(found))
+            if found.state == "invalid":
+                self.exitcode = BAD_INPUT
+        elif given["export"]:
+            self._export(store, opts, now)
+        elif given["import"]:
+            lines = read_lines(given["import"])
+            result = import_into(folder, head, store, self.settings, lines)
+            self._say(opts, asdict(result), frontier.imported(result))
+            if result.useless:
+                self.exitcode = BAD_INPUT
+        elif given["drop-host"]:
+            dropped = drop_host(store, named_host(given["drop-host"]))
+            self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
+        elif given["forget"]:
+            remove_filter = FilterFile(folder.seen).remove
+            seen, dropped = forget_host(store, named_host(given["forget"]), remove_filter)
+            text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
+            text += "; the next start rebuilds the seen filter"
+            self._say(opts, {"seen": seen, "dropped": dropped}, text)
+        else:
+            view = view_frontier(store, policy, now, _MOST)
+            self._say(opts, asdict(view), frontier.whole(view) + note)
+
+    def _export(self, store: LevelStore, opts: argparse.Namespace, now: float) -> None:
+        is_foreign = opts.format == "urlfrontier"
+        lines: Iterator[str | None] = url_items(store, now) if is_foreign else export_lines(store)
+        count = left_out = 0
+        with written(opts.export) as file:
+            for line in lines:
+                if line is None:
+                    left_out += 1
+                else:
+                    count += 1
+                    file.write(f"{line}\n")
+        print(frontier.exported(count, left_out), file=sys.stderr)
+
+    def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
+        with written(STDIO) as file:
+            print(json.dumps(values) if opts.json else text, file=file)

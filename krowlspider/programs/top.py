@@ -1,0 +1,99 @@
+"""``scrapy top JOBDIR``: watch a running crawl in a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import islice
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand
+from scrapy.exceptions import UsageError
+
+from krowlspider.commands.crawl import BAD_INPUT
+from krowlspider.errors import KrowlError, error_text
+from krowlspider.views.files import drop_output
+from krowlspider.views.top.source import NoCrawlError, Source
+from krowlspider.views.top.text import lines, one_line
+
+if TYPE_CHECKING:
+    import argparse
+
+    from krowlspider.views.top.app import TopApp
+
+# Hosts of the plain lines, and the least seconds between two looks.
+_HOSTS = 15
+_INTERVAL_MIN = 0.5
+# To the upper left corner, and erase what follows (ECMA-48: CUP, ED).
+_REDRAW = "\x1b[H\x1b[J"
+
+
+class Command(ScrapyCommand):
+    def syntax(self) -> str:
+        return "<JOBDIR or URL> [options]"
+
+    def short_desc(self) -> str:
+        return "Watch a running crawl in a terminal"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.add_argument("--once", action="store_true", help="print the figures once and end")
+        parser.add_argument(
+            "--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks: 2"
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        if len(args) != 1:
+            raise UsageError("give one JOBDIR, or the URL of a live page")
+        try:
+            if not opts.interval >= _INTERVAL_MIN:
+                raise KrowlError(f"--interval {opts.interval}: give {_INTERVAL_MIN} s or more")
+            self._watch(Source.of(args[0]), opts)
+        except BrokenPipeError:
+            # The reader of the output has closed it.
+            drop_output()
+        except KeyboardInterrupt:
+            print()
+        except KrowlError as error:
+            print(f"krowlspider: {error_text(error)}", file=sys.stderr)
+            self.exitcode = BAD_INPUT
+
+    def _watch(self, source: Source, opts: argparse.Namespace) -> None:
+        if opts.once:
+            print("\n".join(lines(source.snapshot("queued", _HOSTS))), flush=True)
+        elif not sys.stdout.isatty():
+            _follow(source, opts.interval)
+        elif (app := _app(source, opts.interval)) is None:
+            print("For the full screen: pip install 'krowlspider[top]'", file=sys.stderr)
+            _follow(source, opts.interval, redraw=True)
+        elif why := app.run():
+            print(f"The crawl has ended. {why}")
+
+
+def _app(source: Source, interval: float) -> TopApp | None:
+    """Return the full screen; None without textual."""
+    try:
+        from krowlspider.views.top.app import TopApp  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    return TopApp(source, interval)
+
+
+def _follow(source: Source, interval: float, *, redraw: bool = False) -> None:
+    """Print a line every ``interval`` seconds, or with ``redraw`` all figures in place of the last
+    ones, until the crawl ends."""
+    found = source.snapshot("queued", _HOSTS)
+    while True:
+        if redraw:
+            columns, rows = get_terminal_size()
+            shown = [line[:columns] for line in islice(lines(found), rows - 1)]
+            print(_REDRAW + "\n".join(shown), flush=True)
+        else:
+            print(one_line(found), flush=True)
+        time.sleep(interval)
+        try:
+            found = source.snapshot("queued", _HOSTS)
+        except NoCrawlError as error:
+            print(f"The crawl has ended. {error_text(error)}")
+            return

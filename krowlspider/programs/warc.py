@@ -1,0 +1,490 @@
+"""``scrapy warc``: index, check, count, mend, search, pack and upload the WARC files of a crawl."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import RawDescriptionHelpFormatter
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
+from scrapy.exceptions import UsageError
+from tqdm import tqdm
+
+from krowlspider import __version__
+from krowlspider.archive.disk import OPEN, lock_directory
+from krowlspider.archive.errors import ArchiveError, RecordError
+from krowlspider.archive.index.cdxj import WARC, index_path
+from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.dedup import build, source_at
+from krowlspider.archive.tools.extract import Choice, extract
+from krowlspider.archive.tools.inputs import files_in
+from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
+from krowlspider.archive.tools.stats import count_files
+from krowlspider.archive.tools.wacz import About, pack
+from krowlspider.archive.upload.destination import Destination
+from krowlspider.archive.upload.notes import uploaded
+from krowlspider.archive.upload.store import BucketError
+from krowlspider.archive.upload.uploader import upload_folder
+from krowlspider.archive.write.compression import compressor
+from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.config.validation import offline, validate
+from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.parts import warc_folder
+from krowlspider.errors import JobError, KrowlError, lacks_room
+from krowlspider.frontier.admin.words import counted
+from krowlspider.views import captures
+from krowlspider.views import warc as views_warc
+from krowlspider.views.files import STDIO, drop_output, written
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scrapy.settings import Settings
+
+    from krowlspider.archive.upload.uploader import UploadStats
+
+# Exit code: the command itself worked, but it found a problem or something missing.
+FOUND_WRONG = 1
+_MERGED = "index.cdxj"
+# What extract chooses by.
+_CHOICE = (
+    *("--url PREFIX", "--surt PREFIX", "--host NAME", "--mime TYPE", "--status N"),
+    *("--from DATE", "--to DATE"),
+)
+_CHOSEN_BY = tuple(each.partition(" ")[0].lstrip("-") for each in _CHOICE)
+# After an argument that may be repeated.
+_MORE = ">..."
+# Each subcommand, its usage, and the options that it accepts.
+_WORDS = {
+    "index": ("<JOBDIR> [-o FILE]", {"output"}),
+    "check": ("<JOBDIR>", set[str]()),
+    "stats": ("<JOBDIR> [--json]", {"json"}),
+    "extract": (f"<JOBDIR> -o FOLDER [{'] ['.join(_CHOICE)}]", {"output", *_CHOSEN_BY}),
+    "mend": ("<JOBDIR>", set[str]()),
+    "cat": ("<URL> <JOBDIR> [--all | --at DATE] [--payload]", {"all", "at", "payload"}),
+    "wacz": (
+        "<JOBDIR> -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
+        {"output", "title", "description", "main_page", "force"},
+    ),
+    "replay": ("<JOBDIR>...", set[str]()),
+    "dedup-index": ("<SOURCE>... -o FOLDER", {"output"}),
+    "upload": ("<JOBDIR> [--verify]", {"verify"}),
+}
+_DOES = {
+    "index": "merge the indexes of all finished files into one, for pywb",
+    "check": "check structure, lengths, digests and index of every finished file",
+    "stats": "count records, hosts, media types, statuses and bytes of the finished files",
+    "extract": "copy chosen captures, and what belongs to them, into new files",
+    "mend": "finish the files that a killed crawl left open, salvage damaged ones",
+    "cat": "print the newest stored response for a URL",
+    "wacz": "pack the finished files into one, for replay",
+    "replay": "serve the finished files to a browser on this machine, with pywb",
+    "dedup-index": "index the bodies of crawls for KROWL_WARC_DEDUP of later ones",
+    "upload": "upload the files that KROWL_WARC_UPLOAD has not uploaded yet",
+}
+
+
+class _Help(ScrapyHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the lines of the description."""
+
+
+class Command(ScrapyCommand):
+    def syntax(self) -> str:
+        return f"<{'|'.join(_WORDS)}> ... <JOBDIR> [options]"
+
+    def short_desc(self) -> str:
+        return "Index, check, count, extract, mend, print, pack and upload a crawl's WARC files"
+
+    def long_desc(self) -> str:
+        lines = [
+            f"  scrapy warc {word} {form}\n      {_DOES[word]}"
+            for word, (form, _) in _WORDS.items()
+        ]
+        return "\n".join([*lines, "Instead of a JOBDIR, a folder of WARC files will do."])
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.formatter_class = _Help
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="file that index and wacz write, or folder of extract and dedup-index",
+        )
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--all", action="store_true", help="list all captures of the URL")
+        which.add_argument(
+            "--at",
+            metavar="DATE",
+            help="the capture nearest to a date in UTC: 2026-01-31, or 2026-01-31T12:00:00",
+        )
+        parser.add_argument(
+            "--payload",
+            action="store_true",
+            help="the body alone, without its transfer and content codings",
+        )
+
+        parser.add_argument("--json", action="store_true", help="print all counts of stats as JSON")
+
+        for choice in _CHOICE:
+            option, metavar = choice.split()
+            parser.add_argument(option, metavar=metavar, help="captures that extract copies")
+
+        packing = "of a WACZ"
+        parser.add_argument("--title", metavar="TEXT", help=f"title {packing}")
+        parser.add_argument("--description", metavar="TEXT", help=f"description {packing}")
+        parser.add_argument("--main-page", metavar="URL", help=f"first page {packing}; else a seed")
+        parser.add_argument("--force", action="store_true", help="overwrite the file of a WACZ")
+        parser.add_argument(
+            "--verify", action="store_true", help="compare uploaded files with the store once more"
+        )
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        try:
+            word, *names = self._checked(args, opts)
+            act = getattr(self, f"_{word.replace('-', '_')}")
+            if _MORE in _WORDS[word][0]:
+                act(names, opts)
+            else:
+                act(*names, opts)
+        except BrokenPipeError:
+            # The reader of the output has closed it.
+            drop_output()
+        except (KrowlError, ArchiveError, RecordError, OSError) as error:
+            full = lacks_room(error)
+            way = ": make room on its disk, and do it again" if full else ""
+            self._complain(f"{_message(error)}{way}", STORAGE_FAILED if full else BAD_INPUT)
+
+    def _checked(self, args: list[str], opts: argparse.Namespace) -> list[str]:
+        """Return ``args`` once they are checked: a subcommand and its positional arguments.
+
+        :raises KrowlError: the command line or a setting is wrong
+        :raises UsageError: the number of positional arguments is wrong
+        """
+        for name in args:
+            if name.startswith("-"):
+                raise KrowlError(
+                    f"{name.partition('=')[0]} is not an option: scrapy warc --help lists them"
+                )
+        if not args or args[0] not in _WORDS:
+            asked = f", not {args[0]!r}" if args else ""
+            raise KrowlError(f"give one of the words {', '.join(_WORDS)}{asked}")
+        form, options = _WORDS[args[0]]
+        needed = 1 + form.count("<")
+        if len(args) < needed or (len(args) > needed and _MORE not in form):
+            raise UsageError(f"scrapy warc {args[0]} {form}")
+        for name in sorted(set[str]().union(*(options for _, options in _WORDS.values()))):
+            given, option = getattr(opts, name), f"--{name.replace('_', '-')}"
+            if given == "":
+                raise KrowlError(f"{option} is given nothing")
+            if given and name not in options:
+                raise KrowlError(
+                    f"{option} does not go with {args[0]}: scrapy warc {args[0]} {form}"
+                )
+        assert self.settings is not None
+        validate(offline(self.settings))
+        return args
+
+    def _index(self, name: str, opts: argparse.Namespace) -> None:
+        folder = self._folder(name)
+        out = _writable(opts.output or folder / _MERGED)
+        damaged = _index_missing(folder)[1]
+        indexes = [*indexes_in(folder).there, *{index_path(warc): 0 for warc, _ in damaged}]
+        with bar("merging", _size(indexes)) as count_bytes:
+            count = merge(indexes, out, count_bytes)
+        self._say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
+        if still_open := len(list(folder.glob(f"*{WARC}{OPEN}"))):
+            self._complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
+        self._complain_of_damage(damaged)
+
+    def _check(self, name: str, _: argparse.Namespace) -> None:
+        folder = self._folder(name)
+        with bar("checking", _size(files_in(folder))) as count_bytes:
+            report = check_folder(folder, count_bytes)
+        self._say(views_warc.checked(report, folder))
+        if report.problem_count:
+            self.exitcode = FOUND_WRONG
+
+    def _stats(self, name: str, opts: argparse.Namespace) -> None:
+        files = files_in(self._folder(name))
+        with bar("counting", _size(files)) as count_bytes:
+            stats = count_files(files, count_bytes)
+        self._say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
+        for file, offset, reason in stats.damaged:
+            self._complain(
+                f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG
+            )
+
+    def _extract(self, name: str, opts: argparse.Namespace) -> None:
+        files = files_in(self._folder(name))
+        if not opts.output:
+            raise KrowlError("give a new folder: scrapy warc extract <JOBDIR> -o FOLDER")
+        begin, end = getattr(opts, "from"), opts.to
+        choice = Choice(
+            url=opts.url or "",
+            surt=opts.surt or "",
+            host=(opts.host or "").lower(),
+            mime=(opts.mime or "").lower(),
+            status=opts.status or "",
+            begin=captures.stamp(begin) if begin else "",
+            end=captures.stamp(end, latest=True) if end else "",
+        )
+        assert self.settings is not None
+        compress = compressor(self.settings["KROWL_WARC_COMPRESSION"])
+        out = Path(opts.output)
+        try:
+            out.mkdir()
+        except FileExistsError as error:
+            raise KrowlError(f"{out} exists: give a new folder") from error
+        with bar("extracting", 3 * _size(files)) as count_bytes:
+            found = extract(files, choice, out, compress, count_bytes)
+        self._say(
+            f"{counted(found.captures, 'capture')}, {counted(found.records, 'record')}"
+            f" in {counted(len(found.files), 'file')} in {out}"
+        )
+        if found.missing:
+            what = "without their original: it is not in the input, or they name none"
+            self._complain(f"{counted(found.missing, 'revisit')} {what}", 0)
+        for file, offset, reason in found.damaged:
+            self._complain(f"{file} at byte {offset}: {reason}; not read from there", FOUND_WRONG)
+
+    def _mend(self, name: str, _: argparse.Namespace) -> None:
+        folder = self._folder(name)
+        try:
+            lock = lock_directory(folder)
+        except ArchiveError as error:
+            raise KrowlError(f"a crawl is writing to {folder}: stop it first") from error
+        try:
+            with bar("mending", _size(folder.glob(f"*.warc.gz{OPEN}"))) as count_bytes:
+                report = mend_folder(folder, count_bytes)
+            made, damaged = _index_missing(folder)
+        finally:
+            os.close(lock)
+        self._say(views_warc.mended(report, made))
+        self._complain_of_damage(damaged)
+
+    def _cat(self, url: str, name: str, opts: argparse.Namespace) -> None:
+        wanted = captures.wanted(url)
+        folder = self._folder(name)
+        indexes = indexes_in(folder)
+        if indexes.missing:
+            count, way = len(indexes.missing), f"scrapy warc index {quote(name)}"
+            self._complain(
+                f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0
+            )
+        try:
+            with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
+                content = self._capture(folder, indexes.there, wanted, Path(scratch), opts)
+        except captures.NotThereError as error:
+            self._complain(str(error), FOUND_WRONG)
+            return
+        with written(STDIO):
+            sys.stdout.buffer.write(content)
+
+    def _capture(
+        self, folder: Path, finished: list[Path], url: str, scratch: Path, opts: argparse.Namespace
+    ) -> bytes:
+        """Return the list of captures, or the bytes of one, with those in open files."""
+        with bar("reading open files", _size(folder.glob(f"*{WARC}{OPEN}"))) as count_bytes:
+            indexes = [*finished, *index_open_files(folder, scratch, count_bytes)]
+        found = captures.captures(indexes, url)
+        if opts.all:
+            return f"{views_warc.captures(found)}\n".encode()
+        chosen = captures.choose(found, url, opts.at)
+        return captures.read(folder, indexes, chosen, payload=opts.payload)
+
+    def _wacz(self, name: str, opts: argparse.Namespace) -> None:
+        folder = self._folder(name)
+        if not opts.output:
+            raise KrowlError("give the file to write: scrapy warc wacz <JOBDIR> -o FILE.wacz")
+        out = _writable(opts.output)
+        if out.exists() and not opts.force:
+            raise KrowlError(f"{out} exists: give another name, or --force to overwrite it")
+        page = opts.main_page or ""
+        about = About(opts.title or "", opts.description or "", page and captures.wanted(page))
+        damaged = _index_missing(folder)[1]
+        warcs = sorted(folder.glob("*.warc.gz"))
+        if not warcs:
+            raise KrowlError(f"{folder} has no finished WARC file: there is nothing to pack")
+        packed = pack(
+            warcs,
+            out,
+            software=f"krowlspider {__version__}",
+            created=time.time(),
+            decode=captures.decoded,
+            progress=bar,
+            about=about,
+        )
+        self._say(
+            f"{counted(len(packed.warcs), 'file')}, {counted(packed.captures, 'capture')},"
+            f" {counted(packed.pages, 'page')} in {out}"
+        )
+        left_out = _left_out(folder, {warc.name for warc in packed.warcs})
+        if left_out:
+            self._complain(f"not in it: {left_out}", FOUND_WRONG)
+        self._complain_of_damage([*damaged, *packed.damaged])
+
+    def _replay(self, names: list[str], _: argparse.Namespace) -> None:
+        folders = [self._folder(name) for name in names]
+        wayback = find_wayback(map(Path, names))
+        if wayback is None:
+            venv = quote(f"{names[0]}/replay")
+            raise KrowlError(
+                f"pywb is not installed: python3 -m venv {venv} && {venv}/bin/pip install pywb"
+            )
+        damaged = [each for folder in folders for each in _index_missing(folder)[1]]
+        self._complain_of_damage(damaged)
+        with TemporaryDirectory(prefix="krowlspider-replay-") as name, ended_by_signals():
+            index = Path(name, _MERGED)
+            indexes = [each for folder in folders for each in indexes_in(folder).there]
+            with bar("merging", _size(indexes)) as count_bytes:
+                count = merge(indexes, index, count_bytes)
+            with replayed(wayback, index, folders, Path(name)) as (url, process):
+                self._say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
+                process.wait()
+            raise KrowlError(f"pywb ended with exit code {process.returncode}")
+
+    def _dedup_index(self, names: list[str], opts: argparse.Namespace) -> None:
+        if not opts.output:
+            raise KrowlError("give a new folder: scrapy warc dedup-index <SOURCE>... -o FOLDER")
+        out = Path(opts.output)
+        if out.exists():
+            raise KrowlError(f"{out} exists: give a new folder")
+        sources = [source_at(Path(name)) for name in names]
+        size = sum(_size(source.indexes) for source in sources)
+        with bar("reading", size) as count_bytes:
+            built = build(sources, out, count_bytes)
+        self._say(f"{counted(built.captures, 'capture')} in {out}")
+        if built.left_out:
+            self._complain(f"captures not in it: {built.left_out}", FOUND_WRONG)
+
+    def _upload(self, name: str, opts: argparse.Namespace) -> None:
+        folder = self._folder(name)
+        assert self.settings is not None
+        url = self.settings["KROWL_WARC_UPLOAD"]
+        if url is None:
+            raise KrowlError("give the destination: -s KROWL_WARC_UPLOAD=s3://bucket/prefix")
+        there = Destination.parse(url, self.settings["KROWL_WARC_UPLOAD_ENDPOINT"])
+        delete = self.settings.getbool("KROWL_WARC_UPLOAD_DELETE")
+        with tqdm(desc="uploading", unit=" files", disable=None, leave=False) as shown:
+
+            def show(stats: UploadStats) -> None:
+                shown.total, shown.n = stats.files + stats.waiting, stats.files
+                shown.refresh()
+
+            try:
+                stats = upload_folder(folder, there, delete=delete, verify=opts.verify, report=show)
+            except BucketError as error:
+                raise KrowlError(f"{there.url()}: {error}") from error
+        if opts.verify:
+            self._say(views_warc.verified(stats.verified, stats.wrong))
+        self._say(
+            f"{counted(stats.files, 'file')} uploaded to {there.url()}, {stats.waiting:,} left"
+        )
+        if stats.waiting or stats.wrong:
+            self.exitcode = FOUND_WRONG
+
+    def _folder(self, name: str) -> Path:
+        assert self.settings is not None
+        return folder_of(self.settings, name)
+
+    def _say(self, text: str) -> None:
+        with written(STDIO) as file:
+            print(text, file=file)
+
+    def _complain_of_damage(self, damaged: list[tuple[Path, RecordError]]) -> None:
+        """Name each damaged stretch once; only whole records could be read."""
+        for text in dict.fromkeys(f"{warc} is damaged {error}" for warc, error in damaged):
+            self._complain(text, FOUND_WRONG)
+
+    def _complain(self, text: str, code: int) -> None:
+        print(f"krowlspider: {text}", file=sys.stderr)
+        self.exitcode = code
+
+
+def folder_of(settings: Settings, name: str) -> Path:
+    """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes.
+
+    :raises KrowlError: there are no WARC files
+    """
+    path = Path(name)
+    with suppress(JobError):
+        folder = warc_folder(settings, JobFolder.existing(name).path)
+        if not folder.is_dir():
+            raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
+        return folder
+    if any(True for pattern in ("*.warc*", "*.cdxj") for _ in path.glob(pattern)):
+        return path
+    raise KrowlError(
+        f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
+    )
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar for ``total`` bytes on standard error, if that is a terminal.
+
+    Yield a function to call with the number of bytes done since its last call.
+    """
+    with tqdm(
+        total=total, desc=what, unit="B", unit_scale=True, disable=None, leave=False
+    ) as shown:
+        yield shown.update
+
+
+def _index_missing(folder: Path) -> tuple[int, list[tuple[Path, RecordError]]]:
+    """Write the missing indexes; return how many files lacked one, and the damage in those."""
+    missing = indexes_in(folder).missing
+    damaged: list[tuple[Path, RecordError]] = []
+    with bar("indexing", _size(missing)) as count_bytes:
+        make_indexes(missing, lambda warc, error: damaged.append((warc, error)), count_bytes)
+    return len(missing), damaged
+
+
+def _left_out(folder: Path, packed: set[str]) -> str:
+    """Return which files are not in the package, and why, as text; empty if none are missing."""
+    there = uploaded(folder)
+    here = {path.name for path in folder.glob(f"*{WARC}")}
+    known = {*indexes_in(folder).away, *(name for name in there if name.endswith(WARC))}
+    away = known - here - packed
+    places = {there[name].rpartition("/")[0] for name in away if name in there}
+    still_open = len(list(folder.glob(f"*{WARC}{OPEN}")))
+    return views_warc.left_out(folder, len(away), places, still_open + len(here - packed))
+
+
+def _size(paths: Iterable[Path]) -> int:
+    """Return the bytes of all files together, without those removed meanwhile."""
+    size = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
+
+
+def _writable(name: str | Path) -> Path:
+    """Return the path of a file to write.
+
+    :raises KrowlError: no file of this name can be written
+    """
+    path = Path(name)
+    if path.is_dir():
+        raise KrowlError(f"{path} cannot be written: it is a folder")
+    if not path.parent.is_dir():
+        raise KrowlError(f"{path} cannot be written: there is no folder {path.parent}")
+    return path
+
+
+def _message(error: Exception) -> str:
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
