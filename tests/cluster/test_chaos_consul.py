@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 NODES = ("a", "b", "c")
 GRAPH = Graph(hosts=60, pages=18, seed=13, features=QUICK)
 DELAY = 1.5
-OUTAGE = 1.5 * TTL
+OUTAGE = 1.3 * TTL
 
 
 def test_consul_in_trouble_stops_all_nodes_and_moves_nothing(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import crawl_of, page
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture
@@ -565,7 +566,7 @@ def test_file_finished_while_it_is_searched_is_read(folder: Path) -> None:
 
 
 def test_every_page_of_a_crawl_is_printed_as_it_was_sent(tmp_path: Path) -> None:
-    with MockWeb(graph=Graph(hosts=3, pages=5, seed=2)) as web:
+    with SimulatedWeb(graph=Graph(hosts=3, pages=5, seed=2)) as web:
         crawl = crawl_of(web, tmp_path).run()
     assert b": 0 problems, 0 warnings\n" in warc("check", crawl.jobdir)[0]
     out = tmp_path / "all.cdxj"

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 from configparser import ConfigParser, InterpolationMissingOptionError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from scrapy.settings import Settings
@@ -98,25 +98,20 @@ def test_the_environment_is_the_least_of_their_sources(tmp_path: Path) -> None:
 from krowlspider.config.validation import validate
 from scrapy.settings import Settings
 import json, sys
-from tests.support.simulated_web import SimulatedWeb
-settings = Settings()
-settings.setmodule("krowlspider.settings")
-settings.setdict({"KROWL_CONTACT": "me@krowlspider.internal", **json.loads(sys.argv[1])}, "cmdline")
-validate(settings)
-print(json.dumps([settings["REDIS_URL"], settings["KROWL_CONSUL_TOKEN"]]))
+for given in json.loads(sys.argv[1]):
+    settings = Settings()
+    settings.setmodule("krowlspider.settings")
+    settings.setdict({"KROWL_CONTACT": "me@krowlspider.internal", **given}, "cmdline")
+    validate(settings)
+    print(json.dumps([settings["REDIS_URL"], settings["KROWL_CONSUL_TOKEN"]]))
 """
-
-    def read(given: dict[str, str], **environment: str) -> Any:
-        command = [sys.executable, "-c", program, json.dumps(given)]
-        found = {**os.environ, **environment}
-        done = subprocess.run(command, cwd=ROOT, env=found, capture_output=True, check=True)
-        return json.loads(done.stdout)
-
     path = str(secret_file(tmp_path, SECRET))
-    environment = {"REDIS_URL": URL, "KROWL_CONSUL_TOKEN_FILE": path}
-    assert read({}, **environment) == [URL, SECRET]
+    environment = {**os.environ, "REDIS_URL": URL, "KROWL_CONSUL_TOKEN_FILE": path}
     other = "redis://127.0.0.1:1/0"
-    assert read({"REDIS_URL": other}, **environment) == [other, SECRET]
+    command = [sys.executable, "-c", program, json.dumps([{}, {"REDIS_URL": other}])]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found == [[URL, SECRET], [other, SECRET]]
 
 
 # --- where they do not go ---

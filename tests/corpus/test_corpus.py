@@ -120,7 +120,7 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
     full = start(source, out, "--processes", "2", before="ulimit -f 8")
     assert "make room on its disk" in full.communicate()[1]
     assert full.returncode == 3
-    for number in range(10):
+    for number in range(6):
         process = start(source, out, "--processes", "2", "--rejected", str(tmp_path / "r1"))
         before = names(out)
         while process.poll() is None and names(out) == before:

@@ -497,13 +497,6 @@ def test_turned_off_it_is_not_there() -> None:
         build_from_crawler(Metrics, get_crawler(settings_dict={"PROMETHEUS_ENABLED": False}))
 
 
-def test_turned_off_no_web_server_is_loaded() -> None:
-    """`Metrics` loads it once it knows that it is turned on."""
-    program = "import sys; import extensions.metrics; print('aiohttp' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert said.stdout == b"False\n"
-
-
 def test_as_it_comes_it_listens_on_this_machine_only() -> None:
     assert defaults.PROMETHEUS_HOST == "127.0.0.1"
 

@@ -120,7 +120,7 @@ def test_invariants_4_and_5_hold_however_much_reaches_the_disk(
 ) -> None:
     """With a small buffer LevelDB has several logs at a time; the seen filter is saved every so
     often."""
-    survive(tmp_path, loss, 2, losses=3, write_buffer=write_buffer, save_every=40)
+    survive(tmp_path, loss, 2, losses=2, write_buffer=write_buffer, save_every=40)
 
 
 LEAVES = [f"/leaf{number}?{'x' * 1900}" for number in range(40)]

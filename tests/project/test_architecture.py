@@ -1,6 +1,7 @@
 """The rooms of the source and who may import whom. Imports for types alone count too."""
 
 import ast
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -54,13 +55,22 @@ def modules_of(root: Path) -> dict[str, ast.Module]:
 def imports_of(tree: ast.Module) -> set[str]:
     """Return every name that a module imports, those inside functions included."""
     names = set()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "relative imports hide where a name comes from"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements in a node; to walk its expressions too takes five times as long."""
+    for blocks in ("body", "orelse", "handlers", "finalbody", "cases"):
+        inner = getattr(node, blocks, ())
+        for each in inner if isinstance(inner, list) else ():
+            yield each
+            yield from _statements(each)
 
 
 def room_of(module: str) -> str:

@@ -61,16 +61,19 @@ class _Web:
         self._attack = attack
         # Number of requests by kind of host and second since the start.
         self.kinds: dict[str, Counter[int]] = {"good": Counter(), "bad": Counter()}
+        # The same of bad hosts, by address and second.
+        self.addresses: Counter[tuple[str, int]] = Counter()
         self.begun = time.monotonic()
         self.struck = 0.0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = writer.get_extra_info("sockname")[0]
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 path = head.split(" ", 2)[1]
                 host = head.lower().split("\nhost: ")[1].split(":")[0].strip()
-                status, more, body = await self._answer(host, path)
+                status, more, body = await self._answer(host, path, address)
                 writer.write(
                     f"HTTP/1.1 {status} X\r\nContent-Type: text/html\r\n{more}"
                     f"Content-Length: {len(body)}\r\n\r\n".encode()
@@ -82,11 +85,13 @@ class _Web:
         finally:
             writer.close()
 
-    async def _answer(self, host: str, path: str) -> tuple[int, str, bytes]:
+    async def _answer(self, host: str, path: str, address: str) -> tuple[int, str, bytes]:
         kind = "good" if host.startswith("good") else "bad"
         hub = host.startswith("hub")
         if not hub:
-            self.kinds[kind][int(time.monotonic() - self.begun)] += 1
+            second = int(time.monotonic() - self.begun)
+            self.kinds[kind][second] += 1
+            self.addresses[address, second] += kind == "bad"
         if kind == "bad" and not hub:
             await asyncio.sleep(self._attack.latency)
             if self._attack.status != 200:
@@ -119,7 +124,8 @@ class _Web:
         self.port: int = server.sockets[0].getsockname()[1]
         print(self.port, flush=True)
         await asyncio.to_thread(sys.stdin.read)
-        print(json.dumps({"struck": self.struck, **self.kinds}), flush=True)
+        most = max(self.addresses.values(), default=0)
+        print(json.dumps({"struck": self.struck, "most": most, **self.kinds}), flush=True)
 
 
 class Farm:
@@ -139,20 +145,16 @@ class Farm:
     def __exit__(self, *_: object) -> None:
         found = json.loads(self._process.communicate("")[0])
         self._struck = int(found["struck"])
+        # Requests in a second at the busiest address of bad hosts.
+        self.most = int(found["most"])
         self._kinds = {
-            kind: Counter({int(s): n for s, n in found[kind].items()})
-            for kind in found
-            if kind != "struck"
+            kind: Counter({int(s): n for s, n in found[kind].items()}) for kind in ("good", "bad")
         }
 
     def rate(self, kind: str, begin: int, end: int) -> float:
         """Return requests a second to a kind of hosts, between two seconds of the attack."""
         counted = self._kinds[kind]
         return sum(counted[self._struck + at] for at in range(begin, end)) / (end - begin)
-
-    def most(self, kind: str) -> int:
-        """Return the most requests in a second."""
-        return max(self._kinds[kind].values(), default=0)
 
     def seeds(self) -> list[str]:
         hosts = [f"good{number}.test" for number in range(GOOD)]

@@ -19,7 +19,9 @@ from tests.support.crawling import ROOT
 COMMAND = [sys.executable, "-m", "scrapy", "settings", "--get"]
 
 
-@pytest.mark.parametrize("words", [["JOBDIR", "-s", "JOBDIR=a b"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "words", [pytest.param(["JOBDIR", "-s", "JOBDIR=a b"], marks=pytest.mark.slow), ["--nonsense"]]
+)
 def test_output_errors_and_exit_code_are_those_of_a_cold_one(words: list[str]) -> None:
     command = [*COMMAND, *words]
     cold = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)

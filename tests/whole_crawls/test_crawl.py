@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-# The backoff of its last hosts takes two minutes on a busy machine.
-@pytest.mark.timeout(300)
 def test_web_of_300_hosts_is_fetched_exactly_once(tmp_path: Path) -> None:
     """With cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays,
     codings and slow pages."""
     features = DEFAULT_FEATURES | {"robots_trouble"}
     graph = Graph(hosts=300, pages=8, seed=11, by_name=True, features=features)
-    with MockWeb(graph=graph) as web:
+    with SimulatedWeb(graph=graph) as web:
         seeds = web.seeds()[:3]
         crawl = crawl_of(web, tmp_path, seeds).run()
         entries = web.log()

@@ -43,7 +43,7 @@ def test_memory_has_a_bound() -> None:
     """HOSTS hosts with BODIES bodies each take 23 MB."""
     import tracemalloc  # noqa: PLC0415
 
-    sample = 200
+    sample = 100
     tracemalloc.start()
     seen = DuplicateBodies(hosts=sample)
     for host in range(2 * sample):

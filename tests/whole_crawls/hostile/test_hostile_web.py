@@ -36,6 +36,7 @@ NO_ROBOTS = page("/robots.txt", "", status=404)
 YEAR = 31_536_000
 
 
+@pytest.mark.slow
 def test_an_endless_calendar_ends_a_year_ahead_and_in_1970(tmp_path: Path) -> None:
     today = datetime.now(UTC).date()
     with SimulatedWeb(spec=[NO_ROBOTS, {"trap": "calendar"}]) as web:
@@ -189,7 +190,7 @@ def test_costly_bodies_hold_up_no_other_page(tmp_path: Path) -> None:
         page("^/", "x"),
     ]
     with SimulatedWeb(spec=spec) as web:
-        hostile = [web.url(f"{name}{number}.test") for name in kinds for number in range(2)]
+        hostile = [web.url(f"{name}.test") for name in kinds]
         seeds = [*hostile, *(web.url(f"good{number}.test") for number in range(10))]
         crawl = crawl_of(web, tmp_path, seeds, settings=AT_ONCE).run()
         assert dropped(crawl) == {"decode": len(hostile)}
