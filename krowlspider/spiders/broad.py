@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -392,21 +392,27 @@ class BroadSpider(Spider):
         if most and self._duplicates.count(host, response.body) > most:
             self.crawler.stats.inc_value("krowl/pages/duplicate_count")
             return
-        await self._discover(page.links, depth + 1, response.url)
+        path = response.meta.get("krowl_path", "")
+        await self._discover(page.links, depth + 1, response.url, path)
 
-    async def _discover(self, links: list[str], depth: int, page: str) -> None:
+    async def _discover(self, links: list[str], depth: int, page: str, path: str) -> None:
         """Queue links in one batch, or in batches for a huge page.
+
+        ``path`` is that of the page from its seed.
 
         The later batches of all huge pages together get a quarter of the event loop's time.
         """
         host = host_of(page)
         first, rest = links[:_LINKS_AT_ONCE], range(_LINKS_AT_ONCE, len(links), _LINKS_AT_ONCE)
-        self.scheduler.intake.discover(first, depth=depth, via=host, page=page)
+        discover = partial(
+            self.scheduler.intake.discover, depth=depth, via=host, page=page, path=path
+        )
+        discover(first)
         for start in rest:
             async with self._huge_pages:
                 begun = perf_counter()
                 part = links[start : start + _LINKS_AT_ONCE]
-                self.scheduler.intake.discover(part, depth=depth, via=host, page=page)
+                discover(part)
                 await asyncio.sleep(_RESTS * (perf_counter() - begun))
 
     def _redirect(self, response: Response, location: str, depth: int) -> None:
@@ -422,7 +428,14 @@ class BroadSpider(Spider):
         else:
             host = host_of(response.url)
             self.scheduler.intake.discover(
-                [target], depth=depth, via=host, redirects=redirects, chain=chain
+                [target],
+                depth=depth,
+                via=host,
+                page=response.url,
+                hop="R",
+                path=response.meta.get("krowl_path", ""),
+                redirects=redirects,
+                chain=chain,
             )
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
