@@ -246,7 +246,7 @@ class ClusterTraffic:
                 raise ValueError("not an http or https URL")
             entry = self._codec.entry(request, url)
             if entry.is_requisite:
-                entry.via, entry.hop = message.via, message.hop
+                entry.via, entry.path = message.via, message.hop
         except ValueError as error:
             logger.warning("Dropping a request for %s that cannot be used: %s", message.url, error)
             self._intake.count_dropped("unserializable")

@@ -45,6 +45,7 @@ _TRANSIENT = {
     "krowl_outlinks",
     "krowl_charset",
     "krowl_bare",
+    "krowl_path",
     "is_start_request",
 }
 _OF_PROXY = {"proxy", "_auth_proxy", "_scheme_proxy"}
@@ -156,6 +157,8 @@ class RequestCodec:
             meta["distress_times"] = entry.throttling
         if entry.bare:
             meta["krowl_bare"] = True
+        if entry.path:
+            meta["krowl_path"] = entry.path
         return request
 
     def message(self, entry: Entry, priority: int = 0, *, always: bool = False) -> bytes:
@@ -182,7 +185,8 @@ class RequestCodec:
                 bare=entry.bare,
                 chain=entry.chain,
                 via=entry.via,
-                hop=entry.hop,
+                # The receiver counts the hops before.
+                hop=entry.path[-1:],
                 meta=_requisite_meta(entry),
             )
         )
@@ -196,7 +200,7 @@ class RequestCodec:
             bare=message.bare,
             chain=message.chain,
             via=message.via,
-            hop=message.hop,
+            path=message.hop,
         )
 
     def whole(self, message: Message) -> Request:

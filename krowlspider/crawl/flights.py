@@ -152,7 +152,7 @@ class Flights:
         """Put a page back into the queue of its host with its new retry counts."""
         before = lease.entry
         entry.url, entry.strikes = before.url, before.strikes
-        entry.via, entry.hop = before.via, before.hop
+        entry.via, entry.path = before.via, before.path
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
             entry.due = self._frontier.now() + next_try(tries, self._retry_delay)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.requisite_budget import REQUISITE_PRIORITY, RequisiteBudget
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -154,6 +154,7 @@ class Intake:
         via: str | None = None,
         page: str = "",
         hop: str = "L",
+        path: str = "",
         redirects: int = 0,
         chain: tuple[str, ...] = (),
         bare: frozenset[str] = frozenset(),
@@ -164,8 +165,9 @@ class Intake:
         KROWL_HOST_QUEUE_MAX does not hold for seeds and the URLs of sitemaps, KROWL_FRONTIER_MAX
         and KROWL_DOMAIN_SHARE not for seeds.
 
-        ``via`` is the host of the page, ``page`` its URL, and ``hop`` the kind of link, as in
-        `Entry`. ``page`` and ``hop`` are kept if KROWL_WARC_METADATA is on. URLs in ``bare`` are
+        ``via`` is the host of the page, ``page`` its URL, ``path`` its path from the seed, and
+        ``hop`` the letter of the next hop, as in `Entry`. ``page``, ``path`` and ``hop`` are kept
+        if KROWL_WARC_METADATA is on. URLs in ``bare`` are
         seeds without a scheme, which fall back to http. ``request`` makes the request of each URL
         that is no plain page; such a URL may have any file extension.
 
@@ -201,12 +203,12 @@ class Intake:
             else:
                 entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
             if keeps:
-                entry.via, entry.hop = page, hop
+                entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
                 foreign += self.outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
-        is_exempt = via is None or hop == "M"
+        is_exempt = via is None or hop == "M" or is_request
         added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt)
         if added:
             self.wake()
@@ -261,7 +263,7 @@ class Intake:
             self.count_dropped("length")
             return []
         if len(entry.via) > MAX_URL:
-            entry.via = entry.hop = ""
+            entry.via = entry.path = ""
         try:
             return [Foreign(owner, host, identity, self._codec.message(entry))]
         except ValueError:

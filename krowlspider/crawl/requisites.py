@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.requisite_budget import REQUISITE_PRIORITY
-from krowlspider.frontier.entry import REQUISITE, Entry
+from krowlspider.frontier.entry import HOPS_MAX, REQUISITE, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.urls.canonical import requisite_identity
 from krowlspider.urls.host import domain_of, host_of
@@ -40,12 +40,13 @@ class RequisiteIntake:
         *,
         depth: int,
         page: str,
+        path: str,
         chain: tuple[str, ...] = (),
     ) -> int:
         """Queue the requisites of a document, by normalised URL; return how many were new.
 
-        ``page`` is the URL of the document, ``depth`` its depth: a requisite has the depth of its
-        page. ``chain`` has the URLs whose redirects led here.
+        ``page`` is the URL of the document, ``path`` its path from the seed, ``depth`` its depth: a
+        requisite has the depth of its page. ``chain`` has the URLs whose redirects led here.
 
         :raises StoreError: as of `Intake.add`
         """
@@ -58,6 +59,7 @@ class RequisiteIntake:
         # A target with the identity of the URL that redirects to it was not fetched.
         itself = bool(chain) and keys == self._job.hasher.keys([requisite_identity(chain[-1])])
         kinds = [found[url].kind for url in urls]
+        hop = "R" if chain else "E"
         known = [False] if itself else self._known(urls, keys, kinds, hosts, owners)
         candidates: list[Candidate] = []
         foreign: list[Foreign] = []
@@ -73,7 +75,7 @@ class RequisiteIntake:
             entry = Entry(url, depth, len(chain), request=REQUISITE + found[url].pack())
             entry.chain = chain
             if self._keeps_via:
-                entry.via, entry.hop = page, "E"
+                entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owner is not None:
                 foreign += intake.outgoing(owner, host, key, entry)
             else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -32,10 +34,15 @@ Count = Annotated[int, Meta(ge=0, le=0xFF)]
 _Depth = Annotated[int, Meta(ge=0, le=0xFFFF)]
 _Chain = Annotated[tuple[str, ...], Meta(max_length=0xFF)]
 _Priority = Annotated[int, Meta(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
-_Hop = Annotated[str, Meta(pattern="^[LME]?$")]
+_Path = Annotated[str, Meta(pattern="^[LMERP]{0,50}$")]
 _State = Annotated[str, Meta(pattern="^(queued|poison)$")]
 
 
+# Hops that an entry keeps.
+HOPS_MAX = 50
+_PATH_LETTERS = f"{ascii_uppercase} "
+# The hops that count in the depth. Sitemaps that name each other have one depth.
+_LINKS = re.compile("L|M+")
 # The first byte of the request of a requisite; the codec has others.
 REQUISITE = b"R"
 
@@ -52,8 +59,9 @@ class Entry(Struct, eq=False, gc=False):
       for a plain GET of a page.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
       its meta instead.
-    - ``via``: the URL of the page or sitemap that named it; ``hop``: how, L for a link, M for
-      a sitemap, and E for a requisite. Both are empty where that is not kept.
+    - ``via``: the URL that led to it; ``path``: the last HOPS_MAX hops from the seed, as in
+      Heritrix: L link, R redirect, M sitemap, P robots.txt, E requisite. Both are empty for a seed,
+      and where that is not kept.
     """
 
     url: str
@@ -67,11 +75,17 @@ class Entry(Struct, eq=False, gc=False):
     request: bytes = b""
     chain: tuple[str, ...] = ()
     via: str = ""
-    hop: str = ""
+    path: str = ""
 
     @property
     def is_requisite(self) -> bool:
         return self.request[:1] == REQUISITE
+
+    @property
+    def hops_from_seed(self) -> str:
+        """Return the path; a number and ``+`` stand for the links before it that were not kept."""
+        missing = self.depth - len(_LINKS.findall(self.path))
+        return f"{missing}+{self.path}" if self.path and missing > 0 else self.path
 
     def encode(self, host: str) -> bytes:
         """Return the entry as it is stored under a key of its host: only what is not default.
@@ -98,7 +112,7 @@ class Entry(Struct, eq=False, gc=False):
             fields += [_CHAIN_LENGTH.pack(len(chain)), chain]
         if self.via:
             flags |= _VIA
-            via = f"{self.hop[:1] or ' '}{_shorten(self.via, host)}".encode()
+            via = f"{self.path or ' '}{_shorten(self.via, host)}".encode()
             fields += [_LENGTH.pack(len(via)), via]
         url = (self.url if path is None else path).encode()
         if self.request:
@@ -128,7 +142,9 @@ class Entry(Struct, eq=False, gc=False):
             entry.chain = tuple(_lengthen(text, host) for text in chain.split("\n"))
         if flags & _VIA:
             via, at = _read_text(data, at, _LENGTH)
-            entry.hop, entry.via = via[0].strip(), _lengthen(via[1:], host)
+            # No shortened URL begins with a capital.
+            url = via.lstrip(_PATH_LETTERS)
+            entry.path, entry.via = via[: -len(url)].strip(), _lengthen(url, host)
         if flags & _REQUEST:
             (length,) = _LENGTH.unpack_from(data, at)
             at += _LENGTH.size
@@ -188,7 +204,8 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     distress: Count | UnsetType = UNSET
     chain: _Chain | UnsetType = UNSET
     via: str | UnsetType = UNSET
-    hop: _Hop | UnsetType = UNSET
+    # The path.
+    hop: _Path | UnsetType = UNSET
     request: bytes | UnsetType = UNSET
     state: _State = "queued"
 
@@ -205,7 +222,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             throttling=entry.throttling,
             chain=entry.chain or UNSET,
             via=entry.via or UNSET,
-            hop=entry.hop or UNSET,
+            hop=entry.path or UNSET,
             request=entry.request or UNSET,
             state=state,
             **more,
@@ -223,7 +240,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             request=self.request or b"",
             chain=tuple(_normalised(url, url_max) for url in self.chain or ()),
             via=_normalised(self.via, url_max) if self.via else "",
-            hop=(self.via and self.hop) or "",
+            path=(self.via and self.hop) or "",
         )
 
 

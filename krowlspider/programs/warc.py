@@ -27,6 +27,7 @@ from krowlspider.archive.tools.dedup import build, source_at
 from krowlspider.archive.tools.extract import Choice, extract
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.archive.tools.originals import copy_originals
 from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
 from krowlspider.archive.tools.stats import count_files
 from krowlspider.archive.tools.wacz import About, pack
@@ -73,7 +74,7 @@ _WORDS = {
     "mend": ("<JOBDIR>", set[str]()),
     "cat": ("<URL> <JOBDIR> [--all | --at DATE] [--payload]", {"all", "at", "payload"}),
     "wacz": (
-        "<JOBDIR> -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
+        "<JOBDIR>... -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
         {"output", "title", "description", "main_page", "force"},
     ),
     "replay": ("<JOBDIR>...", set[str]()),
@@ -303,8 +304,8 @@ class Command(ScrapyCommand):
         chosen = captures.choose(found, url, opts.at)
         return captures.read(folder, indexes, chosen, payload=opts.payload)
 
-    def _wacz(self, name: str, opts: argparse.Namespace) -> None:
-        folder = self._folder(name)
+    def _wacz(self, names: list[str], opts: argparse.Namespace) -> None:
+        folder, *earlier = [self._folder(name) for name in names]
         if not opts.output:
             raise KrowlError("give the file to write: scrapy warc wacz <JOBDIR> -o FILE.wacz")
         out = _writable(opts.output)
@@ -312,26 +313,37 @@ class Command(ScrapyCommand):
             raise KrowlError(f"{out} exists: give another name, or --force to overwrite it")
         page = opts.main_page or ""
         about = About(opts.title or "", opts.description or "", page and captures.wanted(page))
-        damaged = _index_missing(folder)[1]
+        damaged = [each for there in (folder, *earlier) for each in _index_missing(there)[1]]
         warcs = sorted(folder.glob("*.warc.gz"))
         if not warcs:
             raise KrowlError(f"{folder} has no finished WARC file: there is nothing to pack")
-        packed = pack(
-            warcs,
-            out,
-            software=f"krowlspider {__version__}",
-            created=time.time(),
-            decode=captures.decoded,
-            progress=bar,
-            about=about,
-        )
+        with TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch:
+            others = [warc for there in earlier for warc in sorted(there.glob("*.warc.gz"))]
+            originals = copy_originals(warcs, list(indexes_in(folder).there), others, Path(scratch))
+            packed = pack(
+                [*warcs, *originals.files],
+                out,
+                software=f"krowlspider {__version__}",
+                created=time.time(),
+                decode=captures.decoded,
+                progress=bar,
+                about=about,
+            )
+        of_others = f", {originals.copied:,} of them of other crawls" if originals.copied else ""
         self._say(
-            f"{counted(len(packed.warcs), 'file')}, {counted(packed.captures, 'capture')},"
-            f" {counted(packed.pages, 'page')} in {out}"
+            f"{counted(len(packed.warcs), 'file')}, {counted(packed.captures, 'capture')}"
+            f"{of_others}, {counted(packed.pages, 'page')} in {out}"
         )
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
             self._complain(f"not in it: {left_out}", FOUND_WRONG)
+        if originals.missing:
+            words = f"scrapy warc wacz {' '.join(map(quote, names))} EARLIER... -o FILE"
+            self._complain(
+                f"not in it: the bodies of {counted(originals.missing, 'revisit')}, which other"
+                f" crawls have: name their JOBDIRs: {words}",
+                FOUND_WRONG,
+            )
         self._complain_of_damage([*damaged, *packed.damaged])
 
     def _replay(self, names: list[str], _: argparse.Namespace) -> None:

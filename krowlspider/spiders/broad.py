@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -400,20 +400,27 @@ class BroadSpider(Spider):
         if most and self._duplicates.count(host, response.body) > most:
             self.crawler.stats.inc_value("krowl/pages/duplicate_count")
             return
-        await self._discover(page.links, depth + 1, url, host)
+        discover = partial(
+            self.scheduler.intake.discover,
+            depth=depth + 1,
+            via=host,
+            page=url,
+            path=response.meta.get("krowl_path", ""),
+        )
+        await self._discover(page.links, discover)
 
-    async def _discover(self, links: list[str], depth: int, page: str, host: str) -> None:
-        """Queue links of a page of ``host`` in one batch, or in batches for a huge page.
+    async def _discover(self, links: list[str], discover: Callable[[list[str]], object]) -> None:
+        """Queue the links of a page in one batch, or in batches for a huge page.
 
         The later batches of all huge pages together get a quarter of the event loop's time.
         """
         first, rest = links[:_LINKS_AT_ONCE], range(_LINKS_AT_ONCE, len(links), _LINKS_AT_ONCE)
-        self.scheduler.intake.discover(first, depth=depth, via=host, page=page)
+        discover(first)
         for start in rest:
             async with self._huge_pages:
                 begun = perf_counter()
                 part = links[start : start + _LINKS_AT_ONCE]
-                self.scheduler.intake.discover(part, depth=depth, via=host, page=page)
+                discover(part)
                 await asyncio.sleep(_RESTS * (perf_counter() - begun))
 
     def _redirect(self, response: Response, location: str, depth: int) -> None:
@@ -429,7 +436,14 @@ class BroadSpider(Spider):
         else:
             host = host_of(response.url)
             self.scheduler.intake.discover(
-                [target], depth=depth, via=host, redirects=redirects, chain=chain
+                [target],
+                depth=depth,
+                via=host,
+                page=response.url,
+                hop="R",
+                path=response.meta.get("krowl_path", ""),
+                redirects=redirects,
+                chain=chain,
             )
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:

@@ -120,6 +120,7 @@ class RequisiteReader:
                 dict(items[start : start + _AT_ONCE]),
                 depth=response.meta["depth"],
                 page=response.url,
+                path=response.meta.get("krowl_path", ""),
             )
             if new:
                 self._crawler.stats.inc_value("krowl/requisites/queued_count", new)
@@ -150,5 +151,6 @@ class RequisiteReader:
                 {target: requisite},
                 depth=response.meta["depth"],
                 page=response.url,
+                path=response.meta.get("krowl_path", ""),
                 chain=chain,
             )

@@ -82,7 +82,7 @@ class SitemapReader:
         self._drop("url", urls.count(None))
         self._drop("sitemap_count", len(named) - len(urls))
         found = {url: None for url in [*urls, base + "sitemap.xml"] if url is not None}
-        self._queue(list(found), depth + 1, (1, host_of(base)), base + "robots.txt")
+        self._queue(list(found), depth + 1, (1, host_of(base)), base + "robots.txt", path="P")
 
     def _queue(
         self,
@@ -90,12 +90,15 @@ class SitemapReader:
         depth: int,
         of: tuple[int, str],
         page: str,
+        *,
+        path: str,
         chain: tuple[str, ...] = (),
     ) -> None:
         """Queue the URLs of sitemaps.
 
         ``of`` is their level, and the host whose robots.txt led to them. ``page`` is the URL of
-        the document that names them, ``chain`` the URLs whose redirects led to them.
+        the document that names them, ``path`` its path from the seed, ``chain`` the URLs whose
+        redirects led to them.
         """
         meta = {
             "depth": depth,
@@ -107,7 +110,14 @@ class SitemapReader:
             meta |= {"redirect_times": len(chain), "redirect_urls": list(chain)}
         make = partial(Request, callback=self._callback, errback=self._errback, meta=meta)
         self._intake.discover(
-            urls, depth=depth, via=of[1], page=page, hop="M", chain=chain, request=make
+            urls,
+            depth=depth,
+            via=of[1],
+            page=page,
+            hop="R" if chain else "M",
+            path=path,
+            chain=chain,
+            request=make,
         )
 
     async def read(self, response: Response) -> bool:
@@ -146,14 +156,16 @@ class SitemapReader:
 
     async def _read(self, response: Response) -> Sitemap:
         level, named_by = response.meta["krowl_sitemap"]
-        depth = response.meta["depth"]
+        depth, path = response.meta["depth"], response.meta.get("krowl_path", "")
         spoken_for = {domain_of(host_of(response.url)), domain_of(named_by)}
         sitemap = Sitemap()
         for found in sitemap.read(response.body):
             urls = self._spoken_for(found, spoken_for)
             for start in range(0, len(urls), _URLS_AT_ONCE):
                 part = urls[start : start + _URLS_AT_ONCE]
-                self._intake.discover(part, depth=depth, via=named_by, page=response.url, hop="M")
+                self._intake.discover(
+                    part, depth=depth, via=named_by, page=response.url, hop="M", path=path
+                )
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         self._drop("url", sitemap.invalid)
@@ -163,7 +175,7 @@ class SitemapReader:
             return sitemap
         for start in range(0, len(children), _SITEMAPS_AT_ONCE):
             part = children[start : start + _SITEMAPS_AT_ONCE]
-            self._queue(part, depth, (level + 1, named_by), response.url)
+            self._queue(part, depth, (level + 1, named_by), response.url, path=path)
             await asyncio.sleep(0)
         return sitemap
 
@@ -185,7 +197,10 @@ class SitemapReader:
             self._drop("redirects", 1)
         else:
             level, named_by = meta["krowl_sitemap"]
-            self._queue([target], meta["depth"], (level, named_by), response.url, chain)
+            path = meta.get("krowl_path", "")
+            self._queue(
+                [target], meta["depth"], (level, named_by), response.url, path=path, chain=chain
+            )
 
     def _drop(self, reason: str, count: int) -> None:
         if count:

@@ -16,7 +16,7 @@ import xxhash
 from krowlspider.urls.length import REFERENCE_MAX, fits, fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # Parameters that track a visitor and never select a page: Google, Meta, Microsoft, HubSpot,
 # Mailchimp, Yandex, X, TikTok, LinkedIn, Marketo, Openstat. Not ``ref``, which may select a page.
@@ -40,6 +40,7 @@ _TRACKED = re.compile(
 )
 _SESSION_IN_PATH = re.compile(r";jsessionid=[^;/]*", re.IGNORECASE)
 _SCHEMES = ("https://", "http://")
+_LINE_STARTS = ("\nhttps://", "\nhttp://")
 # TypeError: the text holds a lone surrogate, so it is not UTF-8.
 _UNPARSED = (ValueError, TypeError)
 
@@ -72,40 +73,43 @@ def normalise_all(
 
     :raises ValueError: ``base`` does not parse
     """
-    return list(normalise_each(hrefs, base, refused, oversize))
+    return list(normalise_each(dict.fromkeys(hrefs, ""), base, refused, oversize))
 
 
 def normalise_each(
-    hrefs: Iterable[str],
+    values: Mapping[str, str],
     base: str,
     refused: list[str] | None = None,
     oversize: list[str] | None = None,
 ) -> dict[str, str]:
-    """Return the last href of each normalised URL; otherwise as `normalise_all`."""
+    """Return, by normalised URL, the value of its last href in ``values``.
+
+    Otherwise as `normalise_all`.
+    """
     left = [] if refused is None else refused
     parsed = can_ada.parse(base)
-    found: dict[str, str] = {}
-    different: Iterable[str] = dict.fromkeys(hrefs)
     # One check of the joined text is far cheaper than a check of each reference. If it passes, the
     # total length bounds the time to parse them.
-    together = "".join(different)
+    together = "".join(values)
     if len(together) > REFERENCE_MAX or not together.isascii():
-        different = fitting(different, [] if oversize is None else oversize)
-    for href in different:
-        try:
-            url = (parsed + href).href
-        except _UNPARSED:
+        fit = fitting(values, [] if oversize is None else oversize)
+        values = {href: values[href] for href in fit}
+    try:
+        urls = [(parsed + href).href for href in values]
+    except _UNPARSED:
+        urls = [normalise(href, base) or "" for href in values]
+    if "#" in together:
+        urls = [url[: url.index("#")] if "#" in url else url for url in urls]
+    # One check of the joined URLs, too, is cheaper than a call of `_accept` for each.
+    lines = "\n".join(["", *urls])
+    if "@" not in lines and sum(map(lines.count, _LINE_STARTS)) == len(urls):
+        return dict(zip(urls, values.values(), strict=True))
+    found: dict[str, str] = {}
+    for url, href in zip(urls, values, strict=True):
+        if ("@" in url or not url.startswith(_SCHEMES)) and _accept(url) is None:
             left.append(href)
-            continue
-        if "#" in url:
-            url = url[: url.index("#")]
-        # Skip the call of `_accept` for nearly all URLs.
-        if "@" in url or not url.startswith(_SCHEMES):
-            accepted = _accept(url)
-            if accepted is None:
-                left.append(href)
-                continue
-        found[url] = href
+        else:
+            found[url] = values[href]
     return found
 
 

@@ -104,7 +104,7 @@ def test_requisites_of_others_keep_to_the_budget(tmp_path: Path) -> None:
         assert [entry_of(*each).url[-1] for each in found] == ["1", "2"]
         assert {split_queue_key(key)[1] for key, _ in found} == {1}
         entry = entry_of(*found[0])
-        assert (entry.request, entry.via, entry.hop) == (b"R0image", "http://b.test/", "E")
+        assert (entry.request, entry.via, entry.path) == (b"R0image", "http://b.test/", "E")
         assert job.frontier.counters["dropped/requisite_budget"] == 1
         await job.close()
 

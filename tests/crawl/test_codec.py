@@ -245,7 +245,7 @@ def test_requisite_keeps_its_kind_and_level_alone() -> None:
     assert entry.request == b"R3style"
     assert (again.callback, again.headers) == (spider.parse_requisite, request.headers)
     assert again.meta == codec.portable(entry).meta == request.meta
-    entry.via, entry.hop = "http://b.test/", "E"
+    entry.via, entry.path = "http://b.test/", "LE"
     message = decode(codec.message(entry))
     assert (message.meta, message.via, message.hop) == (
         {"krowl_requisite": ["style", 3]},

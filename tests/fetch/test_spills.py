@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -150,6 +152,40 @@ def test_failing_disk_is_a_local_failure(run: Run, tmp_path: Path) -> None:
             assert caught.value.exchange is None
 
     run(main())
+
+
+def test_too_many_open_files_fail_one_response_alone(run: Run, tmp_path: Path) -> None:
+    """No file is left, and the next response comes whole."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def allow_no_more() -> None:
+        first_free = os.dup(0)
+        os.close(first_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            if not failed:
+                allow_no_more()
+            await peer.send(RESPONSES["length"])
+            await peer.gone()
+
+        failed: list[str] = []
+        async with spilling(tmp_path) as spills, serve(script) as web:
+            try:
+                await fetch(web.url, spills, FetchMemory(Memory()))
+            except LocalExhausted as error:
+                failed.append(str(error))
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert "Too many open files" in failed[0]
+            memory = FetchMemory(Memory())
+            exchange = await fetch(web.url, spills, memory)
+            assert await spills.load(stored(exchange), memory, waits=False) == BODY
+
+    run(main())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_slow_disk_pauses_the_transfer(run: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry import HOPS_MAX, Entry
 
 PLACES = st.sampled_from(
     [
@@ -35,13 +35,38 @@ ENTRIES = st.builds(
 )
 
 
-@given(ENTRIES, st.just(("", "")) | st.tuples(PLACES, st.sampled_from(["", "L", "M"])))
+@given(ENTRIES, st.just(("", "")) | st.tuples(PLACES, st.text("LMREP", max_size=HOPS_MAX)))
 def test_decode_returns_every_field_of_an_entry(entry: Entry, led: tuple[str, str]) -> None:
-    entry.via, entry.hop = led
+    entry.via, entry.path = led
     copy = again(entry)
     assert [getattr(copy, name) for name in Entry.__slots__] == [
         getattr(entry, name) for name in Entry.__slots__
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "depth", "expected"),
+    [
+        ("", 0, ""),
+        ("", 3, ""),
+        ("R", 0, "R"),
+        ("LRLE", 2, "LRLE"),
+        ("PMMR", 1, "PMMR"),
+        ("PMML", 5, "3+PMML"),
+        ("L" * HOPS_MAX, 60, "10+" + "L" * HOPS_MAX),
+    ],
+)
+def test_links_before_the_kept_path_are_counted(path: str, depth: int, expected: str) -> None:
+    assert Entry("http://a.test/", depth, path=path).hops_from_seed == expected
+
+
+def test_an_entry_of_an_older_release_has_its_last_hop() -> None:
+    entry = Entry.decode(bytes.fromhex("80 0002 0005") + b"L0/up/p", "a.test")
+    assert (entry.url, entry.via, entry.hops_from_seed) == (
+        "http://a.test/p",
+        "http://a.test/up",
+        "1+L",
+    )
 
 
 def test_the_format_of_an_entry_without_a_chain_is_fixed() -> None:

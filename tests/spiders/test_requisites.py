@@ -128,13 +128,15 @@ def test_requisites_come_soon_and_say_how_they_were_found(tmp_path: Path) -> Non
             assert b"\r\nAccept: " + accept in request.block
         home, css = web.url(A), web.url(STATIC, "/main.css")
         notes = {each.url: dict(each.block_fields) for each in records.of_kind("metadata")}
-        for url, via, hop in (
+        for url, via, path in (
             (web.url(A, "/small.png"), home, "E"),
-            (web.url(STATIC, "/bg.png"), css, "E"),
-            (web.url(A, "/new.png"), web.url(A, "/moved.png"), "R"),
+            (web.url(STATIC, "/bg.png"), css, "EE"),
+            (web.url(A, "/new.png"), web.url(A, "/moved.png"), "ER"),
             (web.url(A, "/last"), home, "L"),
+            (web.url(A, "/late.png"), web.url(A, "/next"), "LE"),
         ):
-            assert (notes[url]["via"], notes[url]["hop"]) == (via, hop)
+            note = notes[url]
+            assert (note["via"], note["hop"], note["hopsFromSeed"]) == (via, path[-1], path)
         assert notes[web.url(STATIC, "/bg.png")]["depth"] == "0"
 
 

@@ -16,22 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-# Nothing but loopback is reached.
+# Nothing but loopback is reached; the names of tests lead there too.
 _FLAGS = [
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--no-proxy-server", "--disable-background-networking", "--disable-quic"),
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP *.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-port=0",
 ]
 
 
 class Tab:
-    """A page in the browser; ``faults`` are its errors and what its policy has refused."""
+    """A page in the browser; ``faults`` are its errors and what its policy has refused.
+
+    ``requested`` has the URLs that it has requested, once the domain Network is enabled.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse):
         self._socket = socket
         self._number = 0
         self.faults: list[str] = []
+        self.requested: list[str] = []
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -44,6 +48,8 @@ class Tab:
                 return result
             if found.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}:
                 self.faults.append(json.dumps(found["params"]))
+            elif found.get("method") == "Network.requestWillBeSent":
+                self.requested.append(found["params"]["request"]["url"])
 
     async def run(self, script: str) -> Any:
         """Return what a script, or the promise that it makes, comes to."""
@@ -75,8 +81,12 @@ class Tab:
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         await self.call("Emulation.setDeviceMetricsOverride", **size)
-        taken = await self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(taken["data"]))
+        path.write_bytes(await self.png())
+
+    async def png(self) -> bytes:
+        """Return a screenshot of the window."""
+        taken = await self.call("Page.captureScreenshot", format="png", optimizeForSpeed=True)
+        return base64.b64decode(taken["data"])
 
 
 @asynccontextmanager

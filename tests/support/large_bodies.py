@@ -12,6 +12,7 @@ import re
 import socket
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,7 +77,8 @@ class LargeWeb:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection:
+        # The crawl may be killed meanwhile.
+        with connection, suppress(OSError, threading.BrokenBarrierError):
             data = b""
             while more := connection.recv(65536):
                 data += more

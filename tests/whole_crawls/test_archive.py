@@ -430,6 +430,7 @@ FIELDS = {
 NOTED = {
     "via",
     "hop",
+    "hopsFromSeed",
     "depth",
     "redirected-from",
     "fetchTimeMs",

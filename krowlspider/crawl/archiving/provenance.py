@@ -165,18 +165,19 @@ def _provenance(
 ) -> list[tuple[str, str]]:
     """Return how a URL was found, as fields of a metadata record.
 
-    They are ``via`` as in WARC 1.1, section 6.6, the redirects before it, and, if ``whole``, hop
-    and depth. The hop is a letter of Heritrix: S seed, L link, R redirect, M sitemap, P robots.txt,
-    E requisite.
+    They are ``via`` as in WARC 1.1, section 6.6, the redirects before it, and, if ``whole``, hop,
+    depth and ``hopsFromSeed``. The hop is a letter of Heritrix: S seed, L link, R redirect,
+    M sitemap, P robots.txt, E requisite.
     """
     if in_flight.robots_fetch is not None:
         chain = [f"{authority}/robots.txt" for authority in in_flight.robots_fetch.passed]
-        hop, via, depth = "P", "", None
+        hop, via, depth, path = "P", "", None, ""
     else:
         assert in_flight.lease is not None
         entry = in_flight.lease.entry
         chain, via, depth = meta.get("redirect_urls", []), entry.via, entry.depth
-        hop = entry.hop or ("E" if entry.is_requisite else "" if depth else "S")
+        hop = entry.path[-1:] or ("E" if entry.is_requisite else "" if depth else "S")
+        path = entry.hops_from_seed
     if chain:
         hop, via = "R", chain[-1]
     fields = [("redirected-from", url) for url in chain if is_uri(url)]
@@ -184,6 +185,7 @@ def _provenance(
     if whole:
         fields += [("hop", hop)] if hop else []
         fields += [] if depth is None else [("depth", str(depth))]
+        fields += [("hopsFromSeed", path)] if path else []
     return fields
 
 

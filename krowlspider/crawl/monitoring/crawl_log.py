@@ -216,4 +216,4 @@ def _found(in_flight: InFlight) -> tuple[str, str, list[str]]:
         return "R", entry.chain[-1], notes
     if entry.redirects:
         return "R", entry.via, notes
-    return entry.hop or ("L" if entry.depth else "-"), entry.via, notes
+    return entry.path[-1:] or ("L" if entry.depth else "-"), entry.via, notes

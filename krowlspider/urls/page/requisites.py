@@ -59,6 +59,8 @@ _CANDIDATE = re.compile(
     r"([^\s,](?:\S*[^\s,])?+)(?:,++|\s++[^,(]*+(?:\([^)]*+\)?+[^,(]*+)*+)?+", re.ASCII
 )
 _FONT = re.compile(r"\.(?:woff2?|ttf|otf|eot)(?:[?#]|\Z)", re.IGNORECASE)
+# Such URLs may be long, so they are not parsed.
+_DATA = frozenset({"data:", "DATA:"})
 _ICONS = frozenset({"icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon"})
 
 
@@ -118,6 +120,8 @@ class _References:
 
     def first(self, texts: list[str]) -> list[str]:
         """Return the texts of a page that are read; each of the others counts as one reference."""
+        if not texts:
+            return texts
         read: list[str] = []
         room = _TEXT_MAX
         for text in texts[:MAX_REQUISITES]:
@@ -131,10 +135,10 @@ class _References:
     def add(self, kind: str, references: Iterable[str]) -> None:
         kinds, result = self.kinds, self.result
         for reference in references:
-            if reference in kinds:
-                continue
-            if reference.startswith(("data:", "DATA:")):
+            if reference[:5] in _DATA:
                 result.refused += 1
+            elif reference in kinds:
+                continue
             elif len(kinds) < MAX_REQUISITES:
                 kinds[reference] = kind
             else:
@@ -168,8 +172,7 @@ class _References:
                     [each for each in kinds if kinds[each] == kind], name, oversize
                 )
             }
-        for url, reference in normalise_each(kinds, base, refused, oversize).items():
-            result.found[url] = kinds[reference]
+        result.found = normalise_each(kinds, base, refused, oversize)
         # The document itself, by an empty reference or as the part of an SVG in it.
         result.found.pop(base, None)
         result.refused += len(refused)

@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import re
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 from scrapy.settings import Settings
@@ -24,11 +26,12 @@ from krowlspider.archive.tools.dedup import Built, build, source_at
 from krowlspider.archive.upload.notes import NOTES
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.job import Job
 from krowlspider.errors import SettingsError
-from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed, written
+from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, options, parsed, written
 from tests.archive.command import warc
 from tests.support.crawling import CONTACT
 
@@ -79,6 +82,40 @@ def second_crawl(found: OtherCrawls | None, folder: Path, *captures: Capture) ->
 
 def kinds(records: list[WarcRecord]) -> list[str]:
     return [each.headers["WARC-Type"] for each in records]
+
+
+def test_wacz_takes_the_bodies_of_other_crawls_along(tmp_path: Path) -> None:
+    """A WACZ without them is named as incomplete."""
+    job, second = first_crawl(tmp_path / "first"), tmp_path / "second"
+    second.mkdir()
+    with closing(
+        PayloadIndex(
+            tmp_path / "payloads",
+            most=100,
+            warn=pytest.fail,
+            others=others([job], tmp_path / "dedup"),
+        )
+    ) as index:
+        files = WarcSeries(second, options(), index)
+        for number, odd in enumerate([plain(b"body"), CHUNKED, plain(b"new"), plain(b"new")]):
+            files.append(replace(capture(number, odd), started=LATER))
+        files.close()
+    out = tmp_path / "a.wacz"
+    _, said = warc("wacz", second, "-o", out, code=1)
+    assert said == (
+        "krowlspider: not in it: the bodies of 2 revisits, which other crawls have: name their"
+        f" JOBDIRs: scrapy warc wacz {second} EARLIER... -o FILE\n"
+    )
+    text, said = warc("wacz", second, job / "warc", "-o", out, "--force")
+    told = "3 files, 6 captures, 2 of them of other crawls, 0 pages"
+    assert (text.decode(), said) == (f"{told} in {out}\n", "")
+    with ZipFile(out) as packed:
+        packed.extractall(tmp_path / "unpacked")
+    folder = tmp_path / "unpacked" / "archive"
+    warc("index", folder)
+    warc("check", folder)
+    bodies = [warc("cat", capture(number).url, folder, "--payload")[0] for number in (0, 1, 2, 3)]
+    assert bodies == [b"body", CHUNKED.payload, b"new", b"new"]
 
 
 def test_body_of_another_crawl_is_a_revisit_of_it(tmp_path: Path) -> None:

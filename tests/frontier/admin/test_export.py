@@ -59,7 +59,7 @@ def test_an_import_elsewhere_restores_an_export(
     world = World(open_store)
     entries = [
         Entry(URLS[0], depth=3, redirects=1, retries=2, throttling=3, bare=True),
-        Entry(URLS[1], request=b"J{}", via="http://b.test/", hop="M"),
+        Entry(URLS[1], request=b"J{}", via="http://b.test/", path="M"),
         Entry(URLS[2], depth=7, chain=("http://old.test/", "http://b.test/moved")),
     ]
     hosts = ("a.test", "a.test", "b.test")

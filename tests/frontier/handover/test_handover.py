@@ -176,7 +176,7 @@ def test_all_fields_of_an_entry_are_handed_over(world: World, other: World) -> N
         request=b'J{"x": "\xc3\xa9"}',
         chain=(url(8), "http://c.test/9"),
         via="http://d.test/",
-        hop="M",
+        path="LRM",
     )
     world.frontier.add([Candidate(HOST_NAME, world.hasher.key(url(1)), entry, -5)])
     world.hand_over(HOST_NAME, other)

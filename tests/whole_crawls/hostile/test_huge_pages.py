@@ -17,29 +17,19 @@ def test_all_huge_pages_together_have_a_part_of_the_loop() -> None:
     """Four pages of ten batches each: the rest of the time is left to others."""
     handed: list[str] = []
 
-    def discover(urls: list[str], **_: object) -> int:
+    def discover(urls: list[str]) -> int:
         handed.extend(urls)
         end = time.perf_counter() + WORK
         while time.perf_counter() < end:
             pass
         return len(urls)
 
-    spider: Any = SimpleNamespace(
-        scheduler=SimpleNamespace(intake=SimpleNamespace(discover=discover)),
-        _huge_pages=asyncio.Lock(),
-    )
+    spider: Any = SimpleNamespace(_huge_pages=asyncio.Lock())
     links = [f"http://h{number}.test/" for number in range(10 * broad._LINKS_AT_ONCE)]
 
     async def main() -> float:
         begun = time.perf_counter()
-        await asyncio.gather(
-            *(
-                BroadSpider._discover(
-                    spider, links, 1, f"http://p{number}.test/", f"p{number}.test"
-                )
-                for number in range(4)
-            )
-        )
+        await asyncio.gather(*(BroadSpider._discover(spider, links, discover) for _ in range(4)))
         return time.perf_counter() - begun
 
     took = asyncio.run(main())
