@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
-    "commands": {"krowlspider", "config", "corpus", "views", *ENGINE},
+    "node": {"config", "spiders", *ENGINE},
+    "commands": {"krowlspider", "config", "corpus", "node", "views", *ENGINE},
 }
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
