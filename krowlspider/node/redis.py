@@ -17,7 +17,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.node.tree import PROCESSES_MAX, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Its forks have the same protocol and options.
 _NAMES = ("redis-server", "valkey-server")
@@ -29,6 +29,8 @@ _PACKAGED = (
 )
 # Bytes of the folder of a socket: the path of a socket may have no more than 107.
 _FOLDER_MAX = 100
+# Its log, in its folder.
+LOG = "log"
 # Seconds to read its file at the start, and between two looks.
 _PATIENCE = 300.0
 _LOOK = 0.05
@@ -76,10 +78,10 @@ class PrivateRedis:
         """Return the URL of the database of a process."""
         return f"unix://{self._socket}?db={number_of(process) - 1}"
 
-    async def wait(self) -> None:
-        """Wait until the server answers, and remove the heartbeats of earlier starts.
+    async def wait(self, is_over: Callable[[], bool]) -> None:
+        """Wait until the server answers, or ``is_over`` returns true.
 
-        :raises KrowlError: it does not answer
+        :raises KrowlError: it does not answer in time, or it is over
         """
         client = redis_client(self.url_of("p1"))
         end = time.monotonic() + _PATIENCE
@@ -88,10 +90,10 @@ class PrivateRedis:
                 try:
                     await client.ping()
                 except (RedisError, OSError) as error:
-                    if time.monotonic() >= end:
+                    if is_over() or time.monotonic() >= end:
                         raise KrowlError(
-                            f"the private Redis in {self._folder} does not answer ({error}): its"
-                            " log has the reason"
+                            f"the private Redis does not answer ({error}):"
+                            f" {self._folder / LOG} has the reason"
                         ) from error
                     await asyncio.sleep(_LOOK)
                 else:

@@ -18,11 +18,11 @@ from krowlspider.crawl.monitoring.page_server import PageServer, is_loopback
 from krowlspider.node.child import Child
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code
 from krowlspider.node.handover import FolderHandover
-from krowlspider.node.redis import PrivateRedis
+from krowlspider.node.redis import LOG, PrivateRedis
 from krowlspider.node.tree import StoppedError, ids, processes, ring_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from scrapy.settings import Settings
@@ -76,31 +76,41 @@ class Supervisor:
             # Under nohup SIGHUP stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal)
+        try:
+            return await self._run()
+        except StoppedError:
+            logger.info("Stopped before the crawl has begun: the next start does the rest")
+            return 0
+        finally:
+            self._redis.remove_socket()
+
+    async def _run(self) -> int:
+        """:raises StoppedError: the crawl was stopped before it began"""
         folder = self._plan.tree.redis
-        lock = await asyncio.to_thread(_locked, folder / "lock")
+        lock = await asyncio.to_thread(_locked, folder / "lock", self._stopped)
         server = Child(
             "redis",
             lambda _: self._redis.command(),
             environment=os.environ,
             is_end=lambda _: False,
-            log=folder / "log",
+            log=folder / LOG,
             lock=lock,
         )
         serving = asyncio.create_task(server.run())
         # Without it the processes could not send URLs to each other.
         serving.add_done_callback(lambda _: self._stop())
         try:
-            await self._redis.wait()
+            await self._redis.wait(lambda: self._is_stopped)
             await self._redis.forget(*self._old_keys())
             await asyncio.to_thread(self._hand_over)
-            return 0 if self._is_stopped else await self._crawl()
-        except StoppedError:
-            logger.info("Stopped while hosts were handed over: the next start does the rest")
-            return 0
+            if self._is_stopped:
+                raise StoppedError
+            code = await self._crawl()
+            # A crawl whose Redis was given up is stopped.
+            return code or int(serving.done())
         finally:
             server.stop()
             await serving
-            self._redis.remove_socket()
             os.close(lock)
 
     def _old_keys(self) -> list[str]:
@@ -109,18 +119,15 @@ class Supervisor:
         return [f"{root}:beats", *([f"{root}:pages"] if self._plan.restart_pages else [])]
 
     def _hand_over(self) -> None:
-        def is_stopped() -> bool:
-            return self._is_stopped
-
         handover = FolderHandover(
             self._plan.tree,
             ring_of(self._ids),
             offline(self._plan.settings),
             spider=self._plan.spider,
             url_of=self._redis.url_of,
-            is_stopped=is_stopped,
+            is_stopped=self._stopped,
         )
-        heads = self._plan.tree.heads(is_stopped)
+        heads = self._plan.tree.heads(self._stopped)
         if handover.is_needed(heads):
             handover.run(heads)
 
@@ -203,6 +210,9 @@ class Supervisor:
         logger.info("Signal received: stopping all processes; a second one ends them at once")
         self._stop()
 
+    def _stopped(self) -> bool:
+        return self._is_stopped
+
     def _stop(self) -> None:
         if not self._is_stopped:
             self._is_stopped = True
@@ -210,13 +220,18 @@ class Supervisor:
                 child.stop()
 
 
-def _locked(path: Path) -> int:
-    """Lock a file, when no process has it any more; return it open."""
+def _locked(path: Path, is_stopped: Callable[[], bool]) -> int:
+    """Lock a file, when no process has it any more; return it open.
+
+    :raises StoppedError: ``is_stopped`` has returned true meanwhile
+    """
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if is_stopped():
+                raise StoppedError from None
             time.sleep(_LOOK)
         else:
             return lock
