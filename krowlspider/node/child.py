@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 # Deaths within so many seconds after which a process is not started again.
 DEATHS_MAX = 5
 _WITHIN = 600.0
-# Seconds before the first restart; each further death within that time doubles them.
-_BACKOFF = 1.0
+BACKOFF = 1.0
 # The exit code for a process that is not started again.
 GIVEN_UP = 1
 
@@ -35,7 +34,8 @@ class Child:
 
     ``is_end`` returns whether an exit code is an end. After any other one, ``on_death`` is called
     and the process is started again. What it writes goes to the file ``log``, by default to the
-    standard error of this process. ``lock`` is an open file that it keeps open.
+    standard error of this process. ``lock`` is an open file that it keeps open. ``backoff`` are the
+    seconds before the first restart; each further death within ten minutes doubles them.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Child:
         on_death: Callable[[], None] = lambda: None,
         log: Path | None = None,
         lock: int | None = None,
+        backoff: float = BACKOFF,
     ):
         self.name = name
         self.restarts = 0
@@ -57,6 +58,7 @@ class Child:
         self._on_death = on_death
         self._log = log
         self._lock = lock
+        self._backoff = backoff
         self._process: asyncio.subprocess.Process | None = None
         self._stopped = asyncio.Event()
         self._deaths: deque[float] = deque(maxlen=DEATHS_MAX)
@@ -83,7 +85,10 @@ class Child:
             if self._stopped.is_set():
                 self.stop()
             code = await self._process.wait()
-            if self._stopped.is_set() or self._is_end(code):
+            if self._stopped.is_set():
+                # A process that has no handler yet dies by the signal, and has begun nothing.
+                return 0 if code == -signal.SIGTERM else code
+            if self._is_end(code):
                 return code
             self._deaths.append(time.monotonic())
             self._on_death()
@@ -111,7 +116,7 @@ class Child:
 
     def _wait(self) -> float:
         recent = sum(self._deaths[-1] - death < _WITHIN for death in self._deaths)
-        return float(_BACKOFF * 2 ** (recent - 1))
+        return float(self._backoff * 2 ** (recent - 1))
 
     async def _start(self) -> asyncio.subprocess.Process:
         supervisor = os.getpid()

@@ -62,7 +62,7 @@ class Supervisor:
         self._redis = PrivateRedis(plan.redis, plan.tree.redis)
         self._figures = Figures(plan.tree, self._ids)
         self._children: dict[str, Child] = {}
-        self._is_stopped = False
+        self._is_stopped = self._is_interrupted = False
         self._began = time.monotonic()
 
     async def run(self) -> int:
@@ -75,7 +75,7 @@ class Supervisor:
         for number in _SIGNALS:
             # Under nohup SIGHUP stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._on_signal)
+                loop.add_signal_handler(number, self._on_signal, number)
         try:
             return await self._run()
         except StoppedError:
@@ -201,14 +201,19 @@ class Supervisor:
 
     # --- the stop ---
 
-    def _on_signal(self) -> None:
-        if self._is_stopped:
+    def _on_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP:
+            # systemd sends it together with SIGTERM.
+            logger.info("SIGHUP received: the terminal or the session has ended")
+            self._stop()
+        elif self._is_interrupted:
             logger.warning("Second signal: ending all processes at once, as a crash would")
             for child in self._children.values():
                 child.stop(signal.SIGKILL)
-            return
-        logger.info("Signal received: stopping all processes; a second one ends them at once")
-        self._stop()
+        else:
+            self._is_interrupted = True
+            logger.info("%s received: stopping all processes; a second one ends them", number.name)
+            self._stop()
 
     def _stopped(self) -> bool:
         return self._is_stopped

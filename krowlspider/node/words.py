@@ -6,10 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.config.checks import port_range
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
 from krowlspider.crawl.parts import MEMORY_SHARE
 from krowlspider.errors import SettingsError
-from krowlspider.node.tree import process_warc_folder
+from krowlspider.node.tree import number_of, process_warc_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,8 +32,9 @@ _RESERVED = (
 )
 # The priority of this project's settings.py, and of a variable of the environment.
 _OF_PROJECT = 20
-# Ports beyond the last of PROMETHEUS_PORT that the processes may take.
+# Ports beyond its first one that a process may take.
 _MORE_PORTS = 100
+_PORT_MAX = 65_535
 
 
 def check_reserved(settings: BaseSettings) -> None:
@@ -95,7 +97,7 @@ class Words:
             "JOBDIR": folder,
             # One line shows the progress of all.
             "KROWL_PROGRESS": 0,
-            "PROMETHEUS_PORT": self._ports(),
+            "PROMETHEUS_PORT": self._ports(process),
             "LOG_FORMAT": _log_format(settings["LOG_FORMAT"], process),
             **self._parts,
         }
@@ -114,12 +116,13 @@ class Words:
             words += ["-s", f"{name}={value}"]
         return words
 
-    def _ports(self) -> str:
-        """Return the ports of a process: those of the supervisor's page, and as many more."""
-        ports = [int(port) for port in self._settings.getlist("PROMETHEUS_PORT")]
-        if ports == [0]:
+    def _ports(self, process: str) -> str:
+        """Return the ports of a process, which come after that of the supervisor's page."""
+        ports = port_range(self._settings["PROMETHEUS_PORT"])
+        if not ports[0]:
             return "0"
-        return f"{ports[0]},{ports[-1] + _MORE_PORTS}"
+        first = min(ports[0] + number_of(process), _PORT_MAX)
+        return f"{first},{min(first + _MORE_PORTS, _PORT_MAX)}"
 
     def _feeds_of(self, process: str, restarts: int) -> dict[str, dict[str, Any]]:
         feeds = {_with(uri, process): dict(options) for uri, options in self._feeds.items()}

@@ -96,6 +96,8 @@ def test_each_process_has_its_own_files(tmp_path: Path) -> None:
     assert first["KROWL_WARC_DIR"] == "/archive/p2"
     assert first["JOBDIR"] == str(tmp_path / "p2")
     assert "[p2]" in first["LOG_FORMAT"]
+    # The page of all takes 9410.
+    assert first["PROMETHEUS_PORT"] == "9412,9512"
     assert first["LOG_LEVEL"] == "INFO"
 
 
