@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ _OF_PROJECT = 20
 # Ports beyond its first one that a process may take.
 _MORE_PORTS = 100
 _PORT_MAX = 65_535
+_USER = re.compile("://[^/]*@")
 
 
 def check_reserved(settings: BaseSettings) -> None:
@@ -82,6 +84,11 @@ class Words:
         self._feeds: dict[str, dict[str, Any]] = {
             str(uri): dict(options) for uri, options in settings.getdict("FEEDS").items()
         }
+        if any(_USER.search(uri) for uri in self._feeds):
+            raise SettingsError(
+                "a feed names a user in its URI, and every user of the machine could read it in the"
+                " list of processes: write the feed to a file, or crawl by scrapy crawl"
+            )
         try:
             json.dumps(self._feeds)
         except TypeError as error:
@@ -104,9 +111,10 @@ class Words:
         if settings["KROWL_WARC_DIR"]:
             # Two writers cannot use one folder.
             own["KROWL_WARC_DIR"] = process_warc_folder(settings, folder)
-        for name in ("LOG_FILE", "LOG_ENABLED"):
-            if settings[name] is not None:
-                own[name] = settings[name]
+        own["LOG_ENABLED"] = settings["LOG_ENABLED"]
+        if settings["LOG_FILE"]:
+            # The supervisor has begun it.
+            own |= {"LOG_FILE": settings["LOG_FILE"], "LOG_FILE_APPEND": 1}
         is_chosen = (settings.getpriority("LOG_LEVEL") or 0) > _OF_PROJECT
         own["LOG_LEVEL"] = settings["LOG_LEVEL"] if is_chosen else "WARNING"
         if self._feeds:

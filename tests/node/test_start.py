@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.node.figures import exit_code
 from krowlspider.node.redis import find_redis
 from krowlspider.node.words import DIVIDED, Words, shares
@@ -82,7 +82,8 @@ def test_budgets_are_divided() -> None:
 def test_each_process_has_its_own_files(tmp_path: Path) -> None:
     pages = {"format": "jsonlines", "overwrite": True}
     feeds = {"out/pages.jsonl.gz": pages, "-": {"format": "csv"}}
-    settings = project_settings(FEEDS=feeds, KROWL_WARC_DIR="/archive", LOG_LEVEL="INFO")
+    given = {"LOG_LEVEL": "INFO", "LOG_FILE": "log", "LOG_FILE_APPEND": False}
+    settings = project_settings(FEEDS=feeds, KROWL_WARC_DIR="/archive", **given)
     words = Words("broad", {"seeds": "a.test"}, ["LOG_LEVEL=INFO"], settings, 2)
 
     def own(restarts: int) -> dict[str, str]:
@@ -99,6 +100,15 @@ def test_each_process_has_its_own_files(tmp_path: Path) -> None:
     # The page of all takes 9410.
     assert first["PROMETHEUS_PORT"] == "9412,9512"
     assert first["LOG_LEVEL"] == "INFO"
+    # The next one that opens it must not empty it.
+    assert first["LOG_FILE_APPEND"] == "1"
+
+
+def test_password_of_a_feed_gets_into_no_list_of_processes() -> None:
+    feeds = {"ftp://user:secret@files.example/pages.csv": {"format": "csv"}}
+    with pytest.raises(SettingsError, match="a feed names a user") as caught:
+        Words("broad", {}, [], project_settings(FEEDS=feeds), 2)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
