@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from krowlspider.config.checks import port_range
 from krowlspider.config.validation import offline
 from krowlspider.crawl.monitoring.page_server import PageServer, is_loopback
+from krowlspider.errors import JobError
 from krowlspider.node.child import Child
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code
 from krowlspider.node.handover import FolderHandover
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Seconds between two tries to lock the folder of the Redis, whose last server may still be ending.
+# Seconds for the last server of the Redis to end, and between two looks.
+_PATIENCE = 60.0
 _LOOK = 0.1
 
 
@@ -226,17 +228,23 @@ class Supervisor:
 
 
 def _locked(path: Path, is_stopped: Callable[[], bool]) -> int:
-    """Lock a file, when no process has it any more; return it open.
+    """Lock a file, when no server of an earlier start has it any more; return it open.
 
     :raises StoppedError: ``is_stopped`` has returned true meanwhile
+    :raises JobError: such a server does not end
     """
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    end = time.monotonic() + _PATIENCE
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if is_stopped():
                 raise StoppedError from None
+            if time.monotonic() >= end:
+                raise JobError(
+                    f"{path} is locked by a redis-server of an earlier start: end that server"
+                ) from None
             time.sleep(_LOOK)
         else:
             return lock

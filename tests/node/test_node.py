@@ -45,6 +45,16 @@ class NodeCrawl(Crawl):
         return int((self.jobdir / process / "lock").read_text())
 
     @property
+    def redis(self) -> int:
+        """The process of its private Redis."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        (found,) = (
+            int(each) for each in children if "redis" in Path(f"/proc/{each}/comm").read_text()
+        )
+        return found
+
+    @property
     def ends(self) -> list[str]:
         """How each summary of the log says that the crawl has ended."""
         return re.findall(r"Crawl of .* ended \((\w+)\)", self.log)
@@ -109,13 +119,16 @@ def test_processes_change_and_each_page_is_fetched_once(tmp_path: Path) -> None:
 
 
 def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
-    """A process dies: it is started again. The supervisor dies: its processes end, and the next
-    start goes on with what they left, by another number of processes."""
+    """A process and the Redis die: they are started again. The supervisor dies: its processes end,
+    and the next start goes on with what they left, by another number of processes."""
     with MockWeb(graph=GRAPH) as web:
         crawl = node_crawl(web, tmp_path, 2).start()
         crawl_until(web, crawl, 50)
         os.kill(crawl.pid("p1"), signal.SIGKILL)
-        crawl.wait_until(lambda: "p1 has died with signal SIGKILL: starting it again" in crawl.log)
+        os.kill(crawl.redis, signal.SIGKILL)
+        for name in ("p1", "redis"):
+            said = f"Process {name} has died with signal SIGKILL: starting it again"
+            crawl.wait_until(lambda said=said: said in crawl.log)  # type: ignore[misc]
         crawl_until(web, crawl, 50)
         # It leaves an open WARC file to a folder that no process will use.
         os.kill(crawl.pid("p2"), signal.SIGKILL)
