@@ -65,6 +65,12 @@ class PrivateRedis:
             self._sockets.rmdir()
             self._sockets = Path(tempfile.mkdtemp(prefix="krowl-", dir="/tmp"))
         self._socket = self._sockets / "redis"
+        # The next start removes the folder if this one is killed.
+        link = folder / "sockets"
+        if link.is_symlink():
+            shutil.rmtree(link.readlink(), ignore_errors=True)
+            link.unlink()
+        link.symlink_to(self._sockets)
 
     def command(self) -> Sequence[str]:
         return [

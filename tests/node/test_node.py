@@ -133,8 +133,11 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         # It leaves an open WARC file to a folder that no process will use.
         os.kill(crawl.pid("p2"), signal.SIGKILL)
         crawl.kill()
+        sockets = (crawl.jobdir / "redis" / "sockets").readlink()
+        assert sockets.exists()
         crawl = node_crawl(web, tmp_path, 1).run()
         assert crawl.ends == ["finished"]
+        assert not sockets.exists()
         entries = web.log()
         assert reachable(web.graph, web.seeds()).differences(entries, at_least=True) == []
         # In flight or not committed at three ends: 24 hosts, a request each, and what a commit
