@@ -24,7 +24,7 @@ FUZZ := .cache/fuzz/requirements.stamp
 # They reach the shell by its environment, so that spaces and quotes in them stand. ARGS are words
 # for the shell: value keeps make from reading the $ of an expression such as '\.pdf$'.
 JOBDIR ?= jobs/default
-export SEEDS CONTACT JOBDIR
+export SEEDS CONTACT JOBDIR PROCESSES
 
 .PHONY: help setup crawl crawl-arguments demo test test-slow fuzz check docs bench
 
@@ -32,12 +32,12 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  make crawl SEEDS=seeds/example.txt CONTACT=you@example.org \'
-	@echo '             [JOBDIR=jobs/default] [ARGS="-a max_pages=100"]'
+	@echo '             [JOBDIR=jobs/default] [PROCESSES=4] [ARGS="-a max_pages=100"]'
 
 setup: $(DEV) ## .venv with all that crawling and testing need
 
 crawl: crawl-arguments $(RUNTIME) ## crawl from SEEDS; the same again goes on where it stopped
-	@$(BIN)/scrapy crawl broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" \
+	@$(BIN)/scrapy $(if $(PROCESSES),node --processes "$$PROCESSES",crawl) broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" \
 		-s JOBDIR="$$JOBDIR" $(value ARGS)
 
 crawl-arguments:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from scrapy.utils.asyncio import create_looping_call
 from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.history import INTERVAL, History
+from krowlspider.crawl.monitoring.page_server import is_loopback
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
 from krowlspider.engine.steering import Steering
@@ -40,7 +40,7 @@ class LivePage:
         settings = crawler.settings
         if not (settings.getbool("KROWL_LIVE_PAGE") and settings.getbool("PROMETHEUS_ENABLED")):
             raise NotConfigured
-        if not _is_loopback(settings["PROMETHEUS_HOST"]):
+        if not is_loopback(settings["PROMETHEUS_HOST"]):
             raise NotConfigured("KROWL_LIVE_PAGE needs a loopback address in PROMETHEUS_HOST")
         self._crawler = crawler
         self._control = Control(crawler)
@@ -87,10 +87,3 @@ class LivePage:
         self._history.write()
         if self._file is not None:
             self._file.unlink(missing_ok=True)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

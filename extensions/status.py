@@ -92,6 +92,8 @@ class Status:
             self._live.stop()
         # Other extensions write their stats too.
         self._crawler.signals.send_catch_log(figures_wanted)
+        # The last figures are left in the job folder.
+        self._progress.line(self._now())
         self._end = reason, self._now(), self._measure()
 
     def _sum_up(self) -> None:

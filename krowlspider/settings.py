@@ -439,8 +439,10 @@ KROWL_CONTROL_TOKEN_FILE = ""
 
 # The http(s) URL of a webhook, or a command, that gets a notice as JSON when the crawl finishes or
 # stops, waits for its disk or the network, stalls, or loses a node. A command gets it on its
-# standard input. A URL may have a secret: give it in the environment. Empty: no notices.
+# standard input. A URL may have a secret: give it in the environment, or in a file that
+# KROWL_NOTIFY_FILE names. Empty: no notices.
 KROWL_NOTIFY = ""
+KROWL_NOTIFY_FILE = ""
 # Minutes without the end of a request, though hosts are due, after which the crawl counts as
 # stalled. 0: never.
 KROWL_NOTIFY_STALLED = 10.0

@@ -82,7 +82,9 @@ class Allowance:
 
     async def _fill(self) -> None:
         if self.left < self._portion:
-            self.left += await self._keys.add(PAGES, self._portion - self.left, self._limit)
+            # Pages are taken meanwhile: read ``left`` after the answer, not before.
+            portion = await self._keys.add(PAGES, self._portion - self.left, self._limit)
+            self.left += portion
             self.spent = not self.left
 
     async def _release(self) -> None:

@@ -151,7 +151,7 @@ class JobFolder:
                     f" scrapy frontier {quote(str(self.path))} --repair"
                 )
             if head.new or head != found:
-                self._write_head(head)
+                self.write_head(head)
         except JobError:
             self.leave()
             raise
@@ -305,7 +305,7 @@ class JobFolder:
         copy.write_bytes((self.path / _HEAD).read_bytes())
         sync(copy)
         sync_folder(self.migrated_from)
-        self._write_head(
+        self.write_head(
             msgspec.structs.replace(head, format=FORMAT, software=f"krowlspider {__version__}")
         )
         self._end_migration()
@@ -364,7 +364,11 @@ class JobFolder:
             seed = secrets.randbits(63)
         return JobHead(FORMAT, seed, f"krowlspider {__version__}", ring, new=True)
 
-    def _write_head(self, head: JobHead) -> None:
+    def write_head(self, head: JobHead) -> None:
+        """Replace the head durably.
+
+        :raises JobError: the folder cannot be written
+        """
         draft = self.path / _HEAD_DRAFT
         try:
             with draft.open("wb") as file:

@@ -41,7 +41,7 @@ _IDLE_MAX = 2048
 _OTHER_FILES = 300
 # Bodies may take one part in so many of the available memory. The frontier, its caches and the
 # kernel's file cache need the rest.
-_MEMORY_SHARE = 4
+MEMORY_SHARE = 4
 
 
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:
@@ -85,7 +85,7 @@ def memory_account(settings: BaseSettings, on_room: Callable[[], None]) -> Memor
 
     ``on_room`` is called when requests may begin again.
     """
-    limit = settings.getint("KROWL_MEMORY_LIMIT") or memory_to_be_had() // _MEMORY_SHARE
+    limit = settings.getint("KROWL_MEMORY_LIMIT") or memory_to_be_had() // MEMORY_SHARE
     return Memory(limit, settings.getint("CONCURRENT_REQUESTS"), on_room)
 
 

@@ -60,6 +60,35 @@ def test_pages_are_taken_in_advance_until_all_are_spent() -> None:
     asyncio.run(main())
 
 
+class _BusyKeys(MemoryKeys):
+    """Calls each of ``meanwhile`` once, before the next answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: list[Callable[[], None]] = []
+
+    async def add(self, name: str, number: int, limit: int) -> int:
+        found = await super().add(name, number, limit)
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return found
+
+
+def test_pages_taken_while_the_server_answers_count() -> None:
+    async def main() -> None:
+        keys = _BusyKeys()
+        async with allowance(keys) as mine:
+            await soon(lambda: mine.left == 5)
+            keys.meanwhile.append(mine.take)
+            for _ in range(3):
+                mine.take()
+            # Four are used, and as many were taken for them.
+            await soon(lambda: mine.left == 5)
+            assert taken(keys) == 9
+
+    asyncio.run(main())
+
+
 def test_unfetched_pages_are_given_back() -> None:
     async def main() -> None:
         keys = MemoryKeys()

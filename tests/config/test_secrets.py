@@ -45,6 +45,12 @@ def secret_file(folder: Path, text: str) -> Path:
     return path
 
 
+def notify_file(folder: Path) -> Path:
+    path = folder / "notify"
+    path.write_text(f"true {SECRET}\n")
+    return path
+
+
 # --- where they come from ---
 
 
@@ -142,6 +148,8 @@ def test_nothing_that_a_crawl_leaves_has_a_secret_in_it(tmp_path: Path) -> None:
         "TELNETCONSOLE_ENABLED": 1,
         "TELNETCONSOLE_PORT": "0,0",
         "KROWL_CONSUL_TOKEN": SECRET,
+        "KROWL_CONTROL_TOKEN": SECRET,
+        "KROWL_NOTIFY_FILE": notify_file(tmp_path),
         "KROWL_STATIC_NODES_SECRET": SECRET,
         "REDIS_URL_FILE": secret_file(tmp_path, URL),
         "LOG_LEVEL": "DEBUG",

@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
-    "commands": {"krowlspider", "config", "programs", *ENGINE},
+    "node": {"config", "spiders", *ENGINE},
+    "commands": {"krowlspider", "config", "node", "programs", *ENGINE},
     "programs": {"krowlspider", "commands", "config", "corpus", "views", *ENGINE},
 }
 PURE = (

@@ -20,6 +20,7 @@ from krowlspider.spiders.broad import BroadSpider
 from tests.mockweb import MockWeb
 from tests.support import settingsdoc
 from tests.support.crawling import ROOT
+from tests.support.debian import program
 from tests.support.demopage import REPLAY, replay_commands
 from tests.support.documented import Copy, commands, pages
 
@@ -72,6 +73,8 @@ def named(path: Path) -> str:
 
 
 def run_page(page: Path, folder: Path, wanted: list[str]) -> None:
+    if any("PROCESSES=" in command for command in wanted):
+        program("redis-server")
     with MockWeb(spec=WEB) as web:
         copy = Copy(folder, web)
         for command in [CRAWL] * (page.name in ON_A_CRAWL) + wanted:

@@ -6,13 +6,22 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_make_keeps_quotes_blanks_and_dollars(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [([], ["crawl"]), (["PROCESSES=3"], ["node", "--processes", "3"])],
+    ids=["one", "three"],
+)
+def test_make_keeps_quotes_blanks_and_dollars(
+    tmp_path: Path, more: list[str], command: list[str]
+) -> None:
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
     (tmp_path / "requirements.txt").touch()
     binaries = tmp_path / ".venv" / "bin"
@@ -25,7 +34,7 @@ def test_make_keeps_quotes_blanks_and_dollars(tmp_path: Path) -> None:
     # Without the variables of a make that runs the tests.
     environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
     done = subprocess.run(
-        ["make", "-s", "crawl", *given],
+        ["make", "-s", "crawl", *given, *more],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -33,6 +42,6 @@ def test_make_keeps_quotes_blanks_and_dollars(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.splitlines() == [
-        *("crawl", "broad", "-a", "seeds=my seeds.txt", "-s", "KROWL_CONTACT=me@a.test"),
+        *(*command, "broad", "-a", "seeds=my seeds.txt", "-s", "KROWL_CONTACT=me@a.test"),
         *("-s", "JOBDIR=jobs/default", "-s", "X=a b", "-a", "deny=x$ y$(z)"),
     ]

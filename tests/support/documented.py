@@ -36,6 +36,10 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line]
 
 
+# Settings of other tests: of the file for the stats, and of clusters.
+_LEFT_OUT = ("STATS_CLASS", "KROWL_STATIC_NODES_SECRET")
+
+
 class Copy:
     """A copy of the project whose crawls reach the mock web.
 
@@ -52,7 +56,7 @@ class Copy:
         hosts = ("example.org", "example.com", "example.net")
         write_seeds(folder / "seeds" / "example.txt", [web.url(host) for host in hosts])
         (folder / "scrapy.cfg").write_text("[settings]\ndefault = mock_settings\n")
-        lines = (f"{name} = {value!r}" for name, value in SETTINGS.items() if name != "STATS_CLASS")
+        lines = (f"{name} = {value!r}" for name, value in SETTINGS.items() if name not in _LEFT_OUT)
         text = "\n".join(
             [
                 "from krowlspider.settings import *",

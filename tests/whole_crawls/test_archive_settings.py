@@ -15,6 +15,7 @@ from zlib_ng import zlib_ng
 
 from krowlspider import __version__, settings
 from krowlspider.archive.payloads.digests import digest
+from krowlspider.config.credentials import IN_FILES
 from krowlspider.crawl.archiving.provenance import own_address, warcinfo
 from tests.archive.command import warc
 from tests.fetch.nameserver import NXDOMAIN, nameserver_in_thread, refusing_port
@@ -526,7 +527,7 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "KROWL_NODE_ID": SECRETS[2],
         "KROWL_NOTIFY": f"https://hooks.example/{SECRETS[1]}",
         "KROWL_CONSUL": f"http://{SECRETS[2]}:8500",
-        "KROWL_CONSUL_TOKEN": SECRETS[1],
+        **dict.fromkeys(IN_FILES, SECRETS[1]),
         "REDIS_URL": f"redis://:{SECRETS[1]}@{SECRETS[2]}",
         "KROWL_STATIC_NODES": [f"a=redis://:{SECRETS[1]}@{SECRETS[2]}"],
         "AWS_SECRET_ACCESS_KEY": SECRETS[1],
@@ -540,8 +541,8 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         if name.startswith("KROWL_")
         and not name.startswith(
             (
-                *("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_NOTIFY"),
-                "KROWL_STATIC_NODES",
+                *("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID"),
+                *IN_FILES,
             )
         )
         and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR", "KROWL_WARC_INFO"}

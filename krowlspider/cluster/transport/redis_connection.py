@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import random
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 2.0
 _BULK = 10
 
+_DATABASE = re.compile("db=[0-9]{1,5}")
 # Subclasses before their bases.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.OutOfMemoryError, "full"),
@@ -79,9 +81,11 @@ def redis_client(url: str, *, timeout: float = TIMEOUT) -> Redis:
     redis-py uses asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
 
     :raises ValueError: ``url`` is no redis, rediss or unix URL, or has a query, which could
-        override the limit; the message does not have its password
+        override the limit; the message does not have its password. Only the number of a socket's
+        database is a query: unix:///path?db=1
     """
-    if urlsplit(url).query:
+    parts = urlsplit(url)
+    if parts.query and not (parts.scheme == "unix" and _DATABASE.fullmatch(parts.query)):
         raise ValueError(f"a Redis URL takes no query here: {shown(url)}")
     # No retries: redis-py's default hides a timeout behind ten tries. RESP2 needs no handshake.
     return Redis.from_url(

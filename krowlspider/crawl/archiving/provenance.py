@@ -13,6 +13,7 @@ from krowlspider import __version__
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
 from krowlspider.archive.write.records import is_uri
+from krowlspider.config.credentials import IN_FILES
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -35,11 +36,11 @@ _PUBLIC = {
     *("BOT_NAME", "CONCURRENT_REQUESTS", "DOWNLOAD_DELAY", "DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT"),
     *("REDIRECT_MAX_TIMES", "RETRY_HTTP_CODES", "RETRY_TIMES", "URLLENGTH_LIMIT"),
 }
-# Settings never written to a WARC file: they name folders of this machine, names of a private
+# Settings never written to a WARC file: secrets, folders of this machine, names of a private
 # network, stores and other nodes.
 _PRIVATE = (
-    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_NOTIFY", "KROWL_RESOLVE"),
-    "KROWL_STATIC_NODES",
+    *IN_FILES,
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE"),
     *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
     # Its fields are written as they are.
     "KROWL_WARC_INFO",

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import time
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ _logger = logging.getLogger(__name__)
 _FRESH = 1.0
 # Most seconds from the connection to the last byte of the answer.
 _TIME_LIMIT = 5.0
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to listen at is reached by this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Page:

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
+    from krowlspider.cluster.ring.ring import Ring
     from krowlspider.cluster.tasks import Tasks
     from krowlspider.crawl.nodes.heartbeats import Heartbeats
 
 # The KROWL_STATIC_NODES_SECRET of a cluster that was started before it had a secret.
 _NO_SECRET = "none"  # noqa: S105 - it says that there is none
+
+
+def place_of(node: str, ring: Ring) -> str:
+    """Return the place to which a job folder of a node belongs."""
+    return f"{node} of {ring.checksum}"
 
 
 class StaticCluster:
@@ -54,7 +60,7 @@ class StaticCluster:
         self.keys = RedisKeys(clients[0], cluster)
         self.signals = Signals(self.keys)
         ring = self.membership.ring
-        self.place = f"{node} of {ring.checksum}"
+        self.place = place_of(node, ring)
         self.view = View(node, Reading.of(1, self.membership.members), (ring,))
 
     def prepare(self, _: int | None) -> int:

@@ -1,0 +1,295 @@
+"""Hand hosts over between the folders of processes that do not run, when their number changes.
+
+Each host goes to the folder of its owner, in the chunks of `krowlspider.frontier.handover`, and
+leaves its old folder when the new one is synced. The heads of the folders name the new ring last.
+So a death at any point loses nothing: the next start does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.cluster.transport.drain import Drain
+from krowlspider.cluster.transport.inbox import requests_key
+from krowlspider.cluster.transport.meta import MAX_URL
+from krowlspider.cluster.transport.redis_connection import RedisConnection, redis_client
+from krowlspider.crawl.nodes.static import place_of
+from krowlspider.crawl.parts import delay_policy, frontier_limits, robots_fetches
+from krowlspider.engine.imported import ImportedIdentity
+from krowlspider.errors import JobError
+from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.handover.arrival import Arrivals
+from krowlspider.frontier.handover.departure import Departures
+from krowlspider.frontier.hosts.holds import NOTES, settle_holds
+from krowlspider.frontier.poison import strike
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.owner import change_ring
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.work_mark import MARK, THREAD_MARK, boot_id, left_key
+from krowlspider.node.tree import StoppedError, process_warc_folder, processes
+from krowlspider.urls.canonical import IdentityHasher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from redis.asyncio import Redis
+    from scrapy.settings import Settings
+
+    from krowlspider.cluster.ring.ring import Ring
+    from krowlspider.crawl.folder import JobFolder, JobHead
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.handover.departure import Departure
+    from krowlspider.frontier.part import Identify
+    from krowlspider.node.tree import Tree
+
+logger = logging.getLogger(__name__)
+
+# Hosts that have arrived before the folders are synced and they leave their old ones.
+TOGETHER = 1000
+# Messages that are sent at a time, to inboxes without a bound: no process empties them meanwhile.
+_TURN = 500
+_NO_LIMIT = 2**63
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """The open folder of a process."""
+
+    name: str
+    folder: JobFolder
+    head: JobHead
+    store: LevelStore
+    frontier: Frontier
+    departures: Departures
+    arrivals: Arrivals
+
+
+class FolderHandover:
+    """Gives each host of a `Tree` to its owner in ``ring``.
+
+    ``url_of`` returns the Redis URL of a process; ``is_stopped`` returns whether to stop. So many
+    hosts leave ``together``.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        ring: Ring,
+        settings: Settings,
+        *,
+        spider: str,
+        url_of: Callable[[str], str],
+        is_stopped: Callable[[], bool],
+        together: int = TOGETHER,
+    ):
+        self._tree = tree
+        self._ring = ring
+        self._wanted = [member.id for member in ring.members]
+        self._settings = settings
+        self._spider = spider
+        self._url_of = url_of
+        self._is_stopped = is_stopped
+        self._together = together
+        self._moved = 0
+
+    def is_needed(self, heads: dict[str, JobHead]) -> bool:
+        """Return whether a folder is of another ring."""
+        return any(head.ring != place_of(name, self._ring) for name, head in heads.items())
+
+    def run(self, heads: dict[str, JobHead]) -> None:
+        """Hand over; this blocks. ``heads`` are of the folders that are there.
+
+        :raises StoppedError: it was stopped; the next start does the rest
+        :raises JobError: a folder cannot be used, or has requests that only its process can read
+        """
+        logger.info("Handing hosts over: %s from now on", processes(len(self._wanted)))
+        seed = self._tree.seed
+        of_requests, hasher = ImportedIdentity(self._settings, seed), IdentityHasher(seed)
+
+        def identify(entry: Entry) -> bytes | None:
+            return of_requests(entry) if entry.request else hasher.key(entry.url)
+
+        names = list(dict.fromkeys([*heads, *self._wanted]))
+        like = next(iter(heads.values()))
+        with ExitStack() as stack:
+            parts = {
+                name: stack.enter_context(_open(self._part(name, seed, like, identify)))
+                for name in names
+            }
+            for part in parts.values():
+                self._move_hosts(part, parts)
+            for part in parts.values():
+                self._check_kept(part)
+            asyncio.run(self._move_messages(list(parts.values())))
+            for part in parts.values():
+                self._mend(part)
+                change_ring(part.store, seed, place_of(part.name, self._ring))
+                _sync(part)
+            for part in parts.values():
+                place = place_of(part.name, self._ring)
+                part.folder.write_head(msgspec.structs.replace(part.head, ring=place))
+        logger.info("Handed over %s", counted(self._moved, "host"))
+
+    def _part(self, name: str, seed: int, like: JobHead, identify: Identify) -> _Part:
+        settings, folder = self._settings, self._tree.folder(name)
+        head = folder.take(seed=seed)
+        if head.new:
+            # Spider and scope are those of the crawl: this start may not give them.
+            head = msgspec.structs.replace(
+                head, spider=like.spider, scope=like.scope, delays=like.delays
+            )
+            folder.write_head(head)
+        store = LevelStore(folder.frontier, create=head.new or folder.untouched)
+        boot = boot_id()
+        for path in (folder.path / MARK, folder.path / THREAD_MARK):
+            strike(store, left_key(path, boot))
+            path.unlink(missing_ok=True)
+        settle_holds(store, folder.path / NOTES, time.time())
+        seen = SeenSet(
+            store,
+            settings.getint("KROWL_SEEN_CAPACITY"),
+            verify=settings.getbool("KROWL_SEEN_VERIFY"),
+            file=FilterFile(folder.seen),
+        )
+        frontier = Frontier(
+            store,
+            seen,
+            frontier_limits(settings),
+            head.delays or delay_policy(settings),
+            monotonic=time.monotonic,
+            wall=time.time,
+            boot=boot,
+        )
+        fetches = robots_fetches(settings, frontier, time.time, lambda *_: None)
+        departures = Departures(frontier, store, fetches, node=name, identify=identify)
+        arrivals = Arrivals(frontier, store, fetches.cache, identify, url_max=MAX_URL)
+        return _Part(name, folder, head, store, frontier, departures, arrivals)
+
+    def _owner_for(self, part: _Part) -> Callable[[str], str | None]:
+        def owner_of(domain: str) -> str | None:
+            owner = self._ring.owner(domain)
+            return None if owner == part.name else owner
+
+        return owner_of
+
+    def _move_hosts(self, part: _Part, parts: dict[str, _Part]) -> None:
+        arrived: list[Departure] = []
+        for step in part.departures.moving(self._owner_for(part)):
+            for name, owner in step:
+                departure = part.departures.begin(name)
+                _arrive(departure, parts[owner].arrivals)
+                arrived.append(departure)
+            if len(arrived) >= self._together:
+                self._end(arrived, parts)
+        self._end(arrived, parts)
+
+    def _end(self, arrived: list[Departure], parts: dict[str, _Part]) -> None:
+        """Remove hosts that have arrived from their old folder."""
+        for part in parts.values():
+            _sync(part)
+        for departure in arrived:
+            for _ in departure.end():
+                pass
+        self._moved += len(arrived)
+        arrived.clear()
+        if self._is_stopped():
+            raise StoppedError
+
+    def _check_kept(self, part: _Part) -> None:
+        if kept := sum(part.departures.kept.values()):
+            raise JobError(
+                f"{kept} requests in {part.folder.path} have objects that only their process can"
+                " read: go on with the number of processes that this crawl had before"
+            )
+
+    def _mend(self, part: _Part) -> None:
+        """Finish the WARC files that a process has left open which is no more."""
+        folder = process_warc_folder(self._settings, part.folder.path)
+        if part.name not in self._wanted and folder.is_dir():
+            mend_folder(folder)
+
+    # --- messages ---
+
+    async def _move_messages(self, parts: Sequence[_Part]) -> None:
+        """Give the messages in outboxes, and in the Redis of processes that are no more, to the
+        processes that own them now."""
+        async with AsyncExitStack() as stack:
+            clients: dict[str, Redis] = {
+                name: await stack.enter_async_context(redis_client(self._url_of(name)))
+                for name in self._wanted
+            }
+            inboxes = {name: RedisConnection(client) for name, client in clients.items()}
+            for part in parts:
+                for name, keys, messages in self._to_send(part):
+                    key = requests_key(self._spider)
+                    await inboxes[name].call("LPUSH", key, *messages, is_bulk=True)
+                    batch = part.store.batch()
+                    part.frontier.outbox.take_out(keys, batch)
+                    batch.write()
+            for inbox in inboxes.values():
+                await inbox.close()
+            for part in parts:
+                if part.name not in clients:
+                    gone = await stack.enter_async_context(redis_client(self._url_of(part.name)))
+                    drain = Drain(clients, self._ring.owner, _NO_LIMIT)
+                    await drain.run(gone, self._spider, part.name)
+
+    def _to_send(self, part: _Part) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
+        """Yield owner, keys and messages of what the outbox has for the process itself, or, if it
+        is no more, for any."""
+        outbox = part.frontier.outbox
+        for ours in outbox.rebucket(self._owner_for(part)):
+            if ours:
+                yield part.name, [key for key, _ in ours], [message for _, message in ours]
+        if part.name in self._wanted:
+            return
+        for owner in outbox.owners():
+            while found := outbox.head(owner, _TURN):
+                yield owner, [key for key, _ in found], [message for _, message in found]
+
+
+@contextmanager
+def _open(part: _Part) -> Iterator[_Part]:
+    """Close the frontier of a part at the end, and mark it as cleanly closed unless it failed."""
+    is_clean = False
+    try:
+        yield part
+        is_clean = True
+    except StoppedError:
+        is_clean = True
+        raise
+    finally:
+        if is_clean:
+            part.frontier.close()
+        else:
+            part.store.close()
+        part.folder.leave()
+
+
+def _arrive(departure: Departure, arrivals: Arrivals) -> None:
+    arrived = 0
+    while True:
+        try:
+            chunk = departure.chunk(arrived)
+        except LookupError:
+            # Another transfer of the host has counted these.
+            departure.begin_again()
+            arrived = 0
+            continue
+        if chunk is None:
+            return
+        arrived = arrivals.take(chunk)
+
+
+def _sync(part: _Part) -> None:
+    part.store.batch(sync=True).write()

@@ -1,0 +1,74 @@
+"""The page of a crawl of several processes: their sums, with links to the page of each."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from krowlspider.crawl.monitoring.page_note import noted_page
+
+if TYPE_CHECKING:
+    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.node.figures import Figures
+    from krowlspider.node.tree import Tree
+
+_COLUMNS = {
+    "done": "pages done",
+    "pages_per_second": "pages/s",
+    "queued": "URLs queued",
+    "hosts": "hosts",
+    "in_flight": "in flight",
+    "deferred": "deferred",
+    "dropped": "dropped",
+    "archive_mb": "WARC, MB",
+}
+# A page of another site can neither frame nor read it. It loads nothing.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline';"
+    " frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Refresh": "5",
+}
+_HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>krowlspider</title>
+<style>body { font: 1rem sans-serif; margin: 2rem } td, th { padding: .2rem 1rem }
+td, th { text-align: right } td:first-child, th:first-child { text-align: left }
+tr:last-child { font-weight: bold }</style>
+"""
+
+
+def routes(tree: Tree, figures: Figures) -> dict[str, Route]:
+    """Return what answers at each path."""
+
+    def page(_: web.BaseRequest) -> web.Response:
+        text = _page(tree, figures.of_processes(), figures.total())
+        return web.Response(text=text, content_type="text/html", headers=_HEADERS)
+
+    def status(_: web.BaseRequest) -> web.Response:
+        found = {"total": figures.total(), "processes": figures.of_processes()}
+        return web.Response(text=json.dumps(found), content_type="application/json")
+
+    return {"/": page, "/api/v1/status": status}
+
+
+def _page(tree: Tree, each: dict[str, dict[str, Any]], total: dict[str, Any]) -> str:
+    names = "".join(f"<th>{name}" for name in _COLUMNS.values())
+    rows = [_row(_link(tree, process), figures) for process, figures in each.items()]
+    place = escape(str(tree.path))
+    return "\n".join(
+        [_HEAD, f"<h1>{place}</h1><table><tr><th>process{names}", *rows, _row("all", total)]
+    )
+
+
+def _link(tree: Tree, process: str) -> str:
+    if url := noted_page(tree.path / process):
+        return f'<a href="{escape(url)}/">{process}</a>'
+    return process
+
+
+def _row(name: str, figures: dict[str, Any]) -> str:
+    return f"<tr><td>{name}" + "".join(f"<td>{figures[key]:,.10g}" for key in _COLUMNS)

@@ -1,0 +1,250 @@
+"""Runs a crawl of several processes as one: start, status line, stop, summary, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from krowlspider.config.checks import port_range
+from krowlspider.config.validation import offline
+from krowlspider.crawl.monitoring.page_server import PageServer, is_loopback
+from krowlspider.errors import JobError
+from krowlspider.node.child import Child
+from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code
+from krowlspider.node.handover import FolderHandover
+from krowlspider.node.redis import LOG, PrivateRedis
+from krowlspider.node.tree import StoppedError, ids, processes, ring_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from scrapy.settings import Settings
+
+    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.node.tree import Tree
+    from krowlspider.node.words import Words
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds for the last server of the Redis to end, and between two looks.
+_PATIENCE = 60.0
+_LOOK = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A crawl of ``count`` processes in ``tree``, which is taken. ``redis`` is the server's
+    program, ``settings`` are those of ``spider``. ``restart_pages``: the page budget of all
+    processes is one of this start."""
+
+    tree: Tree
+    count: int
+    spider: str
+    words: Words
+    settings: Settings
+    redis: Path
+    restart_pages: bool
+
+
+class Supervisor:
+    """Runs a `Plan` once."""
+
+    def __init__(self, plan: Plan):
+        self._plan = plan
+        self._ids = ids(plan.count)
+        self._redis = PrivateRedis(plan.redis, plan.tree.redis)
+        self._figures = Figures(plan.tree, self._ids)
+        self._children: dict[str, Child] = {}
+        self._is_stopped = self._is_interrupted = False
+        self._began = time.monotonic()
+
+    async def run(self) -> int:
+        """Crawl to the end, and return the exit code.
+
+        :raises KrowlError: the crawl cannot begin
+        :raises StoreError: the frontier in a folder cannot be used
+        """
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            # Under nohup SIGHUP stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            return await self._run()
+        except StoppedError:
+            logger.info("Stopped before the crawl has begun: the next start does the rest")
+            return 0
+        finally:
+            self._redis.remove_socket()
+
+    async def _run(self) -> int:
+        """:raises StoppedError: the crawl was stopped before it began"""
+        folder = self._plan.tree.redis
+        lock = await asyncio.to_thread(_locked, folder / "lock", self._stopped)
+        server = Child(
+            "redis",
+            lambda _: self._redis.command(),
+            environment=os.environ,
+            is_end=lambda _: False,
+            log=folder / LOG,
+            lock=lock,
+        )
+        serving = asyncio.create_task(server.run())
+        # Without it the processes could not send URLs to each other.
+        serving.add_done_callback(lambda _: self._stop())
+        try:
+            await self._redis.wait(lambda: self._is_stopped)
+            await self._redis.forget(*self._old_keys())
+            await asyncio.to_thread(self._hand_over)
+            if self._is_stopped:
+                raise StoppedError
+            code = await self._crawl()
+            # A crawl whose Redis was given up is stopped.
+            return code or int(serving.done())
+        finally:
+            server.stop()
+            await serving
+            os.close(lock)
+
+    def _old_keys(self) -> list[str]:
+        """Return the keys of earlier starts in the Redis that all processes share."""
+        root = f"krowlspider:{self._plan.settings['KROWL_CLUSTER']}"
+        return [f"{root}:beats", *([f"{root}:pages"] if self._plan.restart_pages else [])]
+
+    def _hand_over(self) -> None:
+        handover = FolderHandover(
+            self._plan.tree,
+            ring_of(self._ids),
+            offline(self._plan.settings),
+            spider=self._plan.spider,
+            url_of=self._redis.url_of,
+            is_stopped=self._stopped,
+        )
+        heads = self._plan.tree.heads(self._stopped)
+        if handover.is_needed(heads):
+            handover.run(heads)
+
+    # --- the crawl ---
+
+    async def _crawl(self) -> int:
+        ring = ",".join(f"{name}={self._redis.url_of(name)}" for name in self._ids)
+        secret = str(self._plan.tree.secret)
+        for name in self._ids:
+            self._children[name] = Child(
+                name,
+                partial(self._plan.words.of, name, self._plan.tree.path / name),
+                environment={
+                    **os.environ,
+                    "KROWL_STATIC_NODES": ring,
+                    "KROWL_STATIC_NODES_SECRET_FILE": secret,
+                    "KROWL_NODE_ID": name,
+                },
+                is_end=lambda code: 0 <= code <= LAST_CODE,
+                on_death=partial(self._figures.died, name),
+            )
+        page = await self._serve()
+        logger.info(
+            "Crawl of %s in %s, each with its own folder there%s",
+            *(processes(self._plan.count), self._plan.tree.path, page),
+        )
+        status = asyncio.create_task(self._show_status())
+        try:
+            codes = dict(zip(self._ids, await self._end_of_all(), strict=True))
+        finally:
+            status.cancel()
+            self._server.close()
+        is_failed = any(code in FAILURES for code in codes.values())
+        reason = "failed" if is_failed else "stopped" if self._is_stopped else "finished"
+        seconds = time.monotonic() - self._began
+        logger.info("%s", self._figures.summary(reason, seconds, codes))
+        return exit_code(codes.values(), self._figures.total(), stopped=self._is_stopped)
+
+    async def _end_of_all(self) -> list[int]:
+        return await asyncio.gather(*map(self._end_of, self._children.values()))
+
+    async def _end_of(self, child: Child) -> int:
+        code = await child.run()
+        if code in FAILURES and not self._is_stopped:
+            logger.error("Process %s has failed with exit code %d: stopping all", child.name, code)
+            self._stop()
+        return code
+
+    async def _serve(self) -> str:
+        """Serve the page of all, and return where, as the end of a sentence; "" if it is off."""
+        settings = self._plan.settings
+        self._server = PageServer([self._routes])
+        host = settings["PROMETHEUS_HOST"]
+        is_wanted = all(map(settings.getbool, ("PROMETHEUS_ENABLED", "KROWL_LIVE_PAGE")))
+        if not (is_wanted and is_loopback(host)):
+            return ""
+        url = await self._server.serve(host, port_range(settings["PROMETHEUS_PORT"]))
+        return f"; page of all: {url}/" if url else ""
+
+    def _routes(self) -> Mapping[str, Route]:
+        # Importing aiohttp is slow, so it is imported for the first client.
+        from krowlspider.node.page import routes  # noqa: PLC0415
+
+        return routes(self._plan.tree, self._figures)
+
+    async def _show_status(self) -> None:
+        while True:
+            await asyncio.sleep(self._plan.settings.getfloat("KROWL_STATUS_INTERVAL"))
+            running = sum(child.is_running for child in self._children.values())
+            logger.info("%s", self._figures.line(running))
+
+    # --- the stop ---
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP:
+            # systemd sends it together with SIGTERM.
+            logger.info("SIGHUP received: the terminal or the session has ended")
+            self._stop()
+        elif self._is_interrupted:
+            logger.warning("Second signal: ending all processes at once, as a crash would")
+            for child in self._children.values():
+                child.stop(signal.SIGKILL)
+        else:
+            self._is_interrupted = True
+            logger.info("%s received: stopping all processes; a second one ends them", number.name)
+            self._stop()
+
+    def _stopped(self) -> bool:
+        return self._is_stopped
+
+    def _stop(self) -> None:
+        if not self._is_stopped:
+            self._is_stopped = True
+            for child in self._children.values():
+                child.stop()
+
+
+def _locked(path: Path, is_stopped: Callable[[], bool]) -> int:
+    """Lock a file, when no server of an earlier start has it any more; return it open.
+
+    :raises StoppedError: ``is_stopped`` has returned true meanwhile
+    :raises JobError: such a server does not end
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if is_stopped():
+                raise StoppedError from None
+            if time.monotonic() >= end:
+                raise JobError(
+                    f"{path} is locked by a redis-server of an earlier start: end that server"
+                ) from None
+            time.sleep(_LOOK)
+        else:
+            return lock

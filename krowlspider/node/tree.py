@@ -1,0 +1,164 @@
+"""The JOBDIR of a crawl of several processes: a job folder for each, and what they share."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from krowlspider.cluster.membership import SEED_SIZE, static_seed
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder, write_private
+from krowlspider.crawl.parts import warc_folder
+from krowlspider.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scrapy.settings import BaseSettings
+
+    from krowlspider.crawl.folder import JobHead
+
+logger = logging.getLogger(__name__)
+
+# The most processes: each has some 100 MB of memory, and a core is kept busy by one.
+PROCESSES_MAX = 64
+_PROCESS = re.compile(r"p[1-9][0-9]*")
+_LOCK, _SECRET, _REDIS = "lock", "ring-secret", "redis"
+# Seconds for the processes of a supervisor that was killed to end, and between two looks.
+_PATIENCE = 120.0
+_LOOK = 0.2
+
+
+def ids(count: int) -> list[str]:
+    """Return the ids of so many processes, which are the names of their folders too."""
+    return [f"p{number}" for number in range(1, count + 1)]
+
+
+def processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def process_warc_folder(settings: BaseSettings, folder: Path) -> Path:
+    """Return the folder of the WARC files of the process that has this job folder."""
+    chosen = warc_folder(settings, folder)
+    return chosen / folder.name if settings["KROWL_WARC_DIR"] else chosen
+
+
+def number_of(process: str) -> int:
+    """Return the number of a process, from 1."""
+    return int(process[1:])
+
+
+class StoppedError(Exception):
+    """The supervisor was stopped meanwhile."""
+
+
+class Tree:
+    """The folder ``path``, locked for this supervisor from `take` until the process ends."""
+
+    def __init__(self, path: Path, cluster: str):
+        self.path = path
+        self._cluster = cluster
+        self.secret = path / _SECRET
+        self.redis = path / _REDIS
+
+    def folder(self, process: str) -> JobFolder:
+        return JobFolder(self.path / process)
+
+    def processes(self) -> list[str]:
+        """Return the ids of the processes that have a folder, those of earlier starts too."""
+        found = (each.name for each in self.path.iterdir() if _PROCESS.fullmatch(each.name))
+        return sorted(found, key=number_of)
+
+    def take(self) -> None:
+        """Lock the folder; make it, and the secret of its ring, if it is new.
+
+        :raises JobError: it is in use, of a crawl of one process, or cannot be used
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_content()
+            self._lock()
+            if not self.secret.exists():
+                write_private(self.secret, secrets.token_hex(16))
+                sync_folder(self.path)
+            self.redis.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
+
+    def _check_content(self) -> None:
+        names = {each.name for each in self.path.iterdir()}
+        if "job.json" in names:
+            raise JobError(
+                f"JOBDIR {self.path} belongs to a crawl of one process: continue it with scrapy"
+                " crawl, or give another JOBDIR"
+            )
+        strange = {name for name in names if not _PROCESS.fullmatch(name)}
+        if strange - {_LOCK, _SECRET, _REDIS}:
+            raise JobError(
+                f"JOBDIR {self.path} is not empty and not of a crawl of several processes (it holds"
+                f" {min(strange - {_LOCK, _SECRET, _REDIS})!r}): give a new or empty folder"
+            )
+
+    def _lock(self) -> None:
+        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise JobError(
+                f"JOBDIR {self.path} is in use by another scrapy node: stop it, or give another"
+                " JOBDIR"
+            ) from error
+
+    @property
+    def seed(self) -> int:
+        """The identity seed of all processes."""
+        secret = self.secret.read_text(encoding="ascii").strip()
+        return int.from_bytes(static_seed(self._cluster, secret)[:SEED_SIZE], "big")
+
+    def heads(self, is_stopped: Callable[[], bool] = lambda: False) -> dict[str, JobHead]:
+        """Return the head of each folder that a crawl has begun, and lock none of them.
+
+        Wait for processes that a killed supervisor has left, which are ending.
+
+        :raises JobError: one does not end, or a folder cannot be used
+        :raises StoppedError: ``is_stopped`` has returned true
+        """
+        found = {}
+        end = time.monotonic() + _PATIENCE
+        for process in self.processes():
+            folder = self.folder(process)
+            if not (folder.path / "job.json").exists():
+                continue
+            found[process] = _head(folder, self.seed, end, is_stopped)
+            folder.leave()
+        return found
+
+
+def _head(folder: JobFolder, seed: int, end: float, is_stopped: Callable[[], bool]) -> JobHead:
+    is_told = False
+    while True:
+        try:
+            return folder.take(seed=seed)
+        except JobInUseError as error:
+            if is_stopped():
+                raise StoppedError from error
+            if time.monotonic() >= end:
+                raise
+            if not is_told:
+                logger.info(
+                    "Waiting for process %s of the last start, which still uses %s",
+                    *(error.holder, folder.path),
+                )
+            is_told = True
+            time.sleep(_LOOK)
+
+
+def ring_of(processes: list[str]) -> Ring:
+    return Ring(map(Member, processes))

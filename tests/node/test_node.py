@@ -1,0 +1,148 @@
+"""``scrapy node`` with real processes: each page once, through stops, other numbers and deaths."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.judges import not_archived, repeated
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.mockweb.oracle import reachable
+from tests.support.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawls import QUICK, impolite
+from tests.support.debian import program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+DELAY = 0.2
+GRAPH = Graph(hosts=24, pages=10, seed=3, features=QUICK)
+
+
+class NodeCrawl(Crawl):
+    """One run of ``scrapy node`` with ``processes`` processes."""
+
+    processes = 2
+
+    def words(self) -> list[str]:
+        return ["node", "--processes", str(self.processes), *super().words()[1:]]
+
+    @property
+    def folders(self) -> list[Path]:
+        return sorted(self.jobdir.glob("p*"))
+
+    def pid(self, process: str) -> int:
+        return int((self.jobdir / process / "lock").read_text())
+
+    @property
+    def redis(self) -> int:
+        """The process of its private Redis."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        (found,) = (
+            int(each) for each in children if "redis" in Path(f"/proc/{each}/comm").read_text()
+        )
+        return found
+
+    @property
+    def ends(self) -> list[str]:
+        """How each summary of the log says that the crawl has ended."""
+        return re.findall(r"Crawl of .* ended \((\w+)\)", self.log)
+
+    def total(self) -> Mapping[str, Any]:
+        """The sums that its page shows."""
+        (url,) = re.findall(r"page of all: (\S+)", self.log)
+        with urllib.request.urlopen(f"{url}api/v1/status") as answer:
+            found: Mapping[str, Any] = json.load(answer)
+        with urllib.request.urlopen(url) as answer:
+            assert answer.read().decode().count('<a href="http://127.0.0.1:') == self.processes
+        return found
+
+
+def node_crawl(web: MockWeb, folder: Path, processes: int) -> NodeCrawl:
+    # It is where the command looks for it.
+    program("redis-server")
+    crawl = NodeCrawl(
+        folder / "job",
+        arguments={"seeds": write_seeds(folder / "seeds.txt", web.seeds())},
+        # The supervisor makes a secret.
+        settings={"KROWL_STATIC_NODES_SECRET": None, "KROWL_DELAY_MIN": DELAY},
+    )
+    crawl.processes = processes
+    return crawl
+
+
+def crawl_until(web: MockWeb, crawl: NodeCrawl, more: int) -> None:
+    """Wait until the web was asked so many times more."""
+    goal = len(web.log()) + more
+    crawl.wait_until(lambda: len(web.log()) > goal)
+
+
+def test_processes_change_and_each_page_is_fetched_once(tmp_path: Path) -> None:
+    """2, then 1, then 3 processes. One Ctrl-C stops all, with one summary and exit code 0."""
+    with MockWeb(graph=GRAPH) as web:
+        for processes in (2, 1):
+            crawl = node_crawl(web, tmp_path, processes).start()
+            crawl_until(web, crawl, 100)
+            secret = (crawl.jobdir / "ring-secret").read_text().strip()
+            process = crawl.pid("p1")
+            assert secret not in Path(f"/proc/{process}/cmdline").read_text()
+            # The Ctrl-C of a terminal does not reach it besides.
+            assert os.getpgid(process) != os.getpgid(crawl.process.pid)
+            crawl.interrupt()
+            assert crawl.ends == ["stopped"]
+            assert secret not in crawl.log
+        crawl = node_crawl(web, tmp_path, 3).start()
+        crawl_until(web, crawl, 20)
+        crawl.wait_until(lambda: crawl.total()["total"]["done"] > 0)
+        crawl.wait()
+        assert crawl.ends == ["finished"]
+        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
+        assert repeated(web.log()) == []
+        assert impolite(web, DELAY) == []
+        assert [frontier_view(folder)["queued"] for folder in crawl.folders] == [0, 0, 0]
+        assert not_archived(web.log(), crawl.folders, exactly=True) == []
+        # Each process has a feed of its own, in each start.
+        items = [path.read_text().splitlines() for path in tmp_path.glob("job-*-p[123].jsonl")]
+        urls = [json.loads(line)["url"] for lines in items for line in lines]
+        assert len(urls) == len(set(urls)) > 100
+
+
+def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
+    """A process and the Redis die: they are started again. The supervisor dies: its processes end,
+    and the next start goes on with what they left, by another number of processes."""
+    with MockWeb(graph=GRAPH) as web:
+        crawl = node_crawl(web, tmp_path, 2).start()
+        crawl_until(web, crawl, 50)
+        os.kill(crawl.pid("p1"), signal.SIGKILL)
+        os.kill(crawl.redis, signal.SIGKILL)
+        for name in ("p1", "redis"):
+            said = f"Process {name} has died with signal SIGKILL: starting it again"
+            crawl.wait_until(lambda said=said: said in crawl.log)  # type: ignore[misc]
+        crawl_until(web, crawl, 50)
+        # It leaves an open WARC file to a folder that no process will use.
+        os.kill(crawl.pid("p2"), signal.SIGKILL)
+        crawl.kill()
+        sockets = (crawl.jobdir / "redis" / "sockets").readlink()
+        assert sockets.exists()
+        crawl = node_crawl(web, tmp_path, 1).run()
+        assert crawl.ends == ["finished"]
+        assert not sockets.exists()
+        entries = web.log()
+        assert reachable(web.graph, web.seeds()).differences(entries, at_least=True) == []
+        # In flight or not committed at three ends: 24 hosts, a request each, and what a commit
+        # interval brings.
+        assert len(repeated(entries)) <= 3 * 2 * GRAPH.hosts
+        assert impolite(web, DELAY) == []
+        assert [frontier_view(folder)["queued"] for folder in crawl.folders] == [0, 0]
+        assert not_archived(entries, crawl.folders, exactly=False) == []

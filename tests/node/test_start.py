@@ -1,0 +1,131 @@
+"""What `scrapy node` refuses, what each process gets, and the exit code of all."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.node.figures import exit_code
+from krowlspider.node.redis import find_redis
+from krowlspider.node.words import DIVIDED, Words, shares
+from tests.support.crawling import CONTACT
+from tests.support.in_process import run_here
+from tests.support.settings import project_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def refused(*words: object, environment: Mapping[str, str] | None = None) -> str:
+    """The one line by which the command ends."""
+    given = ["node", "-s", f"KROWL_CONTACT={CONTACT}", *map(str, words)]
+    done = run_here(given, environment=environment)
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    return line.removeprefix("krowlspider: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--processes", "0"], "--processes 0 is not a number from 1 to 64"),
+        (["--processes", "two"], "--processes two is not a number"),
+        (["nobody"], "there is no spider 'nobody'"),
+        (["-s", "KROWL_DELAY_MAX=x"], "KROWL_DELAY_MAX='x'"),
+        (["-s", "KROWL_NO_SUCH=1"], "KROWL_NO_SUCH is not a setting"),
+        (["-s", "KROWL_NODE_ID=a"], "KROWL_NODE_ID is set, and scrapy node makes a cluster"),
+        ([], "JOBDIR is not set"),
+        (
+            ["-s", "JOBDIR=j", "-a", "max_pages=5", "-s", "KROWL_CLUSTER_PAGES=9"],
+            "max_pages and KROWL_CLUSTER_PAGES are both given",
+        ),
+    ],
+)
+def test_bad_input_stops_the_start(words: list[str], reason: str) -> None:
+    assert refused(*words).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("job.json", "belongs to a crawl of one process"), ("notes", "is not empty and not of")],
+)
+def test_folder_of_something_else_is_refused(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / name).touch()
+    assert reason in refused("-s", f"JOBDIR={tmp_path}")
+
+
+def test_missing_redis_server_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KrowlError, match=r"no redis-server on PATH.*apt install redis-server"):
+        find_redis(tmp_path / "none", servers=str(tmp_path))
+
+
+def test_budgets_are_divided() -> None:
+    settings = project_settings(KROWL_MEMORY_LIMIT=400_000_000, CONCURRENT_REQUESTS=3)
+    parts = shares(settings, 4)
+    assert parts["KROWL_MEMORY_LIMIT"] == 100_000_000
+    # Never 0, which would be no limit.
+    assert parts["CONCURRENT_REQUESTS"] == 1
+    assert "KROWL_CRAWL_LOG" not in parts
+    assert "KROWL_DISK_FLOOR" not in {*parts, *DIVIDED}
+    # The check of the settings refuses less.
+    assert shares(settings, 64)["KROWL_MEMORY_LIMIT"] == 4 * settings.getint("DOWNLOAD_MAXSIZE")
+
+
+def test_each_process_has_its_own_files(tmp_path: Path) -> None:
+    pages = {"format": "jsonlines", "overwrite": True}
+    feeds = {"out/pages.jsonl.gz": pages, "-": {"format": "csv"}}
+    given = {"LOG_LEVEL": "INFO", "LOG_FILE": "log", "LOG_FILE_APPEND": False}
+    settings = project_settings(FEEDS=feeds, KROWL_WARC_DIR="/archive", **given)
+    words = Words("broad", {"seeds": "a.test"}, ["LOG_LEVEL=INFO"], settings, 2)
+
+    def own(restarts: int) -> dict[str, str]:
+        found = words.of("p2", tmp_path / "p2", restarts)
+        return dict(word.split("=", 1) for flag, word in pairwise(found) if flag == "-s")
+
+    first = own(0)
+    assert json.loads(first["FEEDS"])["out/pages-p2.jsonl.gz"]["overwrite"]
+    assert not json.loads(own(1)["FEEDS"])["out/pages-p2.jsonl.gz"]["overwrite"]
+    assert "-" in json.loads(first["FEEDS"])
+    assert first["KROWL_WARC_DIR"] == "/archive/p2"
+    assert first["JOBDIR"] == str(tmp_path / "p2")
+    assert "[p2]" in first["LOG_FORMAT"]
+    # The page of all takes 9410.
+    assert first["PROMETHEUS_PORT"] == "9412,9512"
+    assert first["LOG_LEVEL"] == "INFO"
+    # The next one that opens it must not empty it.
+    assert first["LOG_FILE_APPEND"] == "1"
+
+
+def test_password_of_a_feed_gets_into_no_list_of_processes() -> None:
+    feeds = {"ftp://user:secret@files.example/pages.csv": {"format": "csv"}}
+    with pytest.raises(SettingsError, match="a feed names a user") as caught:
+        Words("broad", {}, [], project_settings(FEEDS=feeds), 2)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("codes", "done", "dropped", "stopped", "code"),
+    [
+        ([0, 0], 5, 1, False, 0),
+        ([0, 7, 3], 5, 0, False, 3),
+        ([6, 7], 5, 0, True, 6),
+        # No process knows that no other has fetched a page.
+        ([0, 0], 0, 2, False, 4),
+        ([0, 0], 0, 2, True, 0),
+        ([0, 0], 0, 0, False, 0),
+        ([0, -9], 5, 0, True, 1),
+    ],
+)
+def test_exit_code_is_the_gravest(
+    codes: list[int], done: int, dropped: int, stopped: bool, code: int
+) -> None:
+    total = {"done": done, "dropped": dropped, "deferred": 0}
+    assert exit_code(codes, total, stopped=stopped) == code
