@@ -26,6 +26,7 @@ from krowlspider.urls.rules.blocks import block_rule
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.orders import Orders
 
@@ -40,6 +41,7 @@ class ForeignHostError(KrowlError):
 
     def __init__(self, name: str, owner: str):
         super().__init__(f"node {owner} owns {name}: give the order there")
+        self.owner = owner
 
 
 class Steering:
@@ -148,7 +150,8 @@ class Steering:
         :raises ValueError: the text is no host, domain or SURT prefix
         :raises ForeignHostError: another node owns the domain
         """
-        rule = self._rule(text)
+        rule = block_rule(text)
+        self._check_owner_of(rule)
         moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
         done = self._orders.block(rule, f"{self._who}, {moment}")
         if done:
@@ -160,8 +163,11 @@ class Steering:
         False if there is no such block.
 
         :raises ValueError: as of `block`
+        :raises ForeignHostError: there is no such block here, and another node owns the domain
         """
         rule = block_rule(text)
+        if rule not in self._orders.blocks.rules:
+            self._check_owner_of(rule)
         done = self._orders.unblock(rule)
         if done:
             self._wake()
@@ -200,6 +206,16 @@ class Steering:
             " --forget HOST"
         )
 
+    # --- other nodes ---
+
+    async def ask_owner(self, owner: str, name: str, fields: Plain) -> Plain:
+        """Have the node that owns a host carry an order out; return its outcome.
+
+        :raises OwnerError: it cannot carry it out, or does not answer
+        """
+        assert self._job.node is not None
+        return await self._job.node.orders.ask(owner, self._who, name, fields)
+
     # --- parts ---
 
     @property
@@ -213,13 +229,11 @@ class Steering:
             raise UnknownHostError(name)
         return frontier.schedule.cache.get(name)
 
-    def _rule(self, text: str) -> str:
-        rule = block_rule(text)
+    def _check_owner_of(self, rule: str) -> None:
         name = ".".join(reversed(rule[:-1].split(","))) if rule[-1] in ",)" else rule
         # All names below a public suffix are of many domains.
         if rule[-1] != "," or domain_of(f"www.{name}") == domain_of(name):
             self._check_owner(name)
-        return rule
 
     def _check_owner(self, host: str) -> None:
         node = self._job.node

@@ -10,7 +10,7 @@ from krowlspider.crawl.explain import Explanation
 from krowlspider.engine.control import SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
-from krowlspider.views.api_orders import ORDERS, Field
+from krowlspider.views.order_fields import ORDERS, Field
 from krowlspider.views.ordering import Outcome
 
 # Most hosts in one answer.
@@ -115,7 +115,7 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},
-        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415),
+        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415, 503, 504),
     }
 
 
