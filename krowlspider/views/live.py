@@ -66,6 +66,8 @@ def routes(
         "pages": lambda _: control.pages(),
         "hosts": lambda request: _hosts(control, request),
         "host": lambda request: control.host(named_host(_given(request, "name"))),
+        "answers": lambda request: control.answers(named_host(_given(request, "name"))),
+        "nodes": lambda _: control.nodes(),
         "explain": lambda request: control.explain(_given(request, "url")),
     }
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}

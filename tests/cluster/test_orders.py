@@ -153,6 +153,19 @@ def test_the_owner_explains(ring: Ring) -> None:
     assert (told.state, told.owner, told.host) != ("foreign", "b", "")
 
 
+def test_each_node_knows_the_others(ring: Ring) -> None:
+    """Their shares, whether they agree on the ring, and what waits at each."""
+    ring.cluster.run_for(2)
+    rows = Control(ring.crawler("a")).nodes()
+    assert [(each.node, each.is_own, each.state) for each in rows] == [
+        ("a", True, "agreed"),
+        ("b", False, "agreed"),
+    ]
+    assert sum(each.share for each in rows) == pytest.approx(1.0)
+    assert all(each.done > 0 and each.queued > 0 for each in rows)
+    assert [(each.outbox >= 0, each.inbox >= 0) for each in rows] == [(True, True)] * 2
+
+
 def test_the_console_shows_the_reply_when_it_comes(ring: Ring) -> None:
     """The console of Twisted prints the result of a Deferred."""
     crawler = ring.crawler("a")

@@ -223,6 +223,8 @@ def check_the_document(crawl: SimpleNamespace) -> None:
         ("pages", ""),
         ("hosts", "?sort=done&limit=1&state="),
         ("host", f"?name={own}"),
+        ("answers", f"?name={own}"),
+        ("nodes", ""),
         ("explain", f"?url={own}"),
     ):
         about = paths[f"/api/v1/{path}"]["get"]

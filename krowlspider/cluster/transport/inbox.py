@@ -132,14 +132,14 @@ async def lengths(client: Redis, spider: str, node: str) -> Lengths:
     return Lengths(requests, starts, hosts, sum(processing), dead, robots, orders)
 
 
-async def is_empty(client: Redis, spider: str, node: str) -> bool:
-    """Return whether no message waits in a node's inbox; False if its Redis does not answer."""
+async def waiting(client: Redis, spider: str, node: str) -> int:
+    """Return how many messages wait in a node's inbox; -1 if its Redis does not answer."""
     try:
         found = await lengths(client, spider, node)
     except RedisTrouble:
-        return False
-    waiting = found.requests, found.start_urls, found.hosts, found.robots, found.processing
-    return not any((*waiting, found.orders))
+        return -1
+    lists = found.requests, found.start_urls, found.hosts, found.robots, found.orders
+    return sum(lists) + found.processing
 
 
 async def _nothing() -> None:

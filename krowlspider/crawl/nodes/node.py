@@ -5,20 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
 from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.inbox import (
-    Inbox,
-    is_empty,
-    orders_key,
-    requests_key,
-    robots_key,
-)
+from krowlspider.cluster.transport.inbox import Inbox, orders_key, requests_key, robots_key, waiting
 from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
 from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
@@ -59,7 +52,8 @@ class Node:
         pages = settings.getint("KROWL_CLUSTER_PAGES")
         # The part of the page limit of all nodes that this node may use; None without a limit.
         self.allowance = Allowance(cluster.keys, pages) if pages else None
-        self._is_inbox_empty = partial(is_empty, cluster.own_client, spider, self.own)
+        # Messages in the inbox at the last look; -1 while it is not known.
+        self._waiting = -1
         self._heartbeats = Heartbeats(
             cluster.membership,
             is_idle=self._is_idle,
@@ -239,6 +233,10 @@ class Node:
             tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
         crawl.wake()
 
+    async def _is_inbox_empty(self) -> bool:
+        self._waiting = await waiting(self.cluster.own_client, self._spider, self.own)
+        return not self._waiting
+
     async def _is_idle(self) -> bool:
         # The inbox comes first: what leaves it meanwhile is seen in the frontier.
         return (
@@ -255,7 +253,8 @@ class Node:
         """Return the counters that are shown to people and read by nodes that leave."""
         epoch = self.cluster.epoch
         shown = {} if epoch is None else {"epoch": epoch}
-        return {**self._crawl.figures(), "time": round(time.time()), **shown}
+        own = {"inbox": self._waiting, "time": round(time.time())}
+        return {**self._crawl.figures(), **own, **shown}
 
     def counts(self) -> dict[str, int]:
         """Return counts since this start, by the names of the stats below ``krowl/cluster/``."""
