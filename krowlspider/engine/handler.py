@@ -91,7 +91,7 @@ class DownloadHandler(BaseDownloadHandler):
         settings = crawler.settings
         self._job = Job.of(crawler)
         self._log = self._job.crawl_log
-        self._throttle = LoopThrottle(asyncio.get_event_loop())
+        self._throttle = LoopThrottle(asyncio.get_event_loop(), self._job.turns)
         self._ids = RecordIds()
         # Whether the archive has failed and this has been logged.
         self._failed = False
