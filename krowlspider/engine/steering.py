@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.utils.log import get_scrapy_root_handler
@@ -19,7 +19,9 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.live import host_now
+from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.urls.host import domain_of
 from krowlspider.urls.rules.blocks import block_rule
 
@@ -194,17 +196,30 @@ class Steering:
             self._note("delay", f"{name}, {'as set' if seconds is None else f'{seconds:g} s'}")
         return done
 
-    def forget(self, name: str) -> NoReturn:
-        """Refuse to forget a host or URL.
+    def forget(self, name: str) -> int:
+        """Remove everything of a host, so that its URLs count as new where they are found again.
+        Return how many URLs were queued.
 
-        :raises OrderError: always: the seen filter in memory cannot forget an identity, so what was
-            forgotten would never be queued again
+        :raises UnknownHostError: the crawl does not know it
+        :raises ForeignHostError: another node owns it
+        :raises OrderError: a request to it is under way, or it has too many URLs
         """
-        raise OrderError(
-            f"a running crawl cannot forget {name}, because its seen filter cannot: block it, or"
-            f" stop the crawl and forget the host by scrapy frontier {self._job.folder.path}"
-            " --forget HOST"
-        )
+        self._host(name)
+        try:
+            queued = forget_now(self._job.frontier, name)
+        except HostBusyError:
+            raise OrderError(
+                f"{name} is being fetched or waits for a robots.txt: pause it, and forget it some"
+                " seconds later"
+            ) from None
+        if queued is None:
+            raise OrderError(
+                f"{name} has more than {FORGOTTEN_MAX:,} URLs, which takes too long while the crawl"
+                " runs: block it, or stop the crawl and forget it by scrapy frontier"
+                f" {self._job.folder.path} --forget HOST"
+            )
+        self._note("forget", name)
+        return queued
 
     # --- other nodes ---
 

@@ -45,6 +45,7 @@ krowl.pause("example.com")  send nothing to a host until krowl.resume("example.c
 krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix such as "com,example,"
 krowl.unblock("example.com")
 krowl.delay("example.com", 10)  wait 10 s between requests to a host; without a number, as set
+krowl.forget("example.com")  remove all of one host: its URLs are new where they are found again
 krowl.add("https://..", 5)  queue a URL, here with priority 5
 krowl.reload()              read the file of KROWL_EXCLUDE again
 krowl.set("KROWL_DELAY_MIN", 2)  change a setting until the process ends: LIVE"""
@@ -136,9 +137,9 @@ class Console:
         """Queue a URL."""
         return _answer(lambda: self._orders.add(url, priority).message)
 
-    def forget(self, name: str) -> Text:
-        """Say how a host is forgotten."""
-        return _answer(lambda: self._orders.forget(name).message)
+    def forget(self, name: str) -> Text | Deferred[Text]:
+        """Forget a host."""
+        return self._given("forget", name=name)
 
     def reload(self) -> Text:
         """Read the files of settings again."""

@@ -46,7 +46,7 @@ ORDERS: dict[str, dict[str, Field]] = {
         "url": Field(("string",), "a URL, queued as a seed"),
         "priority": Field(("integer",), "higher ones first; 0 usually", False),
     },
-    "forget": {"name": Field(("string",), "a host or URL: always refused, with the way out")},
+    "forget": {"name": Field(("string",), "a host that is not being fetched")},
     "reload": {},
     "set": {
         "name": Field(("string",), f"one of {', '.join(LIVE)}"),
@@ -57,7 +57,7 @@ ORDERS: dict[str, dict[str, Field]] = {
 _FOR_OWNERS = {
     "pause": {"host": _HOST._replace(is_required=True)},
     "resume": {"host": _HOST._replace(is_required=True)},
-    **{name: ORDERS[name] for name in ("block", "unblock", "delay")},
+    **{name: ORDERS[name] for name in ("block", "unblock", "delay", "forget")},
     "explain": {"url": Field(("string",), "a URL")},
 }
 

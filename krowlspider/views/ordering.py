@@ -12,6 +12,7 @@ from krowlspider.cluster.transport.order_post import OwnerError
 from krowlspider.crawl.explain import Explanation
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import error_text
+from krowlspider.frontier.admin.words import counted
 from krowlspider.views.names import named_host
 from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
 from krowlspider.views.statuses import ERRORS, status_of
@@ -122,8 +123,14 @@ class Ordering:
         return Outcome(False, f"not queued: {self._control.explain(url).why}")
 
     def forget(self, name: str) -> Outcome:
-        """Say how a host is forgotten."""
-        self._steering.forget(name)
+        """Forget a host."""
+        host = named_host(name)
+        if "://" in name and name.rstrip("/").count("/") > 2:
+            raise BadRequestError(
+                f"a single URL cannot be forgotten: forget its host by krowl.forget({host!r})"
+            )
+        queued = counted(self._steering.forget(host), "URL")
+        return Outcome(True, f"{host} is forgotten, with {queued} queued: links to it are new")
 
     def reload(self) -> Outcome:
         """Read the files of settings again."""
