@@ -49,13 +49,14 @@ class Metrics:
         return cls(crawler)
 
     async def _start(self) -> None:
-        served = {**Job.of(self._crawler).served, "metrics": (self._path, self._routes)}
-        self._server = PageServer([make for _, make in served.values()])
+        job = Job.of(self._crawler)
+        served = {**job.served, "metrics": (self._path, self._routes)}
+        makers = [make for _, make in served.values()]
+        self._server = PageServer(makers, on_clients=job.turns.serve)
         if url := await self._server.serve(self._host, self._ports):
             if "page" in served:
-                note_page(Job.of(self._crawler).folder.path, url)
-            watched_at = Job.of(self._crawler).watched_at
-            watched_at[:0] = [f"{name} {url}{path}" for name, (path, _) in served.items()]
+                note_page(job.folder.path, url)
+            job.watched_at[:0] = [f"{name} {url}{path}" for name, (path, _) in served.items()]
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.

@@ -391,6 +391,7 @@ EXTENSIONS_BASE = {
     "scrapy.extensions.logcount.LogCount": 0,
     "extensions.telnet.TelnetConsole": 0,
     "extensions.live_page.LivePage": 0,
+    "extensions.cluster_orders.ClusterOrders": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
+from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.crawl.parts import frontier_limits
 from krowlspider.frontier.entry_queues import Candidate
@@ -184,6 +185,35 @@ class ClusterTraffic:
             await asyncio.sleep(0)
         self.wake()
         return [None] * len(messages)
+
+    async def take_orders(self, messages: list[OrderAsk | OrderReply]) -> list[str | None]:
+        """Carry orders of other nodes out, durably, and take their replies. Return for each message
+        why it cannot be used, or None.
+
+        :raises StoreError: the store cannot be written
+        """
+        replies: list[tuple[str, OrderReply]] = []
+        unusable = [self._take_order(message, replies) for message in messages]
+        if replies:
+            await self.make_durable()
+        for node, reply in replies:
+            self._node.orders.reply(node, reply)
+        return unusable
+
+    def _take_order(
+        self, message: OrderAsk | OrderReply, replies: list[tuple[str, OrderReply]]
+    ) -> str | None:
+        orders = self._node.orders
+        if isinstance(message, OrderReply):
+            orders.take_reply(message)
+            return None
+        if self._node.cluster.client_of(message.node) is None:
+            return f"from {message.node!r}, which is no member"
+        try:
+            replies.append((message.node, orders.carried(message)))
+        except BadMessage as error:
+            return str(error)
+        return None
 
     def _take(self, messages: list[Message], decided: Sequence[bytes] = ()) -> None:
         hosts = [host_of(message.url) for message in messages]

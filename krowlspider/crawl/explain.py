@@ -60,6 +60,7 @@ class Explanation:
       tries so far.
     - ``robots``: the line of robots.txt that decides, with its number; "" if no rule matches.
     - ``captures``: how many captures the indexes of the archive have of it.
+    - ``owner``: the other node of the cluster that owns its host; "" if there is none.
     """
 
     url: str
@@ -71,6 +72,7 @@ class Explanation:
     tries: int = 0
     robots: str = ""
     captures: int = 0
+    owner: str = ""
 
 
 class _Place(NamedTuple):
@@ -126,7 +128,8 @@ class Explainer:
             )
         name = host_of(url)
         if (owner := self.owner(name)) is not None:
-            return Explanation(url, "foreign", f"Node {owner} owns its host: ask there.", host=name)
+            why = f"Node {owner} owns its host: ask there."
+            return Explanation(url, "foreign", why, host=name, owner=owner)
         captures = [
             each
             for each in captures_of(indexes_in(self.archive, self.newest).there, url)

@@ -42,6 +42,7 @@ from krowlspider.crawl.parts import (
     warc_folder,
     warc_writer,
 )
+from krowlspider.crawl.turns import Turns
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.spills import Spills
@@ -121,6 +122,7 @@ class Job:
         self.not_uploaded = 0
         # Whether a person has paused it; kept in the frontier's store.
         self.is_paused = False
+        self.turns = Turns()
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
         # What is served beside the metrics, in a word, with its path and the maker of its routes.

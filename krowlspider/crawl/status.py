@@ -99,10 +99,10 @@ class Progress:
         queued = frontier.queued - frontier.deferred_queued
         self._recent.append((now, self._measure()[0]["done"], queued))
         first = self._recent[max(0, len(self._recent) - _RATE_OVER)]
-        figures = self._figures(now, first[:2])
-        if not self._limits.any and (left := until_empty(self._recent)):
-            figures["so_far"] += f", queue empty in {duration(left)}"
-        return status_line(figures, pause_reason(self._job))
+        figures, paused = self._figures(now, first[:2]), pause_reason(self._job)
+        if not paused and (left := until_empty(list(self._recent))):
+            figures["so_far"] += f", queue empty in {duration(left)} at this rate"
+        return status_line(figures, paused)
 
     def _figures(self, now: float, since: tuple[float, int]) -> dict[str, Any]:
         """Return the figures, with the rate ``since`` a time at which so many pages were done."""
@@ -117,6 +117,7 @@ class Progress:
                 pages=counted["done"],
                 answers=self._stats.get_value("response_received_count", 0),
                 seconds=now - self._started,
+                is_paused=bool(pause_reason(self._job)),
             ),
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],

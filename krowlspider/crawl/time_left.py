@@ -22,16 +22,14 @@ class Limits:
     answers: int = 0
     seconds: float = 0.0
 
-    @property
-    def any(self) -> bool:
-        """Return whether there is a limit."""
-        return bool(self.pages or self.answers or self.seconds)
 
-
-def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str:
+def progress(
+    limits: Limits, *, pages: int, answers: int, seconds: float, is_paused: bool = False
+) -> str:
     """Return how many pages of how many are done, and the time until the first limit is reached.
 
     The time is estimated from the average rate in ``seconds``, and left out while there is none.
+    While the crawl is paused, only a limit of seconds has an end.
     """
     text = (
         f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")
@@ -41,7 +39,7 @@ def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str
     left = [
         seconds / count * max(0, limit - count)
         for count, limit in ((pages, limits.pages), (answers, limits.answers))
-        if limit and count
+        if limit and count and not is_paused
     ]
     if limits.seconds:
         left.append(max(0.0, limits.seconds - seconds))
@@ -49,11 +47,21 @@ def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str
 
 
 def until_empty(looks: Sequence[tuple[float, int, int]]) -> float:
-    """Return the seconds after which the queue is empty if it shrinks as before; 0 if it does not.
+    """Return the seconds after which the queue is empty if it shrinks as before; 0 if it does not,
+    or grew in between.
 
     A look has a time in seconds, pages done, and URLs queued.
     """
     (start, _, before), (end, _, now) = looks[0], looks[-1]
-    if end - start < _SHRINKING or now >= before:
+    middle = len(looks) // 2
+    if end - start < _SHRINKING or now >= before or _most(looks[middle:]) > _least(looks[:middle]):
         return 0.0
     return (end - start) / (before - now) * now
+
+
+def _most(looks: Sequence[tuple[float, int, int]]) -> int:
+    return max(queued for _, _, queued in looks)
+
+
+def _least(looks: Sequence[tuple[float, int, int]]) -> int:
+    return min(queued for _, _, queued in looks)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.nodes.overview import NodeRow, node_rows
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.status import by_last_part, pause_reason
 from krowlspider.engine.scheduler import Scheduler
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.watched import HostAnswer
     from krowlspider.politeness.delay import DelayPolicy
 
 # Hosts and entries in a list.
@@ -152,6 +154,22 @@ class Control:
         now = frontier.now()
         why = self._why(host)
         return view_of(self._job.store, host, self._job.rule, wall=now, most=_MOST, why=why)
+
+    def answers(self, name: str) -> list[HostAnswer]:
+        """Return the last answers of a host, the newest first: those since it was first asked for,
+        and before that those among `pages`.
+
+        :raises UnknownHostError: the crawl does not know it
+        """
+        frontier = self._job.frontier
+        if host_now(frontier, name) is None:
+            raise UnknownHostError(name)
+        return frontier.watched.of(name, frontier.recent, frontier.now())[::-1]
+
+    def nodes(self) -> list[NodeRow]:
+        """Return the nodes of the cluster; none without one."""
+        node = self._job.node
+        return [] if node is None else node_rows(node)
 
     def explain(self, url: str) -> Explanation:
         """Return where a URL is and why it is not being fetched, as `Explainer.explain`."""

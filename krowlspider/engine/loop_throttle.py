@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-# Answers in one turn of the event loop, about 12 ms of work.
-AT_ONCE = 16
+    from krowlspider.crawl.turns import Turns
 
 
 class LoopThrottle:
-    """Lets ``most`` callers pass in each turn of the event loop, first come, first served.
+    """Lets some callers pass in each turn of the event loop, first come, first served.
 
     A loop runs all that is ready before it looks at its timers and sockets again. Hundreds of
     answers immediately would hold it for a fifth of a second, thousands for more than a second.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = AT_ONCE):
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns):
         self._loop = loop
-        self._most = most
-        self._left = most
+        self._turns = turns
+        self._most = self._left = turns.at_once
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turning = False
 
@@ -39,7 +38,7 @@ class LoopThrottle:
         await place
 
     def _turn(self) -> None:
-        self._left = self._most
+        self._most = self._left = self._turns.at_once
         while self._left and self._waiting:
             place = self._waiting.popleft()
             # A cancelled caller takes no room.

@@ -27,7 +27,6 @@ from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.listeners import send_where_heard
-from krowlspider.engine.loop_throttle import AT_ONCE
 from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
@@ -329,7 +328,7 @@ class Scheduler(BaseScheduler):
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
-        if self._in_turn >= AT_ONCE:
+        if self._in_turn >= job.turns.at_once:
             # The engine asks until it gets None, and sends all in this turn of the event loop.
             self._in_turn = 0
             self._waker.wake()

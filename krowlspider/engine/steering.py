@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.utils.log import get_scrapy_root_handler
@@ -19,13 +19,16 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.live import host_now
+from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.urls.host import domain_of
 from krowlspider.urls.rules.blocks import block_rule
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.orders import Orders
 
@@ -40,6 +43,7 @@ class ForeignHostError(KrowlError):
 
     def __init__(self, name: str, owner: str):
         super().__init__(f"node {owner} owns {name}: give the order there")
+        self.owner = owner
 
 
 class Steering:
@@ -148,7 +152,8 @@ class Steering:
         :raises ValueError: the text is no host, domain or SURT prefix
         :raises ForeignHostError: another node owns the domain
         """
-        rule = self._rule(text)
+        rule = block_rule(text)
+        self._check_owner_of(rule)
         moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
         done = self._orders.block(rule, f"{self._who}, {moment}")
         if done:
@@ -160,8 +165,11 @@ class Steering:
         False if there is no such block.
 
         :raises ValueError: as of `block`
+        :raises ForeignHostError: there is no such block here, and another node owns the domain
         """
         rule = block_rule(text)
+        if rule not in self._orders.blocks.rules:
+            self._check_owner_of(rule)
         done = self._orders.unblock(rule)
         if done:
             self._wake()
@@ -188,17 +196,40 @@ class Steering:
             self._note("delay", f"{name}, {'as set' if seconds is None else f'{seconds:g} s'}")
         return done
 
-    def forget(self, name: str) -> NoReturn:
-        """Refuse to forget a host or URL.
+    def forget(self, name: str) -> int:
+        """Remove everything of a host, so that its URLs count as new where they are found again.
+        Return how many URLs were queued.
 
-        :raises OrderError: always: the seen filter in memory cannot forget an identity, so what was
-            forgotten would never be queued again
+        :raises UnknownHostError: the crawl does not know it
+        :raises ForeignHostError: another node owns it
+        :raises OrderError: a request to it is under way, or it has too many URLs
         """
-        raise OrderError(
-            f"a running crawl cannot forget {name}, because its seen filter cannot: block it, or"
-            f" stop the crawl and forget the host by scrapy frontier {self._job.folder.path}"
-            " --forget HOST"
-        )
+        self._host(name)
+        try:
+            queued = forget_now(self._job.frontier, name)
+        except HostBusyError:
+            raise OrderError(
+                f"{name} is being fetched or waits for a robots.txt: pause it, and forget it some"
+                " seconds later"
+            ) from None
+        if queued is None:
+            raise OrderError(
+                f"{name} has more than {FORGOTTEN_MAX:,} URLs, which takes too long while the crawl"
+                " runs: block it, or stop the crawl and forget it by scrapy frontier"
+                f" {self._job.folder.path} --forget HOST"
+            )
+        self._note("forget", name)
+        return queued
+
+    # --- other nodes ---
+
+    async def ask_owner(self, owner: str, name: str, fields: Plain) -> Plain:
+        """Have the node that owns a host carry an order out; return its outcome.
+
+        :raises OwnerError: it cannot carry it out, or does not answer
+        """
+        assert self._job.node is not None
+        return await self._job.node.orders.ask(owner, self._who, name, fields)
 
     # --- parts ---
 
@@ -213,13 +244,11 @@ class Steering:
             raise UnknownHostError(name)
         return frontier.schedule.cache.get(name)
 
-    def _rule(self, text: str) -> str:
-        rule = block_rule(text)
+    def _check_owner_of(self, rule: str) -> None:
         name = ".".join(reversed(rule[:-1].split(","))) if rule[-1] in ",)" else rule
         # All names below a public suffix are of many domains.
         if rule[-1] != "," or domain_of(f"www.{name}") == domain_of(name):
             self._check_owner(name)
-        return rule
 
     def _check_owner(self, host: str) -> None:
         node = self._job.node

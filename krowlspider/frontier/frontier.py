@@ -27,6 +27,7 @@ from krowlspider.frontier.schedule.clock import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import after_all, host_in
+from krowlspider.frontier.watched import WatchedHosts
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Frontier:
         self._acknowledged: list[Acknowledged] = []
         # The last that were committed, the newest last.
         self.recent: deque[Acknowledged] = deque(maxlen=_RECENT)
+        self.watched = WatchedHosts(rule)
         self._consumed = 0
         batch = store.batch(sync=True)
         batch.delete(schema.CLEAN)
@@ -332,6 +334,8 @@ class Frontier:
         self.counters.update(commit.counters)
         self.outcomes.counts.update(commit.tallied.counts)
         self.recent.extend(commit.acknowledged[-_RECENT:])
+        if self.watched:
+            self.watched.take(commit.acknowledged, self.now())
 
     # --- figures ---
 

@@ -1,4 +1,4 @@
-"""Answers of the API in JSON, and the status of each error."""
+"""Answers of the API in JSON."""
 
 from __future__ import annotations
 
@@ -8,37 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from krowlspider.engine.steering import ForeignHostError
-from krowlspider.errors import KrowlError, error_text
-from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.errors import error_text
+from krowlspider.views.statuses import ERRORS, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-# The first class that an error is of decides.
-_STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (UnknownHostError, 404),
-    (ForeignHostError, 409),
-    (OrderError, 409),
-    (KrowlError, 400),
-    (ValueError, 400),
-    (OSError, 500),
-)
+    from collections.abc import Awaitable
 
 
-class BadRequestError(KrowlError):
-    """Something in the request is missing or out of bounds."""
-
-
-def answered(ask: Callable[[], Any]) -> web.Response:
-    """Return what a question answers, or its error in a line, as JSON."""
+async def answer_of(asking: Awaitable[Any]) -> web.Response:
+    """Return what a question or an order answers, or its error in a line, as JSON."""
     status = 200
     try:
-        found = ask()
-    except tuple(kind for kind, _ in _STATUSES) as error:
-        status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-        found = {"error": error_text(error)}
+        found = await asking
+    except ERRORS as error:
+        status, found = status_of(error), {"error": error_text(error)}
     return web.Response(
         status=status, body=as_json(found), headers={"Content-Type": "application/json"}
     )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.defer import deferred_from_coro
 
 from krowlspider.crawl.live_settings import LIVE
-from krowlspider.errors import KrowlError, error_text
+from krowlspider.engine.steering import ForeignHostError
+from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
 from krowlspider.views.names import named_host
 from krowlspider.views.ordering import Ordering
+from krowlspider.views.statuses import ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+
+    from twisted.internet.defer import Deferred
 
     from krowlspider.engine.control import Control
     from krowlspider.engine.steering import Steering
@@ -39,6 +45,7 @@ krowl.pause("example.com")  send nothing to a host until krowl.resume("example.c
 krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix such as "com,example,"
 krowl.unblock("example.com")
 krowl.delay("example.com", 10)  wait 10 s between requests to a host; without a number, as set
+krowl.forget("example.com")  remove all of one host: its URLs are new where they are found again
 krowl.add("https://..", 5)  queue a URL, here with priority 5
 krowl.reload()              read the file of KROWL_EXCLUDE again
 krowl.set("KROWL_DELAY_MIN", 2)  change a setting until the process ends: LIVE"""
@@ -92,37 +99,47 @@ class Console:
         """Return a table of the last pages that are over."""
         return Text("\n".join(frontier.page_table(self._control.pages()[:limit])))
 
-    def explain(self, url: str) -> Text:
+    def explain(self, url: str) -> Text | Deferred[Text]:
         """Return where a URL is, and why it is not being fetched."""
-        return _answer(lambda: frontier.explained(self._control.explain(url)))
+        try:
+            here = self._control.explain(url)
+        except ERRORS as error:
+            return Text(error_text(error))
+        if not here.owner:
+            return Text(frontier.explained(here))
 
-    def pause(self, host: str = "") -> Text:
+        async def text() -> str:
+            return frontier.explained(await self._orders.explain_at(here))
+
+        return _later(text())
+
+    def pause(self, host: str = "") -> Text | Deferred[Text]:
         """Pause the crawl, or a host."""
-        return _answer(lambda: self._orders.pause(host).message)
+        return self._given("pause", host=host)
 
-    def resume(self, host: str = "") -> Text:
+    def resume(self, host: str = "") -> Text | Deferred[Text]:
         """Let the crawl go on, or a host."""
-        return _answer(lambda: self._orders.resume(host).message)
+        return self._given("resume", host=host)
 
-    def block(self, name: str) -> Text:
+    def block(self, name: str) -> Text | Deferred[Text]:
         """Block a host, a domain or a SURT prefix."""
-        return _answer(lambda: self._orders.block(name).message)
+        return self._given("block", name=name)
 
-    def unblock(self, name: str) -> Text:
+    def unblock(self, name: str) -> Text | Deferred[Text]:
         """End a block."""
-        return _answer(lambda: self._orders.unblock(name).message)
+        return self._given("unblock", name=name)
 
-    def delay(self, host: str, seconds: float | None = None) -> Text:
+    def delay(self, host: str, seconds: float | None = None) -> Text | Deferred[Text]:
         """Set the least delay of a host, or end that."""
-        return _answer(lambda: self._orders.delay(host, seconds).message)
+        return self._given("delay", host=host, seconds=seconds)
 
     def add(self, url: str, priority: int = 0) -> Text:
         """Queue a URL."""
         return _answer(lambda: self._orders.add(url, priority).message)
 
-    def forget(self, name: str) -> Text:
-        """Say how a host is forgotten."""
-        return _answer(lambda: self._orders.forget(name).message)
+    def forget(self, name: str) -> Text | Deferred[Text]:
+        """Forget a host."""
+        return self._given("forget", name=name)
 
     def reload(self) -> Text:
         """Read the files of settings again."""
@@ -132,9 +149,35 @@ class Console:
         """Change a setting until the process ends."""
         return _answer(lambda: self._orders.set(name, value).message)
 
+    def _given(self, order: str, **fields: Any) -> Text | Deferred[Text]:
+        """Return what becomes of an order; a Deferred if another node owns its host."""
+        try:
+            return Text(getattr(self._orders, order)(**fields).message)
+        except ForeignHostError as error:
+            owner = error.owner
+        except ERRORS as error:
+            return Text(error_text(error))
+
+        async def text() -> str:
+            return (await self._orders.give_to(owner, order, fields)).message
+
+        return _later(text())
+
 
 def _answer(ask: Callable[[], str]) -> Text:
     try:
         return Text(ask())
-    except (KrowlError, ValueError, OSError) as error:
+    except ERRORS as error:
         return Text(error_text(error))
+
+
+def _later(asking: Coroutine[Any, Any, str]) -> Deferred[Text]:
+    """Return what a question to another node answers. The console prints it when it is there."""
+
+    async def text() -> Text:
+        try:
+            return Text(await asking)
+        except ERRORS as error:
+            return Text(error_text(error))
+
+    return deferred_from_coro(text())

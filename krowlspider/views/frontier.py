@@ -118,6 +118,7 @@ def explained(found: Explanation) -> str:
         "state": found.state,
         "decided by": found.setting,
         "host": found.host,
+        "node": found.owner,
         "robots.txt": found.robots,
         "tries": found.tries and counted(found.tries, "failed try"),
         "captures": found.captures and f"{found.captures:,} in the archive",

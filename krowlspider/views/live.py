@@ -15,10 +15,11 @@ from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import Events
 from krowlspider.engine.control import SORTED_BY
-from krowlspider.views.api_answers import BadRequestError, answered, as_json
+from krowlspider.views.api_answers import answer_of, as_json
 from krowlspider.views.api_orders import order_routes
 from krowlspider.views.names import named_host
 from krowlspider.views.openapi import HOSTS_MAX, document
+from krowlspider.views.order_fields import BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,11 +66,14 @@ def routes(
         "pages": lambda _: control.pages(),
         "hosts": lambda request: _hosts(control, request),
         "host": lambda request: control.host(named_host(_given(request, "name"))),
+        "answers": lambda request: control.answers(named_host(_given(request, "name"))),
+        "nodes": lambda _: control.nodes(),
         "explain": lambda request: control.explain(_given(request, "url")),
     }
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
     answers = {name: _Answers(ask) for name, ask in api.items()}
     made |= {f"/api/v1/{name}": partial(_json, known.get) for name, known in answers.items()}
+    made["/api/v1/explain"] = partial(_explained, answers["explain"], orders)
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
     made["/events"] = lambda request: Events(lambda: _event(answers["status"].get(request)))
     made["/healthz"] = lambda _: web.Response(text="ok\n")
@@ -137,8 +141,24 @@ def _file(name: str, kind: str, _: web.BaseRequest) -> web.Response:
     return web.Response(body=_content(name), headers={"Content-Type": kind})
 
 
-def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
-    return answered(lambda: ask(request))
+async def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
+    async def answer() -> Any:
+        return ask(request)
+
+    return await answer_of(answer())
+
+
+async def _explained(
+    known: _Answers, orders: Callable[[str], Ordering], request: web.BaseRequest
+) -> web.Response:
+    """Answer with what the node says that owns the host of the URL."""
+
+    async def answer() -> Any:
+        here = known.get(request)
+        who = f"HTTP from {request.remote}"
+        return await orders(who).explain_at(here) if here.owner else here
+
+    return await answer_of(answer())
 
 
 def _event(status: dict[str, Any]) -> bytes:

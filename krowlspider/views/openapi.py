@@ -7,10 +7,12 @@ from typing import Any
 
 from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
+from krowlspider.crawl.nodes.overview import NodeRow
 from krowlspider.engine.control import SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
-from krowlspider.views.api_orders import ORDERS, Field
+from krowlspider.frontier.watched import HostAnswer
+from krowlspider.views.order_fields import ORDERS, Field
 from krowlspider.views.ordering import Outcome
 
 # Most hosts in one answer.
@@ -41,6 +43,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "float": _NUMBER,
     "bool": {"type": "boolean"},
     "int | None": {"type": ["integer", "null"]},
+    "float | None": {"type": ["number", "null"]},
 }
 
 
@@ -84,6 +87,12 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         _dataclass(HostView),
         [_parameter("name", _TEXT, is_required=True)],
     ),
+    "answers": (
+        "the last answers of one host, with its delay after each",
+        _array(_dataclass(HostAnswer)),
+        [_parameter("name", _TEXT, is_required=True)],
+    ),
+    "nodes": ("the nodes of the cluster", _array(_dataclass(NodeRow)), []),
     "explain": (
         "where a URL is, and why it is not being fetched",
         _dataclass(Explanation),
@@ -115,7 +124,7 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},
-        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415),
+        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415, 503, 504),
     }
 
 

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from krowlspider.cluster.transport.meta import BadMessage
+from krowlspider.cluster.transport.order_post import OwnerError
+from krowlspider.crawl.explain import Explanation
+from krowlspider.engine.steering import ForeignHostError
+from krowlspider.errors import error_text
+from krowlspider.frontier.admin.words import counted
 from krowlspider.views.names import named_host
+from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
+from krowlspider.views.statuses import ERRORS, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.cluster.transport.order_message import OrderAsk
+    from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.engine.control import Control
     from krowlspider.engine.steering import Steering
 
@@ -28,6 +43,32 @@ class Ordering:
     def __init__(self, control: Control, steering: Steering):
         self._control = control
         self._steering = steering
+
+    async def give(self, name: str, fields: dict[str, Any]) -> Outcome:
+        """Carry the order ``name`` out, here or at the node that owns its host."""
+        try:
+            outcome: Outcome = getattr(self, name)(**fields)
+        except ForeignHostError as error:
+            return await self.give_to(error.owner, name, fields)
+        return outcome
+
+    async def give_to(self, node: str, name: str, fields: dict[str, Any]) -> Outcome:
+        """Have another node carry the order ``name`` out.
+
+        :raises OwnerError: it cannot carry it out, or does not answer
+        """
+        found = await self._steering.ask_owner(node, name, fields)
+        return Outcome(bool(found.get("done")), f"node {node}: {found.get('message')}")
+
+    async def explain_at(self, here: Explanation) -> Explanation:
+        """Return what the owner of a URL's host says, or, if it does not answer, that."""
+        try:
+            found = await self._steering.ask_owner(here.owner, "explain", {"url": here.url})
+            return msgspec.convert({**found, "owner": here.owner}, Explanation)
+        except OwnerError as error:
+            return replace(here, why=f"Nobody here knows: {error}.")
+        except msgspec.ValidationError as error:
+            return replace(here, why=f"Node {here.owner} owns its host: ask there ({error}).")
 
     def pause(self, host: str = "") -> Outcome:
         """Pause the crawl, or a host."""
@@ -82,8 +123,14 @@ class Ordering:
         return Outcome(False, f"not queued: {self._control.explain(url).why}")
 
     def forget(self, name: str) -> Outcome:
-        """Say how a host is forgotten."""
-        self._steering.forget(name)
+        """Forget a host."""
+        host = named_host(name)
+        if "://" in name and name.rstrip("/").count("/") > 2:
+            raise BadRequestError(
+                f"a single URL cannot be forgotten: forget its host by krowl.forget({host!r})"
+            )
+        queued = counted(self._steering.forget(host), "URL")
+        return Outcome(True, f"{host} is forgotten, with {queued} queued: links to it are new")
 
     def reload(self) -> Outcome:
         """Read the files of settings again."""
@@ -93,3 +140,24 @@ class Ordering:
         """Change a setting until the process ends."""
         self._steering.set(name, value)
         return Outcome(True, f"{name}={value} until the process ends")
+
+
+def carry_out(control: Control, orders: Callable[[str], Ordering], asked: OrderAsk) -> Plain:
+    """Carry an order out that a person has given to another node, and return its outcome.
+
+    ``orders`` returns the orders of a person.
+
+    :raises BadMessage: it is no order for an owner
+    :raises OwnerError: it cannot be carried out; nothing has changed
+    """
+    name, fields = asked.name, dict(asked.fields)
+    try:
+        check_fields_for_owner(name, fields)
+        if name == "explain":
+            return asdict(control.explain(str(fields["url"])))
+        outcome: Outcome = getattr(orders(f"{asked.who} at node {asked.node}"), name)(**fields)
+    except BadRequestError as error:
+        raise BadMessage(str(error)) from error
+    except ERRORS as error:
+        raise OwnerError(error_text(error), status_of(error)) from error
+    return outcome._asdict()

@@ -17,10 +17,10 @@ from krowlspider.cluster.transport.inbox import (
     Inbox,
     Lengths,
     hosts_key,
-    is_empty,
     lengths,
     requests_key,
     robots_key,
+    waiting,
 )
 from krowlspider.cluster.transport.message import MAX_MESSAGE, TURN, Message, encode
 from krowlspider.cluster.transport.redis_connection import RedisTrouble
@@ -603,12 +603,12 @@ def test_unreadable_robots_messages_go_to_the_dead_list(server: Server) -> None:
         async with clients(server.url) as (client,):
             good = encode_ask("a", 7, "http://b.test/robots.txt")
             await push(client, [b"{}", good, good.replace(b":1", b":2", 1)], ROBOTS)
-            assert not await is_empty(client, SPIDER, NODE)
+            assert await waiting(client, SPIDER, NODE) > 0
             options = {"take_robots": take, "paused": lambda: True}
             async with running(inbox(client, Sink(), **options)):
                 await eventually(lambda: bool(taken))
                 assert (await emptied(client)).dead == 2
-            assert await is_empty(client, SPIDER, NODE)
+            assert await waiting(client, SPIDER, NODE) == 0
             assert [message.number for message in taken] == [7]
 
     drive(main())

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from krowlspider.cluster.transport import robots_post
+from krowlspider.cluster.transport import memory_outbox
 from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.cluster.transport.robots_message import (
     MAX_ROBOTS_MESSAGE,
@@ -81,12 +81,12 @@ def test_waiting_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     post.ask("b", 1, URL)
     post.ask("b", 1, URL)
     assert len(post.head("b", 10)) == 1
-    monkeypatch.setattr(robots_post, "BYTES_MAX", 3 * BODY_MAX)
+    monkeypatch.setattr(memory_outbox, "BYTES_MAX", 3 * BODY_MAX)
     for number in range(10):
         post.answer("c", number, record=record(os.urandom(BODY_MAX)))
     assert len(post.head("c", 100)) == 2
-    monkeypatch.setattr(robots_post, "BYTES_MAX", 1 << 30)
-    monkeypatch.setattr(robots_post, "MESSAGES_MAX", 10)
+    monkeypatch.setattr(memory_outbox, "BYTES_MAX", 1 << 30)
+    monkeypatch.setattr(memory_outbox, "MESSAGES_MAX", 10)
     for number in range(20):
         post.ask("b", number, URL)
     assert post.count == 10

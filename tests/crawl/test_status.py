@@ -39,6 +39,15 @@ def test_time_left_is_that_to_the_nearest_limit(limits: Limits, text: str) -> No
     assert progress(limits, pages=1204, answers=1300, seconds=100) == text
 
 
+def test_a_paused_crawl_has_no_rate_for_the_time_left() -> None:
+    limits = Limits(5000, 2600, 130)
+    text = progress(limits, pages=1204, answers=1300, seconds=100, is_paused=True)
+    assert text == "1,204 of 5,000 pages, 1,300 of 2,600 answers, 30.0 s left"
+    limits.seconds = 0.0
+    text = progress(limits, pages=1204, answers=1300, seconds=100, is_paused=True)
+    assert text == "1,204 of 5,000 pages, 1,300 of 2,600 answers"
+
+
 def test_without_a_page_no_time_is_estimated() -> None:
     assert progress(Limits(pages=9), pages=0, answers=0, seconds=1) == "0 of 9 pages"
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from krowlspider.crawl.turns import Turns
 from krowlspider.engine.loop_throttle import LoopThrottle
 
 
@@ -13,10 +14,12 @@ def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[in
     """Who came through, in order, and how many in each turn of the loop."""
     order: list[int] = []
     turns: list[int] = []
+    turns_of_crawl = Turns()
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop_throttle = LoopThrottle(loop, most)
+        turns_of_crawl.at_once = most
+        loop_throttle = LoopThrottle(loop, turns_of_crawl)
 
         async def one(number: int) -> None:
             await loop_throttle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -130,7 +131,6 @@ def test_a_block_names_itself_and_counts(tmp_path: Path) -> None:
             said.append(repr(krowl.block("https://a.test/private/")))
             said.append(repr(krowl.delay(web.url("a.test"), 0.01)))
             said.append(repr(krowl.delay(web.url("a.test"), 1e9)))
-            said.append(repr(krowl.forget(web.url("a.test"))))
             said.append(repr(krowl.reload()))
             interrupt()
 
@@ -147,8 +147,7 @@ def test_a_block_names_itself_and_counts(tmp_path: Path) -> None:
     assert "exclude it by KROWL_EXCLUDE" in said[3]
     assert "is below the least delay of this host" in said[4]
     assert "give 0 to 86,400" in said[5]
-    assert "cannot forget" in said[6]
-    assert "KROWL_EXCLUDE is not set" in said[7]
+    assert "KROWL_EXCLUDE is not set" in said[6]
     assert f"It is blocked by {rule} (a test, 20".encode() in done.stdout
     assert crawl.stats["krowl/control/change_count/block"] == 1
 
@@ -205,6 +204,42 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
     assert said[-3].startswith("KROWL_EXCLUDE: ")
     assert crawl.stats["krowl/control/change_count/set"] == 6
     assert crawl.stats["finish_reason"] == "max_pages"
+
+
+def test_a_forgotten_host_is_new(tmp_path: Path) -> None:
+    """Nothing of it is queued or known any more, and its links are followed anew."""
+    said: list[str] = []
+    with SimulatedWeb(spec=SPEC) as web:
+        root = web.url("a.test")
+
+        def steer() -> Script:
+            yield lambda: asked(web, "a.test")["/3"] > 0
+            krowl = console()
+            krowl.pause(root)
+            # What is in flight ends, and is committed.
+            yield later(3)
+            said.append(repr(krowl.forget(web.url("a.test", "/3"))))
+            said.append(repr(krowl.forget(root)))
+            said.append(repr(krowl.explain(web.url("a.test", "/7"))))
+            said.append(repr(krowl.forget(root)))
+            said.append(repr(krowl.add(root)))
+
+        crawl = crawl_of(web, tmp_path, [root, web.url("b.test")])
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.script = steer()
+        crawl.run()
+        pages = asked(web, "a.test")
+    assert "a single URL cannot be forgotten" in said[0]
+    found = re.search(r"is forgotten, with ([0-9]+) URLs? queued", said[1])
+    assert found is not None, said
+    assert "It was not found: " in said[2]
+    assert "no host" in said[3]
+    assert said[4] == "queued"
+    # What was fetched before is fetched again.
+    assert (pages["/1"], pages["/3"]) == (2, 2)
+    assert pages.keys() >= PAGES
+    assert crawl.stats["krowl/frontier/dropped_count/operator"] == int(found[1])
+    assert crawl.stats["krowl/control/change_count/forget"] == 1
 
 
 def test_an_order_about_a_foreign_host_names_its_owner() -> None:

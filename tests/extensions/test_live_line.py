@@ -127,6 +127,9 @@ def test_there_is_no_line_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ([(0.0, 0, 100), (19.0, 0, 80)], 0.0),
         ([(0.0, 0, 100), (30.0, 0, 100)], 0.0),
         ([(5.0, 0, 100)], 0.0),
+        ([(0.0, 0, 100), (10.0, 0, 101), (20.0, 0, 90), (30.0, 0, 80)], 120.0),
+        # New URLs were found meanwhile.
+        ([(0.0, 0, 100), (10.0, 0, 70), (20.0, 0, 95), (30.0, 0, 80)], 0.0),
     ],
 )
 def test_a_queue_that_shrinks_has_an_end(

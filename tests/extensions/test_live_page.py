@@ -186,7 +186,7 @@ def check_the_documented_command(crawl: SimpleNamespace) -> None:
 def check_refused_orders(crawl: SimpleNamespace) -> None:
     own = crawl.web.url("a.test")
     assert "KROWL_EXCLUDE is not set" in order(crawl, "reload", 400)
-    assert "cannot forget" in order(crawl, "forget", 409, name=own)
+    assert "a single URL cannot" in order(crawl, "forget", 400, name=f"{own}/a")
     assert "below the least delay" in order(crawl, "delay", 409, host=own, seconds=0.1)
     assert "no host 'x.test'" in order(crawl, "pause", 404, host="x.test")
     assert "has a path" in order(crawl, "block", 400, name=f"{own}a/")
@@ -223,6 +223,8 @@ def check_the_document(crawl: SimpleNamespace) -> None:
         ("pages", ""),
         ("hosts", "?sort=done&limit=1&state="),
         ("host", f"?name={own}"),
+        ("answers", f"?name={own}"),
+        ("nodes", ""),
         ("explain", f"?url={own}"),
     ):
         about = paths[f"/api/v1/{path}"]["get"]

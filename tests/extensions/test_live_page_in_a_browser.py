@@ -51,6 +51,10 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await tab.wait('document.querySelector("#hosts button") !== null')
     await click(tab, "#hosts button")
     await tab.wait('!document.getElementById("steering").hidden')
+    # What it answers from now on comes by itself, with its delay.
+    await tab.wait('document.querySelector("#answers li span:nth-child(2)") !== null')
+    await tab.wait('document.querySelector("#delays svg") !== null')
+    assert await tab.run('document.getElementById("ring").hidden')
     for button, said, why in (
         ("block", "is blocked", "It is blocked by"),
         ("unblock", "each host after its delay", ""),

@@ -32,6 +32,7 @@ from krowlspider.config.checks import port_range
 from krowlspider.crawl.monitoring.endpoint import Events, metrics_route
 from krowlspider.crawl.monitoring.metrics import HELP, SERIES_MAX, registry, text
 from krowlspider.crawl.monitoring.page_server import Page, PageServer
+from krowlspider.crawl.turns import AT_ONCE, FOR_CLIENTS, Turns
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT
 from tests.support.crawls import crawl_of, page
@@ -277,12 +278,13 @@ def serving(
     page: Callable[[], bytes] = lambda: b"the page\n",
     time_limit: float = 5.0,
     events: bytes = b"",
+    on_clients: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Run ``main(port)`` on the loop that serves."""
 
     async def run() -> None:
         routes = {"/metrics": metrics_route(page), "/events": lambda _: Events(lambda: events)}
-        endpoint = PageServer([lambda: routes], time_limit)
+        endpoint = PageServer([lambda: routes], time_limit, on_clients)
         _, port = await endpoint.open("127.0.0.1", range(1))
         try:
             async with asyncio.timeout(LONG):
@@ -320,6 +322,26 @@ def test_the_page_is_sent_whole_and_the_connection_ended() -> None:
 
     whole = b"x" * 50_000_000
     serving(main, lambda: whole)
+
+
+def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
+    """One that is sent events does not wait."""
+    turns, seen = Turns(), []
+
+    def page() -> bytes:
+        seen.append(turns.at_once)
+        return b"x"
+
+    async def main(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"data: 1")
+        seen.append(turns.at_once)
+        await said_to(port, ASK)
+        writer.transport.abort()
+
+    serving(main, page, events=b"data: 1\n\n", on_clients=turns.serve)
+    assert seen == [AT_ONCE, FOR_CLIENTS]
 
 
 def test_client_that_sends_no_whole_request_is_dropped() -> None:

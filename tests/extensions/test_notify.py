@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
+from threading import enumerate as threads
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -232,6 +233,35 @@ def test_a_webhook_that_trickles_is_cut_off(caplog: pytest.LogCaptureFixture) ->
         assert time.monotonic() - begun < 4
         sender.close(20)
     assert "does not answer" in caplog.text
+
+
+@pytest.mark.parametrize("hangs", ["DNS", "TLS"])
+def test_a_webhook_that_hangs_while_it_connects_is_given_up(
+    hangs: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The time limit is that of a whole notice, and each of the next ones has its own."""
+    is_over, lookup = Event(), socket.getaddrinfo
+
+    def slow(*about: Any, **more: Any) -> Any:
+        if hangs == "DNS":
+            is_over.wait(20)
+        return lookup(*about, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    # It accepts, and never says a word.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        sender = Sender(f"https://localhost:{port}/", time_limit=0.1)
+        begun = time.monotonic()
+        for _ in range(2):
+            sender.send(NOTICE)
+        sender.close(20)
+        assert time.monotonic() - begun < 5
+        is_over.set()
+        for thread in [each for each in threads() if each.name == "notice"]:
+            thread.join(20)
+            assert not thread.is_alive()
+    assert caplog.text.count("https://localhost does not answer") == 2
 
 
 def test_notices_that_wait_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

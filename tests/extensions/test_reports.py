@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.crawl.report import tables
 from krowlspider.crawl.report.course import KEPT, Course
 from krowlspider.crawl.report.tables import Table
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate, Lease
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.record import HostFigures
 from krowlspider.frontier.outcomes import Outcomes, put_seeds, read_seeds
 from krowlspider.views.report import _tsv
 from tests.frontier.memory import MemoryStore
@@ -103,6 +106,22 @@ def test_outcomes_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(row.url, row.outcome) for row in read_seeds(store)] == [
         (url, "done") for url in urls[:2]
     ]
+
+
+def test_the_greatest_hosts_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "HOSTS_MAX", 5)
+    monkeypatch.setattr(tables, "SLOWEST_MAX", 3)
+    chance = Random(1)
+    hosts = [
+        (f"h{at}.test", HostFigures(chance.randrange(99), 0, 0, Health.ACTIVE, chance.random(), 0))
+        for at in range(60)
+    ]
+    found = tables._Hosts(set())
+    for at in range(0, 60, 7):
+        found.add(hosts[at : at + 7])
+    assert found.most == sorted(hosts, key=lambda each: each[1], reverse=True)[:5]
+    slowest = sorted(hosts, key=lambda each: each[1].latency, reverse=True)
+    assert found.slowest == slowest[:3]
 
 
 def test_a_redirect_is_no_formula_in_a_spreadsheet() -> None:

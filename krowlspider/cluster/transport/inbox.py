@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from krowlspider.cluster.transport.list_reader import ListReader, processing_key
 from krowlspider.cluster.transport.message import TURN, Message, decode, decode_start
 from krowlspider.cluster.transport.meta import BadMessage
+from krowlspider.cluster.transport.order_message import decode_order
 from krowlspider.cluster.transport.redis_connection import (
     Backoff,
     RedisConnection,
@@ -33,9 +34,10 @@ logger = logging.getLogger(__name__)
 # Messages, and their bytes, that are decoded and queued in one step of the event loop, 15 ms.
 _STEP = 500
 _STEP_BYTES = 1 << 20
-# Chunks of hosts, and messages about robots.txt, in one turn.
+# Chunks of hosts, messages about robots.txt, and orders of people, in one turn.
 _CHUNKS = 64
 _ROBOTS = 100
+_ORDERS = 10
 # Bytes of a chunk. A single entry may have a long request; the worst JSON takes 0.1 s to read.
 MAX_CHUNK = 4 << 20
 # Seconds between two looks at an empty list, or while paused.
@@ -57,6 +59,7 @@ class Lengths:
     processing: int
     dead: int
     robots: int = 0
+    orders: int = 0
 
 
 @dataclass(slots=True)
@@ -98,12 +101,17 @@ def robots_key(spider: str) -> str:
     return f"{spider}:robots"
 
 
-def _keys(spider: str) -> tuple[str, str, str, str, str]:
+def orders_key(spider: str) -> str:
+    return f"{spider}:orders"
+
+
+def _keys(spider: str) -> tuple[str, str, str, str, str, str]:
     inboxes = (
         requests_key(spider),
         start_urls_key(spider),
         hosts_key(spider),
         robots_key(spider),
+        orders_key(spider),
     )
     return *inboxes, f"{spider}:dead"
 
@@ -120,18 +128,18 @@ async def lengths(client: Redis, spider: str, node: str) -> Lengths:
         found = checked(await connection.call_all(*(("LLEN", key) for key in keys)))
     finally:
         await connection.close()
-    requests, starts, hosts, robots, *processing, dead = found
-    return Lengths(requests, starts, hosts, sum(processing), dead, robots)
+    requests, starts, hosts, robots, orders, *processing, dead = found
+    return Lengths(requests, starts, hosts, sum(processing), dead, robots, orders)
 
 
-async def is_empty(client: Redis, spider: str, node: str) -> bool:
-    """Return whether no message waits in a node's inbox; False if its Redis does not answer."""
+async def waiting(client: Redis, spider: str, node: str) -> int:
+    """Return how many messages wait in a node's inbox; -1 if its Redis does not answer."""
     try:
         found = await lengths(client, spider, node)
     except RedisTrouble:
-        return False
-    waiting = found.requests, found.start_urls, found.hosts, found.robots, found.processing
-    return not any(waiting)
+        return -1
+    lists = found.requests, found.start_urls, found.hosts, found.robots, found.orders
+    return sum(lists) + found.processing
 
 
 async def _nothing() -> None:
@@ -142,13 +150,14 @@ class Inbox:
     """The inbox of a node for one spider.
 
     ``{spider}:requests`` and ``{spider}:start_urls`` have messages, ``{spider}:hosts`` chunks of
-    hosts that other nodes hand over, ``{spider}:robots`` their messages about robots.txt. What
-    cannot be read or taken goes to ``{spider}:dead``.
+    hosts that other nodes hand over, ``{spider}:robots`` their messages about robots.txt, and
+    ``{spider}:orders`` orders of people there. What cannot be read or taken goes to
+    ``{spider}:dead``.
 
     ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable.
     ``take_hosts`` does both with chunks, and returns for each the reason why it cannot be taken, or
-    None; without it, chunks are left. So does ``take_robots`` with messages about robots.txt.
-    ``turn`` is the most messages taken at a time.
+    None; without it, chunks are left. So do ``take_robots`` with messages about robots.txt, and
+    ``take_orders`` with orders. ``turn`` is the most messages taken at a time.
     """
 
     def __init__(
@@ -161,13 +170,14 @@ class Inbox:
         make_durable: Callable[[], Awaitable[None]] = _nothing,
         take_hosts: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         take_robots: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
+        take_orders: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         paused: Callable[[], bool] = lambda: False,
         hosts_paused: Callable[[], bool] = lambda: False,
         turn: int = TURN,
         wall: Callable[[], float] = time.time,
         poll: float = _POLL,
     ) -> None:
-        requests, starts, hosts, robots, self._dead = _keys(spider)
+        requests, starts, hosts, robots, orders, self._dead = _keys(spider)
         self._take = take
         self._taking = asyncio.Lock()
         self._wall = wall
@@ -186,6 +196,10 @@ class Inbox:
             reader = ListReader(client, robots, node)
             of_robots = (decode_robots, take_robots, _nothing, hosts_paused, _ROBOTS)
             self._lists.append(_List(reader, *of_robots))
+        if take_orders is not None:
+            reader = ListReader(client, orders, node)
+            of_orders = (decode_order, take_orders, _nothing, lambda: False, _ORDERS)
+            self._lists.append(_List(reader, *of_orders))
 
     async def run(self) -> None:
         """Take messages until cancelled.

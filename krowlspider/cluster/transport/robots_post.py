@@ -1,4 +1,4 @@
-"""The messages about robots.txt that wait to be sent, in memory.
+"""The messages about robots.txt that wait to be sent.
 
 One that is lost with the process is asked for again.
 """
@@ -6,28 +6,25 @@ One that is lost with the process is asked for again.
 from __future__ import annotations
 
 import time
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from krowlspider.cluster.transport.memory_outbox import MemoryOutbox
 from krowlspider.cluster.transport.robots_message import encode_answer, encode_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from krowlspider.politeness.robots import RobotsRecord
 
-# Most messages that wait, and their bytes. Further ones are left out.
-MESSAGES_MAX = 10_000
-BYTES_MAX = 16 << 20
 # Messages about robots.txt in the list of another node from which on nothing is sent to it.
 ROBOTS_INBOX_MAX = 200
 
 
-class RobotsPost:
-    """Node ``own``'s messages to other nodes about robots.txt; a `forwarder.Outbox`.
+class RobotsPost(MemoryOutbox):
+    """Node ``own``'s messages to other nodes about robots.txt.
 
-    ``owner`` returns the other node that owns a host, None for a host of this node. ``reaches``
-    returns whether a node takes messages, ``wall`` epoch seconds.
+    ``owner`` returns the other node that owns a host, None for a host of this node. ``wall``
+    returns epoch seconds.
     """
 
     def __init__(
@@ -38,17 +35,14 @@ class RobotsPost:
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(reaches)
         self.owner = owner
         self._own = own
-        self._reaches = reaches
         self._wall = wall
-        # By node, then by key.
-        self._waiting: dict[str, dict[bytes, bytes]] = {}
-        self.count = self.size = 0
 
     def ask(self, node: str, number: int, url: str) -> bool:
         """Send an ask, unless the same one waits already. Return whether the node takes it."""
-        return self._put(node, b"ask %d" % number, encode_ask(self._own, number, url))
+        return self.put(node, b"ask %d" % number, encode_ask(self._own, number, url))
 
     def answer(
         self,
@@ -61,34 +55,4 @@ class RobotsPost:
         """Send an answer, as in `RobotsAnswer`."""
         kind = b"answer" if record or location else b"wait"
         message = encode_answer(number, record, location, self._wall())
-        self._put(node, b"%b %d" % (kind, number), message)
-
-    def _put(self, node: str, key: bytes, message: bytes) -> bool:
-        if not self._reaches(node):
-            self._forget(node)
-            return False
-        waiting = self._waiting.setdefault(node, {})
-        is_full = self.count >= MESSAGES_MAX or self.size + len(message) > BYTES_MAX
-        if key not in waiting and not is_full:
-            waiting[key] = message
-            self.count += 1
-            self.size += len(message)
-        return True
-
-    def _forget(self, node: str) -> None:
-        self.remove(node, list(self._waiting.get(node, ())))
-
-    def owners(self) -> list[str]:
-        return list(self._waiting)
-
-    def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
-        return list(islice(self._waiting.get(owner, {}).items(), most))
-
-    def remove(self, owner: str, keys: Sequence[bytes]) -> None:
-        waiting = self._waiting.get(owner, {})
-        for key in keys:
-            if (message := waiting.pop(key, None)) is not None:
-                self.count -= 1
-                self.size -= len(message)
-        if not waiting:
-            self._waiting.pop(owner, None)
+        self.put(node, b"%b %d" % (kind, number), message)

@@ -55,9 +55,12 @@ class Endpoint(web.Server):
 
     Clients can neither keep the loop busy nor fill memory or log. ``time_limit`` is the most
     seconds from the connection to the last byte of the answer; for events, to write one of them.
+    ``on_clients`` is called with the number of clients that wait for an answer when it changes.
     """
 
-    def __init__(self, routes: Mapping[str, Route], time_limit: float):
+    def __init__(
+        self, routes: Mapping[str, Route], time_limit: float, on_clients: Callable[[int], None]
+    ):
         super().__init__(
             self._answer,
             access_log=None,
@@ -76,6 +79,7 @@ class Endpoint(web.Server):
         self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
         self._limits: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._streams = 0
+        self._on_clients = on_clients
 
     async def listen(self, listening: socket) -> None:
         """Accept the clients of a socket, which belongs to the server from now on."""
@@ -95,6 +99,7 @@ class Endpoint(web.Server):
         self._clients[handler] = transport
         if len(self._clients) > _CLIENTS_MAX:
             self._clients.pop(next(iter(self._clients))).abort()
+        self._count()
 
     def connection_lost(
         self, handler: web.RequestHandler, exc: BaseException | None = None
@@ -103,6 +108,11 @@ class Endpoint(web.Server):
         self._clients.pop(handler, None)
         if (limit := self._limits.pop(handler, None)) is not None:
             limit.cancel()
+        self._count()
+
+    def _count(self) -> None:
+        # Those that are sent events do not wait.
+        self._on_clients(max(0, len(self._clients) - self._streams))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         is_read = request.method in {"GET", "HEAD"}
@@ -129,6 +139,7 @@ class Endpoint(web.Server):
         if (limit := self._limits.pop(request.protocol, None)) is not None:
             limit.cancel()
         self._streams += 1
+        self._count()
         try:
             await events.prepare(request)
             while True:
@@ -140,3 +151,4 @@ class Endpoint(web.Server):
                 request.transport.abort()
         finally:
             self._streams -= 1
+            self._count()

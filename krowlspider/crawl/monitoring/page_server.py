@@ -60,8 +60,14 @@ class PageServer:
     The clients are as of `Endpoint`. The first ones wait in the listening socket until it is there.
     """
 
-    def __init__(self, makers: Iterable[RouteMaker], time_limit: float = _TIME_LIMIT):
+    def __init__(
+        self,
+        makers: Iterable[RouteMaker],
+        time_limit: float = _TIME_LIMIT,
+        on_clients: Callable[[int], None] = lambda _: None,
+    ):
         self._makers = makers
+        self._on_clients = on_clients
         self._time_limit = time_limit
         self._socket: socket.socket | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -118,7 +124,7 @@ class PageServer:
             listening.close()
             self._socket = None
             return
-        self._endpoint = endpoint(routes, self._time_limit)
+        self._endpoint = endpoint(routes, self._time_limit, self._on_clients)
         await self._endpoint.listen(listening)
         self._socket = None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.claims import View
     from krowlspider.cluster.ring.record import Counters
     from krowlspider.cluster.transport.message import Message
+    from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
     from krowlspider.cluster.transport.robots_message import RobotsAnswer, RobotsAsk
     from krowlspider.frontier.handover.arrival import Arrivals
     from krowlspider.frontier.handover.departure import Departures
@@ -60,6 +61,8 @@ class CrawlPort(Protocol):
     async def take_in(self, messages: list[Message]) -> None: ...
 
     async def take_robots(self, messages: list[RobotsAsk | RobotsAnswer]) -> list[None]: ...
+
+    async def take_orders(self, messages: list[OrderAsk | OrderReply]) -> list[str | None]: ...
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None: ...
 

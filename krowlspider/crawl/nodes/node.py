@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
 from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.inbox import Inbox, is_empty, requests_key, robots_key
+from krowlspider.cluster.transport.inbox import Inbox, orders_key, requests_key, robots_key, waiting
+from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
 from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
 from krowlspider.urls.host import domain_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from krowlspider.crawl.nodes.static import StaticCluster
 
 
-# Seconds between two looks for messages about robots.txt, and for answers that did not come.
-_ROBOTS_FLUSH = 0.2
+# Seconds between two looks for messages in memory, and for answers that did not come.
+_FLUSH = 0.2
 _ASK_AGAIN = 1.0
 
 
@@ -52,18 +52,20 @@ class Node:
         pages = settings.getint("KROWL_CLUSTER_PAGES")
         # The part of the page limit of all nodes that this node may use; None without a limit.
         self.allowance = Allowance(cluster.keys, pages) if pages else None
-        self._is_inbox_empty = partial(is_empty, cluster.own_client, spider, self.own)
+        # Messages in the inbox at the last look; -1 while it is not known.
+        self._waiting = -1
         self._heartbeats = Heartbeats(
             cluster.membership,
             is_idle=self._is_idle,
             activity=self._activity,
             figures=self._figures,
         )
-        self.robots_post = RobotsPost(
-            self.own,
-            lambda host: self.others([host])[0],
-            lambda node: cluster.client_of(node) is not None,
-        )
+
+        def reaches(node: str) -> bool:
+            return cluster.client_of(node) is not None
+
+        self.robots_post = RobotsPost(self.own, lambda host: self.others([host])[0], reaches)
+        self.orders = OrderPost(self.own, reaches)
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
         # Set when the owner of a URL is known, or when it will never be known.
@@ -166,8 +168,16 @@ class Node:
             robots_key(self._spider),
             inbox_max=ROBOTS_INBOX_MAX,
             paused=lambda: not self.cluster.has_lease,
-            flush=_ROBOTS_FLUSH,
+            flush=_FLUSH,
             what="messages about robots.txt",
+        )
+        self._orders_forwarder = Forwarder(
+            self.orders,
+            self.cluster.client_of,
+            orders_key(self._spider),
+            inbox_max=ORDERS_INBOX_MAX,
+            flush=_FLUSH,
+            what="orders",
         )
         self.inbox = Inbox(
             self.cluster.own_client,
@@ -179,6 +189,7 @@ class Node:
             turn=crawl.turn,
             take_hosts=None if handover is None else handover.receiver.take,
             take_robots=crawl.take_robots,
+            take_orders=crawl.take_orders,
             # Not the frontier's cap: the former owner of a host has queued it already.
             hosts_paused=crawl.lacks_room,
         )
@@ -215,12 +226,16 @@ class Node:
         await self.cluster.join(tasks)
         self.joined = True
         self.known.set()
-        forwarders = self.forwarder.run(), self._robots_forwarder.run()
-        for work in (*forwarders, self.inbox.run(), ask_again(), beat()):
+        forwarders = self.forwarder, self._robots_forwarder, self._orders_forwarder
+        for work in (*(each.run() for each in forwarders), self.inbox.run(), ask_again(), beat()):
             tasks.start(work)
         if self.allowance is not None:
             tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
         crawl.wake()
+
+    async def _is_inbox_empty(self) -> bool:
+        self._waiting = await waiting(self.cluster.own_client, self._spider, self.own)
+        return not self._waiting
 
     async def _is_idle(self) -> bool:
         # The inbox comes first: what leaves it meanwhile is seen in the frontier.
@@ -238,7 +253,8 @@ class Node:
         """Return the counters that are shown to people and read by nodes that leave."""
         epoch = self.cluster.epoch
         shown = {} if epoch is None else {"epoch": epoch}
-        return {**self._crawl.figures(), "time": round(time.time()), **shown}
+        own = {"inbox": self._waiting, "time": round(time.time())}
+        return {**self._crawl.figures(), **own, **shown}
 
     def counts(self) -> dict[str, int]:
         """Return counts since this start, by the names of the stats below ``krowl/cluster/``."""

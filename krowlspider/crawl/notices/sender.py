@@ -12,7 +12,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from queue import SimpleQueue
 from socket import SHUT_RDWR
-from threading import Thread, Timer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -127,30 +127,53 @@ class _Webhook:
 
     def send(self, notice: bytes) -> None:
         parts = self._parts
-        secure = parts.scheme == "https"
         name = f"{parts.scheme}://{parts.hostname}"
-        kind = HTTPSConnection if secure else HTTPConnection
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self._time_limit)
-        # The limit of the connection is that of each read: a slow answer could take for ever.
-        timer = Timer(self._time_limit, _cut, [connection])
-        timer.daemon = True
-        timer.start()
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        post = _Post(connection, target, notice)
+        post.start()
+        post.join(self._time_limit)
+        if post.is_alive():
+            post.cut()
+        if isinstance(post.error, UnicodeError):
+            raise NotSentError(f"{name} is no name for the DNS") from post.error
+        if post.status is None:
+            raise NotSentError(f"{name} does not answer") from post.error
+        if not 200 <= post.status < 300:
+            raise NotSentError(f"{name} answered with status {post.status}")
+
+
+class _Post(Thread):
+    """A POST in a thread of its own: nothing can cut off a look-up in the DNS."""
+
+    status: int | None = None
+    error: Exception | None = None
+
+    def __init__(self, connection: HTTPConnection, target: str, body: bytes):
+        super().__init__(name="notice", daemon=True)
+        self._connection = connection
+        self._target = target
+        self._body = body
+        self._is_cut = False
+
+    def run(self) -> None:
+        connection = self._connection
         try:
-            connection.request("POST", target, notice, {"Content-Type": "application/json"})
-            status = connection.getresponse().status
-        except (OSError, HTTPException) as error:
-            raise NotSentError(f"{name} does not answer") from error
-        except UnicodeError as error:
-            raise NotSentError(f"{name} is no name for the DNS") from error
+            connection.connect()
+            # Once it is cut, nothing ends a slow answer.
+            if not self._is_cut:
+                headers = {"Content-Type": "application/json"}
+                connection.request("POST", self._target, self._body, headers)
+                self.status = connection.getresponse().status
+        except (OSError, HTTPException, UnicodeError) as error:
+            self.error = error
         finally:
-            timer.cancel()
             connection.close()
-        if not 200 <= status < 300:
-            raise NotSentError(f"{name} answered with status {status}")
 
-
-def _cut(connection: HTTPConnection) -> None:
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(SHUT_RDWR)
+    def cut(self) -> None:
+        """Have the thread end: now, or, before it is connected, after that."""
+        self._is_cut = True
+        if self._connection.sock is not None:
+            with suppress(OSError):
+                self._connection.sock.shutdown(SHUT_RDWR)

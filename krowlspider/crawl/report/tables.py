@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.record import HostFigures, figures_in
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 # Rows of the tables of hosts.
 HOSTS_MAX = 1000
 SLOWEST_MAX = 100
-# Hosts compared with the best so far at a time.
-_CHUNK = 1000
+# Hosts read at a time, 1 to 2 ms, and seconds that the event loop gets after them.
+_CHUNK = 200
+_PAUSE = 0.0002
 # Seconds of reading host records, after which the tables of hosts have those read so far.
 _TIME_LIMIT = 30.0
 
@@ -84,10 +85,21 @@ class _Hosts:
     def add(self, hosts: list[_Host]) -> None:
         self.count += len(hosts)
         self.queued += sum(figures.queued for _, figures in hosts)
-        self.most = nlargest(HOSTS_MAX, self.most + hosts, key=itemgetter(1))
+        self.most = _greatest(HOSTS_MAX, self.most, hosts, itemgetter(1))
         answered = [host for host in hosts if host[1].latency]
-        self.slowest = nlargest(SLOWEST_MAX, self.slowest + answered, key=lambda h: h[1].latency)
+        self.slowest = _greatest(SLOWEST_MAX, self.slowest, answered, lambda h: h[1].latency)
         self.of_seeds |= {name: figures for name, figures in hosts if name in self._wanted}
+
+
+def _greatest(
+    most: int, known: list[_Host], hosts: list[_Host], key: Callable[[_Host], Any]
+) -> list[_Host]:
+    """Return the ``most`` greatest of both, the greatest first; ``known`` is in this order."""
+    if len(known) >= most:
+        # Most are less than all that are known: they cost no sorting.
+        least = key(known[-1])
+        hosts = [host for host in hosts if key(host) > least]
+    return nlargest(most, known + hosts, key=key) if hosts else known
 
 
 def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Tables:
@@ -105,6 +117,8 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
         if clock() > end:
             is_whole = False
             break
+        # Otherwise each turn of the loop waits for the interpreter for 5 ms.
+        time.sleep(_PAUSE)
     dropped = _under("dropped/", counters)
     sizes = _under("bytes/", counts)
     seed_rows = [_seed_row(seed, hosts.of_seeds, is_whole=is_whole) for seed in seeds]

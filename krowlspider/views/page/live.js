@@ -155,7 +155,7 @@ function showCounts(id, counts) {
 const CHARTS = [
   ["pages_per_second", "pages/s"], ["in_flight", "requests in flight"],
   ["queued", "URLs queued"], ["failed_per_second", "failed fetches/s"],
-  ["archive_mb", "archive, MB"], ["lag_ms", "event loop lag, ms"],
+  ["archive_mb", "archive, MB"], ["lag_ms", "loop lag, ms"],
 ];
 const SVG = "http://www.w3.org/2000/svg";
 const HOUR = 3600;
@@ -257,11 +257,28 @@ async function showHost(name) {
         + ` queued, ${number(found.host.done)} done, ${number(found.host.dropped)} dropped`,
       ...robots, ...queue]);
     at("steering").dataset.host = name;
-    at("steering").hidden = false;
+    at("steering").hidden = at("last").hidden = false;
+    await showAnswers();
   } catch (error) {
     answer("host", [error.message], []);
-    at("steering").hidden = true;
+    at("steering").hidden = at("last").hidden = true;
   }
+}
+
+function pathOf(url) {
+  return url.slice(url.indexOf("/", 8));
+}
+
+async function showAnswers() {
+  if (at("last").hidden) return;
+  const found = await ask("answers", { name: at("steering").dataset.host });
+  const last = found.slice(0, 10).map((each) => ({ ...each, url: pathOf(each.url) }));
+  showLines("answers", last, (each) => new Date(1000 * each.time).toLocaleTimeString("en-GB"));
+  const known = found.filter((each) => each.delay !== null).reverse();
+  const column = (name) => known.map((each) => each[name]);
+  const shown = known.length > 1 ? chart("delay, s", column("time"), column("delay"))
+    : element("p", "Its delay is drawn from its next answers on.", "none");
+  at("delays").replaceChildren(shown);
 }
 
 // --- one URL ---
@@ -283,19 +300,41 @@ at("explain").addEventListener("submit", async (event) => {
 
 // --- pages ---
 
-function showPages(found) {
-  if (!found.length) {
-    at("pages").replaceChildren(element("li", "none yet", "none"));
+function showLines(id, rows, when) {
+  if (!rows.length) {
+    at(id).replaceChildren(element("li", "none yet", "none"));
     return;
   }
-  at("pages").replaceChildren(...found.slice(0, 30).map((page) => {
+  at(id).replaceChildren(...rows.map((page) => {
     const line = element("li");
     line.append(element("span", page.url));
     const isDone = page.outcome === "done";
     const last = page.status && `${page.status}, ${bytes(page.size)}, ${page.latency.toFixed(2)} s`;
-    const parts = [isDone ? "" : page.outcome, last];
-    line.append(element("span", parts.filter(Boolean).join(": "), isDone ? "none" : "bad"));
+    const parts = [isDone ? "" : page.outcome, last, when(page)];
+    line.append(element("span", parts.filter(Boolean).join(", "), isDone ? "none" : "bad"));
     return line;
+  }));
+}
+
+function showPages(found) {
+  showLines("pages", found.slice(0, 30), () => "");
+}
+
+// --- nodes ---
+
+function showNodes(found) {
+  at("ring").hidden = !found.length;
+  at("nodes").replaceChildren(...found.map((node) => {
+    const row = element("tr");
+    const known = (value) => (value < 0 ? "–" : number(value));
+    const cells = [
+      node.is_own ? `${node.node} (this one)` : node.node, node.state,
+      `${rate(100 * node.share)} %`, known(node.done), known(node.queued), known(node.outbox),
+      known(node.inbox), node.seconds_ago < 0 ? "–" : `${number(node.seconds_ago)} s ago`,
+    ];
+    row.append(...cells.map((text) => element("td", text)));
+    if (node.state !== "agreed") row.children[1].className = "bad";
+    return row;
   }));
 }
 
@@ -313,6 +352,8 @@ async function refresh() {
     hosts = await askHosts();
     showHosts();
     showPages(await ask("pages"));
+    showNodes(await ask("nodes"));
+    await showAnswers();
   } catch {
     at("state").textContent = "The crawl does not answer: it has ended, or is very busy."
       + ` Its end writes a report to ${folder}/reports/report.html.`;

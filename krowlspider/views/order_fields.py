@@ -1,0 +1,93 @@
+"""Orders by name, with their fields as they come from outside, and the check of these."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from krowlspider.crawl.live_settings import LIVE
+from krowlspider.errors import KrowlError
+
+_NUMBER_MAX = 10**15
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+    "boolean": (bool,),
+}
+
+
+class BadRequestError(KrowlError):
+    """Something in a request is missing or out of bounds."""
+
+
+class Field(NamedTuple):
+    """A field of an order: its types by the names of JSON Schema."""
+
+    types: tuple[str, ...]
+    about: str
+    is_required: bool = True
+
+
+_HOST = Field(("string",), "name or URL of a host; without it, the crawl", False)
+_NAME = Field(("string",), "a host, a domain, or a SURT prefix such as org,example,")
+# The fields of each order, by the name of the method of `Ordering`.
+ORDERS: dict[str, dict[str, Field]] = {
+    "pause": {"host": _HOST},
+    "resume": {"host": _HOST},
+    "block": {"name": _NAME},
+    "unblock": {"name": _NAME},
+    "delay": {
+        "host": Field(("string",), "name or URL of a host"),
+        "seconds": Field(("number", "null"), "least delay; null: that of the settings"),
+    },
+    "add": {
+        "url": Field(("string",), "a URL, queued as a seed"),
+        "priority": Field(("integer",), "higher ones first; 0 usually", False),
+    },
+    "forget": {"name": Field(("string",), "a host that is not being fetched")},
+    "reload": {},
+    "set": {
+        "name": Field(("string",), f"one of {', '.join(LIVE)}"),
+        "value": Field(("string", "number", "boolean"), "its value until the process ends"),
+    },
+}
+# What the owner of a host is asked by another node.
+_FOR_OWNERS = {
+    "pause": {"host": _HOST._replace(is_required=True)},
+    "resume": {"host": _HOST._replace(is_required=True)},
+    **{name: ORDERS[name] for name in ("block", "unblock", "delay", "forget")},
+    "explain": {"url": Field(("string",), "a URL")},
+}
+
+
+def check_fields(name: str, found: dict[str, Any]) -> None:
+    """:raises BadRequestError: these are not the fields of an order of ORDERS"""
+    _check(name, ORDERS[name], found)
+
+
+def check_fields_for_owner(name: str, found: dict[str, Any]) -> None:
+    """:raises BadRequestError: no owner is asked this, or not with these fields"""
+    if name not in _FOR_OWNERS:
+        raise BadRequestError(f"there is no order {name[:40]!r} for other nodes")
+    _check(name, _FOR_OWNERS[name], found)
+
+
+def _check(name: str, known: dict[str, Field], found: dict[str, Any]) -> None:
+    if strange := sorted(found.keys() - known.keys()):
+        takes = ", ".join(known) or "nothing"
+        raise BadRequestError(f"{name} takes {takes}, not {strange[0][:40]!r}")
+    for field, about in known.items():
+        if field in found:
+            _check_type(field, about, found[field])
+        elif about.is_required:
+            raise BadRequestError(f"{name} needs {field}: {about.about}")
+
+
+def _check_type(field: str, about: Field, value: object) -> None:
+    kinds = [kind for each in about.types for kind in _TYPES[each]]
+    # In Python a bool is an int, and an int has any size.
+    is_huge = isinstance(value, int | float) and abs(value) > _NUMBER_MAX
+    if type(value) not in kinds or is_huge:
+        raise BadRequestError(f"{field} is not {' or '.join(about.types)}: {about.about}")

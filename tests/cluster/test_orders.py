@@ -1,0 +1,227 @@
+"""Orders of people for hosts of other nodes: they reach the owner, and its reply comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from extensions.cluster_orders import ClusterOrders
+from krowlspider.cluster.transport.inbox import orders_key
+from krowlspider.cluster.transport.meta import BadMessage
+from krowlspider.cluster.transport.order_message import (
+    MAX_ORDER_MESSAGE,
+    OrderAsk,
+    OrderReply,
+    decode_order,
+    encode_order,
+)
+from krowlspider.cluster.transport.order_post import WAIT, OwnerError
+from krowlspider.crawl.job import Job
+from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
+from krowlspider.frontier.schedule.orders import is_paused
+from krowlspider.views.console import Console, Text
+from krowlspider.views.ordering import Ordering
+from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from pathlib import Path
+
+ASK = OrderAsk(1, "a", 7, "HTTP from 127.0.0.1", "block", {"name": "b.test"})
+
+
+def changed(message: OrderAsk | OrderReply, **fields: object) -> bytes:
+    return json.dumps({**json.loads(encode_order(message)), **fields}).encode()
+
+
+def test_messages_are_read_as_written() -> None:
+    reply = OrderReply(1, 7, {"done": True, "message": "it goes on"})
+    for message in (ASK, reply, OrderReply(1, 7, error="no host", status=404)):
+        assert decode_order(encode_order(message)) == message
+
+
+@pytest.mark.parametrize("data", [
+    b"",
+    b"[]",
+    b"\x80\x04.",
+    changed(ASK, type="set"),
+    changed(ASK, version=2),
+    changed(ASK, more=1),
+    changed(ASK, node=""),
+    changed(ASK, number=-1),
+    changed(ASK, who="x\nBlock by y"),
+    changed(ASK, fields={"name": ["b.test"]}),
+    changed(OrderReply(1, 7), status=200),
+    encode_order(OrderReply(1, 7, error="x" * MAX_ORDER_MESSAGE)),
+])  # fmt: skip
+def test_others_are_refused(data: bytes) -> None:
+    with pytest.raises(BadMessage):
+        decode_order(data)
+
+
+class Ring:
+    """Two nodes that crawl, and a person at node ``a``."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = {"KROWL_DELAY_MIN": 5.0, "KROWL_WARC_DIR": str(folder)}
+        self.cluster = SimulatedCluster(ClusterWeb(6, 30), folder, settings)
+        for name in "ab":
+            self.cluster.start(name)
+        self.cluster.until(lambda: len({each.ua for each in self.cluster.pages()}) == 2, 60)
+        for name in "ab":
+            ClusterOrders(self.crawler(name)).start()
+        self.host = next(
+            name for host in range(6) if self.owner(name := self.cluster.web.name(host)) == "b"
+        )
+
+    def crawler(self, name: str) -> Any:
+        crawl = self.cluster.running[name].crawl
+        assert crawl is not None
+        return crawl.crawler
+
+    def frontier(self, name: str) -> Any:
+        crawl = self.cluster.running[name].crawl
+        assert crawl is not None
+        return crawl.job.frontier
+
+    def owner(self, host: str) -> str:
+        crawl = self.cluster.running["a"].crawl
+        assert crawl is not None
+        return crawl.job.node.others([host])[0] or "a"
+
+    def orders(self) -> Ordering:
+        crawler = self.crawler("a")
+        return Ordering(Control(crawler), Steering(crawler, "a person"))
+
+    def result(self, work: Coroutine[Any, Any, Any], within: float = 2.0) -> Any:
+        """Let node ``a`` do something; return or raise what it does."""
+        task = self.cluster.running["a"].loop.create_task(work)
+        self.cluster.run_while(lambda: not task.done(), within)
+        return task.result()
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
+    with simulated_time():
+        yield Ring(tmp_path_factory.mktemp("ring"))
+
+
+def test_an_order_reaches_the_owner(
+    ring: Ring, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is carried out there, durably, and logged with who gave it; errors come back too."""
+    give, host = ring.orders().give, ring.host
+    job = Job.of(ring.crawler("b"))
+    assert job.node is not None
+    replies: list[int] = []
+
+    async def make_durable() -> None:
+        assert job.node is not None
+        replies.append(job.node.orders.count)
+
+    monkeypatch.setattr(job, "make_durable", make_durable)
+    outcome = ring.result(give("pause", {"host": host}))
+    assert outcome == (True, f"node b: {host} is paused: krowl.resume({host!r}) lets it go on")
+    frontier = ring.frontier("b")
+    assert is_paused(frontier.schedule.cache.get(host), frontier.now())
+    assert f"Pause by a person at node a: {host}" in caplog.text
+    assert ring.result(give("resume", {"host": host})).done
+    rule = ring.result(give("block", {"name": f"https://{host}/"})).message
+    assert "is blocked: krowl.unblock(" in rule
+    (note,) = frontier.schedule.orders.blocks.rules.values()
+    assert note.startswith("a person at node a, 2")
+    assert ring.result(give("unblock", {"name": f"https://{host}/"})).done
+    assert ring.result(give("delay", {"host": host, "seconds": 9})).done
+    with pytest.raises(OwnerError, match=r"node b: .*5 s") as refused:
+        ring.result(give("delay", {"host": host, "seconds": 1}))
+    assert refused.value.status == 409
+    # Each was durable before its reply was there to be sent.
+    assert len(replies) >= 6
+    assert not any(replies)
+
+
+def test_the_owner_explains(ring: Ring) -> None:
+    control, url = Control(ring.crawler("a")), f"http://{ring.host}/"
+    here = control.explain(url)
+    assert (here.state, here.owner) == ("foreign", "b")
+    told = ring.result(ring.orders().explain_at(here))
+    assert (told.state, told.owner, told.host) != ("foreign", "b", "")
+
+
+def test_each_node_knows_the_others(ring: Ring) -> None:
+    """Their shares, whether they agree on the ring, and what waits at each."""
+    ring.cluster.run_for(2)
+    rows = Control(ring.crawler("a")).nodes()
+    assert [(each.node, each.is_own, each.state) for each in rows] == [
+        ("a", True, "agreed"),
+        ("b", False, "agreed"),
+    ]
+    assert sum(each.share for each in rows) == pytest.approx(1.0)
+    assert all(each.done > 0 and each.queued > 0 for each in rows)
+    assert [(each.outbox >= 0, each.inbox >= 0) for each in rows] == [(True, True)] * 2
+
+
+def test_the_console_shows_the_reply_when_it_comes(ring: Ring) -> None:
+    """The console of Twisted prints the result of a Deferred."""
+    crawler = ring.crawler("a")
+    console = Console(Control(crawler), Steering(crawler, "a person"))
+
+    async def shown(text: Text | Deferred[Text]) -> str:
+        assert isinstance(text, Deferred)
+        return repr(await text.asFuture(asyncio.get_running_loop()))
+
+    async def asked() -> list[str]:
+        host = ring.host
+        return [
+            await shown(each)
+            for each in (
+                console.delay(host, 9),
+                console.delay(host, 1e9),
+                console.explain(f"http://{host}/"),
+            )
+        ]
+
+    done, refused, told = ring.result(asked())
+    assert done.startswith(f"node b: {ring.host} waits 9 s or more")
+    assert refused.startswith("node b: 1e+09 s is no delay")
+    assert "\n  node        b" in told
+
+
+def test_an_owner_that_does_not_answer_is_named(ring: Ring) -> None:
+    """The wait has an end; it is said whether the order may still be carried out."""
+    give, redis = ring.orders().give, ring.cluster.redis[ring.cluster.redis_url("b")]
+    ring.cluster.freeze("b")
+    began = ring.cluster.now
+    with pytest.raises(OwnerError, match=r"node b owns its host, .* still be carried") as silent:
+        ring.result(give("pause", {"host": ring.host}), WAIT + 1)
+    assert silent.value.status == 504
+    assert ring.cluster.now - began < WAIT + 1
+    redis.is_down = True
+    with pytest.raises(OwnerError, match="not sent, and nothing is changed"):
+        ring.result(give("resume", {"host": ring.host}), WAIT + 1)
+    redis.is_down = False
+    ring.cluster.thaw("b")
+    ring.cluster.run_for(2)
+    frontier = ring.frontier("b")
+    assert is_paused(frontier.schedule.cache.get(ring.host), frontier.now())
+
+
+def test_what_is_no_order_goes_to_the_dead_list(ring: Ring) -> None:
+    redis = ring.cluster.redis[ring.cluster.redis_url("b")]
+    bad = (
+        b"{",
+        changed(ASK, node="z"),
+        changed(ASK, name="add"),
+        changed(ASK, fields={"host": "b.test"}),
+        changed(ASK, fields={"name": 7}),
+        changed(ASK, name="pause", fields={}),
+    )
+    redis.do(("LPUSH", orders_key("broad"), *bad))
+    ring.cluster.run_for(1)
+    notes = [json.loads(each)["reason"] for each in redis.data["broad:dead"]]
+    assert len(notes) == len(bad)
