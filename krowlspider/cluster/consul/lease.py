@@ -122,8 +122,8 @@ class Lease:
         while holder := await self.take():
             beat = await self._agent.get(self.beats_key)
             changes = [holder.modified, beat.modified if beat else 0]
-            if first and beat is None:
-                # It may have ended with the lease, after the key was read.
+            if first and (beat is None or beat.session is None):
+                # The lease may have ended after the key was read; that changes the beat too.
                 changes[1] = first[1]
             if (first or changes) != changes or monotonic() > end:
                 raise ClusterError(in_use(self.own.id, holder))
