@@ -7,7 +7,8 @@ When the ring changes, the order of these steps keeps every host with one node:
 - The outbox messages and the hosts go to their new owners.
 - When all of that is durable there, this node claims the new ring only.
 
-The claims decide which hosts may be fetched meanwhile (`krowlspider.cluster.ring.claims`).
+The claims decide which hosts may be fetched meanwhile (`krowlspider.cluster.ring.claims`). A node
+that joins a large crawl takes its part in steps, each a change of the ring.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.cluster.ring.claims import Claimant, Reading, View
+from krowlspider.cluster.ring.growth import Growth
 from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.membership import Membership
     from krowlspider.cluster.ring.record import Claims
+    from krowlspider.cluster.ring.ring import Weight
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +81,7 @@ class OwnershipController:
         self._grace = grace
         self._is_stopping = is_stopping
         self._claimant = Claimant(membership.own.id)
+        self._growth = Growth(membership.own.weight)
         # The current view of the cluster, None before the first one, and an event set by that one.
         self.view: View | None = None
         self.known = asyncio.Event()
@@ -126,6 +130,11 @@ class OwnershipController:
 
     def _has_handed_over(self, view: View) -> bool:
         return self.has_lease and view.ring.checksum == self._handed_over_by
+
+    def begin_small(self, others: Weight, urls: int) -> None:
+        """Join with few domains first: this node has none, the ``others`` so many ``urls``."""
+        self._growth = Growth.among(self._growth.full, urls)
+        self._weigh(self._growth.after(0, others))
 
     def leave(self) -> None:
         """Start to give up everything. `is_gone` is true when other nodes have it."""
@@ -275,9 +284,27 @@ class OwnershipController:
             claims: Claims | None = self._claimant.leave()
         elif (claims := self._claimant.wanted(self._handed_over_by)) is not None:
             self._claimant.begin(claims)
+        elif self._may_grow(self.view):
+            claims = self._grow(self.view)
         if claims is not None:
             self._apply()
             self._publishing = asyncio.create_task(self._store(claims))
+
+    def _may_grow(self, view: View) -> bool:
+        """Return whether the last step is over on all live nodes, and was not the last one."""
+        is_grown = self._membership.own.weight >= self._growth.full
+        return not (is_grown or view.leaving) and view.settled and self._has_handed_over(view)
+
+    def _grow(self, view: View) -> Claims:
+        """Take a greater weight. Return the claims to publish with it: the same."""
+        weight = self._membership.own.weight
+        others = sum(each for name, each in view.ring.weights if name != view.own)
+        self._weigh(self._growth.step(weight, others, self._clock()))
+        self._claimant.begin(view.in_force)
+        return view.in_force
+
+    def _weigh(self, weight: Weight) -> None:
+        self._membership.own = replace(self._membership.own, weight=weight)
 
     async def _store(self, claims: Claims) -> None:
         await self._membership.publish(claims, leaving=self.leaving)

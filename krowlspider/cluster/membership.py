@@ -35,7 +35,7 @@ class Membership(Protocol):
     """A node's place in the register of a cluster whose members join and leave.
 
     ``members`` has every live member by id, this node included. ``epoch`` grows with each reading
-    of them; it may fall when the register has lost its data.
+    of them; it may fall when the register has lost its data. The next `publish` stores ``own``.
     """
 
     own: Member

@@ -32,7 +32,8 @@ class Command(ScrapyCommand):
         return (
             f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=..."
             " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Columns: id, address and redis"
-            " of the node, its weight, and its share of the domains; state (agreed, joining,"
+            " of the node, its weight (which grows while it joins), and its share of the"
+            " domains; state (agreed, joining,"
             " handing over, leaving, another ring, unreadable; stopped or dead with work on its"
             " disk); takeover_in: seconds until other nodes take over the domains of a dead one;"
             " epoch of the register that the node goes by; done, queued, outbox: pages"

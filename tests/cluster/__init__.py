@@ -4,7 +4,7 @@
 scenario                                  simulated: ``test_scenarios``            real processes
 ========================================  =======================================  ===============
 two nodes from the start                  two_nodes_from_the_start                 consul_crawl
-a node joins                              node_joins                               growth
+a node joins                              node_joins, node_that_joins_takes_...    growth
 a node leaves                             node_leaves                              growth
 a node leaves and returns at once         node_leaves_and_returns_at_once
 a node hangs while it leaves              node_is_frozen_while_it_leaves

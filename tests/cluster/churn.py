@@ -12,7 +12,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from krowlspider.cluster.ring import growth
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ _AWAY = 25.0
 _SETTLED = 20.0
 # Most seconds without a server.
 _OUTAGE = 60.0
+# URLs of the first step of a node that joins: it takes several.
+_FIRST_URLS = 100
 
 
 class _Churn:
@@ -166,7 +170,8 @@ def _run(seed: int, folder: Path) -> _Churn:
     web = ClusterWeb(40, 30, redirecting=7)
     cluster = SimulatedCluster(web, folder, {"KROWL_DELAY_MIN": DELAY})
     made = _Churn(cluster, random.Random(seed))
-    made.run()
+    with patch.object(growth, "FIRST_URLS", _FIRST_URLS):
+        made.run()
     return made
 
 

@@ -300,7 +300,7 @@ class Register:
         del self.records[name]
 
     def store(self, publish: Publish) -> bool:
-        record = self.records.get(publish.name)
+        record = self.records.get(publish.member.id)
         if record is None or (record.session, record.changed) != (
             publish.session,
             publish.based_on,
@@ -308,7 +308,7 @@ class Register:
             return False
         self.index += 1
         record.claims, record.changed = publish.claims, self.index
-        record.leaving = publish.leaving
+        record.member, record.leaving = publish.member, publish.leaving
         return True
 
 
@@ -317,7 +317,7 @@ class Publish:
     """A write on its way to the register; ``based_on`` is the change of the record that it
     replaces."""
 
-    name: str
+    member: Member
     session: int
     based_on: int
     claims: Claims
@@ -364,7 +364,7 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.flying: list[Publish] = []
 
-    def join(self, name: str, weight: int) -> None:
+    def join(self, name: str, weight: float) -> None:
         if name not in self.nodes and name not in self.register.records:
             member = Member(name, weight)
             self.nodes[name] = Node(member, 0, Claimant(name), 0)
@@ -449,10 +449,29 @@ class World:
             node.claimant.begin(wanted)
             self._publish(node, wanted)
 
+    def grow(self, name: str) -> None:
+        """A node with what its ring gives it takes a greater weight, and the same claims."""
+        node = self.nodes.get(name)
+        seen = node.claimant.view if node else None
+        if (
+            node
+            and seen
+            and not node.leaving
+            and node.publish is None
+            and self._registered(node)
+            and node.member.weight < 2
+            and node.claimant.wanted(node.moved()) is None
+        ):
+            weight = 2 * node.member.weight
+            whole = int(weight) if weight >= 1 else weight
+            node.member = Member(name, whole)
+            node.claimant.begin(seen.in_force)
+            self._publish(node, seen.in_force)
+
     def _publish(self, node: Node, claims: Claims) -> None:
         name = node.member.id
         changed = self.register.records[name].changed
-        node.publish = Publish(name, node.session, changed, claims, node.leaving)
+        node.publish = Publish(node.member, node.session, changed, claims, node.leaving)
         node.published, node.read_back = claims, None
         self.flying.append(node.publish)
 
@@ -543,15 +562,15 @@ class ClaimsModel(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
 
-    @rule(name=names, weight=st.integers(1, 2))
-    def join(self, name: str, weight: int) -> None:
+    @rule(name=names, weight=st.sampled_from([0.25, 1, 2]))
+    def join(self, name: str, weight: float) -> None:
         self.world.join(name, weight)
 
     @rule(
         name=names,
         what=st.sampled_from(
             [
-                *("leave", "crash", "rejoin", "expire", "abandon"),
+                *("leave", "crash", "rejoin", "expire", "abandon", "grow"),
                 *("begin_to_leave", "hand_over_and_leave"),
             ]
         ),
@@ -649,6 +668,7 @@ class Walk:
             world.abandon: 3,
             world.expire: 5,
             world.rejoin: 3,
+            world.grow: 2,
             world.leave: 0.2,
             world.begin_to_leave: 0.3,
             world.hand_over_and_leave: 3,
@@ -656,7 +676,7 @@ class Walk:
         }
         self.steps = {
             **{(lambda step=step: step(self.name())): often for step, often in each.items()},
-            lambda: world.join(self.name(), self.chance.choice([1, 1, 2])): 3,
+            lambda: world.join(self.name(), self.chance.choice([0.25, 1, 2])): 3,
             lambda: world.show(self.name(), self.chance.choice([-1, -1, -1, 0])): 20,
             lambda: world.land(self.chance.choice([-1, -1, 0])): 10,
             lambda: world.pop(self.name(), self.domain()): 30,

@@ -28,6 +28,7 @@ def test_records_and_counters_of_any_bytes_are_handled(junk: bytes):
     "change",
     [
         {"weight": 0},
+        {"weight": 0.0001},
         {"weight": True},
         {"weight": "1"},
         {"redis": None},

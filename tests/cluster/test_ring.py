@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import nan
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ def nodes(count: int, form: str = "node-{}") -> list[Member]:
 
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 members = st.lists(
-    st.builds(Member, ids, st.integers(1, 3)),
+    st.builds(Member, ids, st.sampled_from([0.25, 1, 1.5, 2, 3])),
     min_size=1,
     max_size=6,
     unique_by=lambda member: member.id,
@@ -90,10 +91,11 @@ def test_covering_ring_gives_a_node_all_that_the_other_does(
     small, large = Ring(some), Ring(more)
     for node in taken:
         assert small.covers(large, node) == (node != heavier)
-        assert not large.covers(small, node)
-        mine = [domain for domain in real_domains()[:200] if large.owner(domain) == node]
-        if node != heavier:
-            assert all(small.owner(domain) == node for domain in mine)
+        assert large.covers(small, node) == (node == heavier and len(more) == len(some))
+        for one, other in ((small, large), (large, small)):
+            mine = [domain for domain in real_domains()[:200] if other.owner(domain) == node]
+            if one.covers(other, node):
+                assert all(one.owner(domain) == node for domain in mine)
 
 
 @settings(max_examples=25, deadline=None)
@@ -157,7 +159,7 @@ def test_host_names_are_ids(name: str) -> None:
     assert Member(name).id == name
 
 
-@pytest.mark.parametrize("weight", [0, -1, WEIGHT_MAX + 1, 1.5, "1", None, True, 10**30])
+@pytest.mark.parametrize("weight", [0, -1, WEIGHT_MAX + 1, 1.1, 2.0, nan, "1", None, True, 10**30])
 def test_invalid_weight_is_refused_with_its_node(weight: object) -> None:
     with pytest.raises(ValueError, match="weight for node n1"):
         Member("n1", weight)  # type: ignore[arg-type]

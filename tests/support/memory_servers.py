@@ -75,7 +75,7 @@ class MemoryConsul:
         return sorted(key for key in self._keys if key.startswith(prefix))
 
     def expire(self) -> None:
-        """End the sessions whose time is over, with the keys that they hold."""
+        """End the sessions whose time is over, and release the keys that they hold."""
         for session, (_, end) in list(self._sessions.items()):
             if end <= self._now():
                 self._end_session(session)
@@ -83,7 +83,8 @@ class MemoryConsul:
     def put(self, key: str, value: str) -> None:
         self._set(key, value.encode(), None)
 
-    def _create(self, _: str, *, ttl: float, **__: object) -> str:
+    def _create(self, _: str, *, ttl: float, behavior: str, **__: object) -> str:
+        assert behavior == "release"
         session = f"session{next(self._numbers)}"
         self._sessions[session] = (ttl, self._now() + _SESSION_TTLS * ttl)
         return session
@@ -96,9 +97,10 @@ class MemoryConsul:
 
     def _end_session(self, session: str) -> None:
         self._sessions.pop(session, None)
-        for name, key in list(self._keys.items()):
+        for key in self._keys.values():
             if key.session == session:
-                self._remove(name)
+                self._index += 1
+                key.session, key.modified = None, self._index
 
     def _remove(self, name: str) -> None:
         self._index += 1

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -51,7 +52,7 @@ class Lease:
     """The lease of node ``own``, renewed for ``ttl`` seconds at a time.
 
     ``session`` holds the key, None if the key must be taken. ``confirmed``: a reading of the
-    register has shown that. `take` writes ``claims`` and ``leaving`` into the key.
+    register has shown that. `take` writes ``own``, ``claims`` and ``leaving`` into the key.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Lease:
         self.leaving = False
         self._agent = agent
         self._founded_key = f"{root}/founded"
-        self._own = own
+        self.own, self._full = own, own.weight
         self._ttl = ttl
         self._pending_nodes = pending_nodes
         self._seed = seed
@@ -121,13 +122,13 @@ class Lease:
         while holder := await self.take():
             beat = await self._agent.get(self.beats_key)
             changes = [holder.modified, beat.modified if beat else 0]
-            if first and beat is None:
-                # It may have ended with the lease, after the key was read.
+            if first and (beat is None or beat.session is None):
+                # The lease may have ended after the key was read; that changes the beat too.
                 changes[1] = first[1]
             if (first or changes) != changes or monotonic() > end:
-                raise ClusterError(in_use(self._own.id, holder))
+                raise ClusterError(in_use(self.own.id, holder))
             if first is None:
-                logger.info("Waiting for the lease of node %s's last process to end", self._own.id)
+                logger.info("Waiting for the lease of node %s's last process to end", self.own.id)
             first = changes
             await asyncio.sleep(_LOOK)
 
@@ -147,10 +148,12 @@ class Lease:
             return entry
         if entry and not self.claims and (last := dead_record(entry)):
             self.claims = last.claims
+            # It may have died while it grew to its full weight.
+            self.own = replace(self.own, weight=min(self._full, last.member.weight))
         began = monotonic()
         session = await self._open()
         self._sessions.add(session)
-        record = Record(self._own, self.claims, leaving=self.leaving).dumps()
+        record = Record(self.own, self.claims, leaving=self.leaving).dumps()
         lock = step("lock", self.key, record, Session=session)
         join_steps = *self._pending_nodes.join_steps, *await self._seed.join_steps()
         if await self._agent.change(unchanged(self.key, entry), lock, *join_steps):
@@ -163,7 +166,7 @@ class Lease:
     async def _open(self) -> str:
         # No check: Consul's own would end the session when other agents do not see this one. No
         # lock delay: both margins above are longer.
-        name = f"krowlspider {self._own.id}"
+        name = f"krowlspider {self.own.id}"
         options = {"checks": [], "lock_delay": 0, "behavior": "release", "ttl": self._ttl}
         session: str = await self._agent.call(lambda consul: consul.session.create(name, **options))
         return session
@@ -185,7 +188,7 @@ class Lease:
     async def release(self, session: str, claims: Claims) -> None:
         """End the session. The key stays, without a session: with claims this node is waited for,
         without any it has left."""
-        record = Record(self._own, claims).dumps()
+        record = Record(self.own, claims).dumps()
         await self._agent.call(lambda consul: consul.kv.put(self.key, record, release=session))
         await self._agent.call(lambda consul: consul.session.destroy(session))
 

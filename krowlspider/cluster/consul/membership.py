@@ -48,7 +48,6 @@ class ConsulMembership:
     def __init__(
         self, agent: Agent, cluster: str, own: Member, *, ttl: int, delay: float = 0.0
     ) -> None:
-        self.own = own
         self._on_change: Callable[[], None] = lambda: None
         self._agent = agent
         self._cluster = cluster
@@ -72,6 +71,14 @@ class ConsulMembership:
         self._reading = asyncio.Lock()
         self._publishing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def own(self) -> Member:
+        return self._lease.own
+
+    @own.setter
+    def own(self, member: Member) -> None:
+        self._lease.own = member
 
     @property
     def members(self) -> Mapping[str, Record]:

@@ -79,10 +79,19 @@ class View:
         self._may_fetch = lru_cache(maxsize=_CACHED)(decide)
 
     @property
+    def settled(self) -> bool:
+        """Whether every live member claims this ring and no other."""
+        reading = self.reading
+        return all(
+            claims == (self.ring,)
+            for node, claims in reading.claims.items()
+            if node not in reading.dead
+        )
+
+    @property
     def agreed(self) -> bool:
         """Whether every member lives, and claims this ring and no other."""
-        claims = self.reading.claims.values()
-        return not self.reading.dead and all(each == (self.ring,) for each in claims)
+        return not self.reading.dead and self.settled
 
     @property
     def unaware(self) -> tuple[str, ...]:

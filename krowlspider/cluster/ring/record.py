@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from krowlspider.cluster.ring.ring import Member, Ring, Weights
+from krowlspider.cluster.ring.ring import Member, Ring, Weight, Weights
 
 Claims: TypeAlias = tuple[Ring, ...]
 Counters: TypeAlias = Mapping[str, int | float]
@@ -70,7 +70,7 @@ class _Versioned(msgspec.Struct):
 
 
 class _Stored(_Versioned):
-    weight: int
+    weight: Weight
     redis: Annotated[str, msgspec.Meta(pattern=rf"^({REDIS_URL.pattern})?\Z")]
     address: str
     leaving: bool

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
@@ -32,8 +32,10 @@ _SPACE = 2**64
 # An id stands in keys of Consul and Redis and in file names: no separator, no leading dot.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
+# An int, or a float with a part of a unit: both are a whole number of points.
+Weight: TypeAlias = int | float
 # Ids and weights of the members of a ring, ordered by id.
-Weights = tuple[tuple[str, int], ...]
+Weights = tuple[tuple[str, Weight], ...]
 _Points = tuple["array[int]", "array[int]"]
 
 
@@ -41,11 +43,13 @@ _Points = tuple["array[int]", "array[int]"]
 class Member:
     """A node: ``weight`` is its relative share, ``redis`` has its inbox, people find ``address``.
 
+    While it grows to its full weight, that may have a part of a unit (`Growth`).
+
     :raises ValueError: the id or the weight is invalid
     """
 
     id: str
-    weight: int = 1
+    weight: Weight = 1
     redis: str = ""
     address: str = ""
 
@@ -55,7 +59,7 @@ class Member:
                 f"not a node id: {str(self.id)[:100]!r} (1 to 63 ASCII letters, digits, dots,"
                 " dashes and underscores, a letter or digit first)"
             )
-        if type(self.weight) is not int or not 1 <= self.weight <= WEIGHT_MAX:
+        if not _is_weight(self.weight):
             raise ValueError(
                 f"not a weight for node {self.id}: {str(self.weight)[:100]!r} (1 to {WEIGHT_MAX})"
             )
@@ -94,11 +98,12 @@ class Ring:
     def covers(self, other: Ring, node: str) -> bool:
         """Return whether this ring gives ``node`` every domain that ``other`` gives to it.
 
-        It does if ``other`` has all points of this ring: a weight has those of all lower weights.
+        It does if it has all points of the node there, and no other points of others: a weight has
+        those of all lower weights.
         """
         mine, theirs = dict(self.weights), dict(other.weights)
-        return mine.get(node) == theirs.get(node) and all(
-            weight <= theirs.get(name, 0) for name, weight in self.weights
+        return mine.pop(node, 0) >= theirs.get(node, 0) and all(
+            weight <= theirs.get(name, 0) for name, weight in mine.items()
         )
 
     def __eq__(self, other: object) -> bool:
@@ -125,6 +130,14 @@ class Ring:
         return {name: arc / _SPACE for (name, _), arc in zip(self.weights, arcs, strict=True)}
 
 
+def _is_weight(weight: object) -> bool:
+    if type(weight) is float:
+        # Never a whole number: one weight must have one checksum.
+        points = weight * POINTS
+        return 0 < weight < WEIGHT_MAX and points.is_integer() and not weight.is_integer()
+    return type(weight) is int and 1 <= weight <= WEIGHT_MAX
+
+
 def _check(weights: Weights) -> None:
     if not weights:
         raise ValueError("a ring without members")
@@ -149,7 +162,7 @@ def _points_of(weights: Weights) -> _Points:
     owners: dict[int, int] = {}
     for number in reversed(range(len(weights))):
         name, weight = weights[number]
-        counters = islice(_counters(), weight * POINTS)
+        counters = islice(_counters(), int(weight * POINTS))
         points = map(xxh3_64_intdigest, counters, repeat(xxh3_64_intdigest(name.encode())))
         owners.update(dict.fromkeys(points, number))
     ordered = sorted(owners)

@@ -17,6 +17,8 @@ SHARE = 0.25
 _TURN_AFTER = 0.01
 # Seconds whose share may be made up for: on a busy loop, a rest lasts longer than asked for.
 _LATE_MAX = 0.1
+# Most seconds of a turn of the loop in which no other task had work.
+_IDLE_TURN = 0.0002
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ REAL_TIME = Time(time.monotonic, asyncio.sleep)
 
 
 class LoopShare:
-    """Limits the steps of several tasks together to ``share`` of the event loop's time.
+    """Limits the steps of several tasks together to ``share`` of the event loop's time, while other
+    tasks have work.
 
     Wrap each step in ``async with``: some milliseconds in which nothing is awaited. ``share`` is
     called after each step and returns more than 0, at most 1.
@@ -59,6 +62,17 @@ class LoopShare:
             self._even = max(self._even, now - took - _LATE_MAX) + took / self._share()
             if self._spent >= _TURN_AFTER:
                 self._spent = 0.0
-                await self._time.sleep(max(0.0, self._even - now))
+                await self._rest()
         finally:
             self._lock.release()
+
+    async def _rest(self) -> None:
+        """Let other tasks run until they have had their share, or have no work."""
+        is_even = False
+        while not is_even:
+            before = self._time.clock()
+            await self._time.sleep(0)
+            now = self._time.clock()
+            if now - before <= _IDLE_TURN:
+                self._even = min(self._even, now)
+            is_even = now >= self._even

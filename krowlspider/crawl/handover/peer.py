@@ -1,8 +1,9 @@
 """The hand-over of hosts to one node, in rounds.
 
-A round pushes chunks to a list in the owner's Redis, then waits for their acknowledgements: the
-owner writes there how many chunks of each host have arrived and are durable. A chunk that is not
-among them is sent again in a later round; one that arrives twice changes nothing.
+A round pushes chunks to a list in the owner's Redis, then waits for acknowledgements: the owner
+writes there how many chunks of each host have arrived and are durable. The next round begins when
+half of the hosts have arrived, so both nodes work at the same time. A chunk that is not
+acknowledged is sent again in a later round; one that arrives twice changes nothing.
 """
 
 from __future__ import annotations
@@ -101,6 +102,10 @@ class PeerHandover:
         # Keys of acknowledgements that are not needed any more.
         self._old_keys: list[str] = []
         self._retry_busy_at = -inf
+        # Whether chunks that are not acknowledged are to be sent again.
+        self._send_again = False
+        # When chunks were sent or acknowledged last.
+        self._news_at = -inf
         # When something was acknowledged last, or nothing was open.
         self._heard_at = time.clock()
         # When something was acknowledged or ended last, or a warning said why not.
@@ -143,12 +148,15 @@ class PeerHandover:
         )
 
     async def run_round(self, connection: RedisConnection) -> None:
-        """Send all that there is room for, then wait until it has arrived, or is lost.
+        """Send all that there is room for, then wait for room, or until something is lost.
 
         :raises RedisTrouble: a call to the owner's Redis failed; nothing is lost
         """
-        for host in self.open.values():
-            host.sent = host.arrived
+        if self._send_again:
+            for host in self.open.values():
+                host.sent = host.arrived
+        # Until this round has ended well.
+        self._send_again = True
         if self.busy and self._time.clock() >= self._retry_busy_at:
             self._retry_busy_at = self._time.clock() + _BUSY
             self.waiting.extendleft(reversed(self.busy))
@@ -156,7 +164,7 @@ class PeerHandover:
         in_list, _ = await self._lengths(connection)
         if in_list < _LIST_MAX:
             await self._send(connection)
-        await self._wait(connection)
+        self._send_again = not await self._wait(connection)
 
     async def _lengths(self, connection: RedisConnection) -> Sequence[int]:
         """Return the lengths of the owner's two lists. Remove old keys."""
@@ -186,6 +194,7 @@ class PeerHandover:
             # The first value is pushed first, so the owner pops it first.
             await connection.call("LPUSH", self._key, *chunks, is_bulk=True)
             self._stats.chunks += len(chunks)
+            self._news_at = self._time.clock()
             chunks.clear()
 
     async def _begin(self) -> _Host | None:
@@ -275,19 +284,28 @@ class PeerHandover:
         del self.open[host.name]
         self._old_keys.append(host.key)
 
-    async def _wait(self, connection: RedisConnection) -> None:
-        """Return when all chunks of this round have arrived, or the others seem to be lost."""
-        news_at = self._time.clock()
-        while missing := sum(host.sent - host.arrived for host in self.open.values()):
+    async def _wait(self, connection: RedisConnection) -> bool:
+        """Return when all chunks have arrived, or half of the hosts if others wait for their turn.
+
+        Return False if chunks seem to be lost.
+        """
+        while missing := self._missing:
             await self._time.sleep(_POLL)
             # The lists first: a chunk that is in neither list is acknowledged, or lost.
             in_lists = sum(await self._lengths(connection))
             if await self._read_acknowledgements(connection):
-                news_at = self._heard_at = self._moved_at = self._time.clock()
-            elif self._time.clock() - news_at > (_LATE if in_lists else _LOST):
+                self._news_at = self._heard_at = self._moved_at = self._time.clock()
+            elif self._time.clock() - self._news_at > (_LATE if in_lists else _LOST):
                 self._stats.again += missing
-                return
+                return False
+            if self.waiting and self._missing <= WINDOW // 2:
+                return True
         self._heard_at = self._time.clock()
+        return True
+
+    @property
+    def _missing(self) -> int:
+        return sum(host.sent - host.arrived for host in self.open.values())
 
     async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
         """Return whether there is any news."""

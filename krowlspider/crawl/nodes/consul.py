@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
+    from krowlspider.cluster.consul.register import Register
     from krowlspider.cluster.ring.claims import View
     from krowlspider.cluster.ring.record import Record
     from krowlspider.cluster.tasks import Tasks
@@ -141,19 +142,31 @@ class ConsulCluster:
 
         :raises ClusterError: this node cannot be a member
         """
-        await self._refuse_shared_redis()
+        register = await self._register()
+        if register is not None:
+            await self._refuse_shared_redis(register)
+            self._begin_small(register)
         await self.membership.start(self._controller.changed)
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
         await self._controller.known.wait()
 
-    async def _refuse_shared_redis(self) -> None:
-        """:raises ClusterError: the Redis of another node is this one's too, by another URL"""
-        register = None
+    async def _register(self) -> Register | None:
         with suppress(UnansweredError):
-            register = await read_register(self._agent, self.name)
-        if register is None:
-            return
+            return await read_register(self._agent, self.name)
+        return None
+
+    def _begin_small(self, register: Register) -> None:
+        """Let this node grow to its weight if it has nothing, and there are others."""
+        own = self.membership.own.id
+        others = [each for node, each in register.members.items() if node != own]
+        weights = sum(each.member.weight for each in others if not each.leaving)
+        urls = sum(each.counters.get(name, 0) for each in others for name in ("queued", "done"))
+        if weights and not self._crawl.departures.has_hosts:
+            self._controller.begin_small(weights, int(urls))
+
+    async def _refuse_shared_redis(self, register: Register) -> None:
+        """:raises ClusterError: the Redis of another node is this one's too, by another URL"""
         own = self.membership.own.id
         others = {
             node: self._clients.open(url)

@@ -30,7 +30,7 @@ from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of
+from krowlspider.frontier.store.schema import authorities_of, split_queue_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class Departures:
         self.most = most
         self.under_way: dict[str, Departure] = {}
         self.kept: dict[str, int] = {}
+
+    @property
+    def has_hosts(self) -> bool:
+        return next(records(self.store), None) is not None
 
     def moving(self, owner_of: Callable[[str], str | None]) -> Iterator[list[tuple[str, str]]]:
         """Yield hosts that belong to other nodes, with their owners; a list, often empty, a step.
@@ -149,6 +153,8 @@ class Departure:
 
     def _begin_cut(self) -> None:
         self._cut = self._chunks()
+        # Keys of entries that no other node can read, as found in the cut.
+        self._stays: dict[bytes, None] = {}
         # The chunk that was cut last, and its number.
         self._last: dict[str, Any] | None = None
         self._number = -1
@@ -220,6 +226,7 @@ class Departure:
         for state, key, value in entries_of(self._frontier, name):
             entry = entry_of(key, value)
             if stays(entry, identify):
+                self._stays[key] = None
                 continue
             identity = identify(entry) if state == "queued" else None
             free = identity in queued
@@ -227,7 +234,8 @@ class Departure:
                 queued.add(identity)
             # An entry that is due goes before those that were not tried.
             wait = max(0.0, entry.due - now) if entry.due else UNSET
-            item = EntryItem.of(key, value, state, strikes=entry.strikes, free=free, wait=wait)
+            priority, more = split_queue_key(key)[1], {"strikes": entry.strikes, "free": free}
+            item = EntryItem.of_entry(entry, priority, state, wait=wait, **more)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
@@ -243,7 +251,7 @@ class Departure:
     def _removal(self) -> Iterator[None]:
         self.is_ending = True
         host = self._host
-        kept = yield from give_up(self._frontier, host, self._all.identify)
+        kept = yield from give_up(self._frontier, host, self._stays)
         yield
         yield from self._frontier.seen.remove_marks(host.name)
         del self._all.under_way[host.name]

@@ -9,16 +9,15 @@ from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, Health, Host
 from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.part import Part, put_poison, stays
+from krowlspider.frontier.part import Part, put_poison
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import authorities_of, split_queue_key, whole_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Collection, Generator, Iterator
 
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.part import Identify
     from krowlspider.frontier.store.store import Batch
 
 # The most pages done or dropped that a host is taken over with: half of what its record holds,
@@ -38,22 +37,27 @@ def entries_of(frontier: Frontier, name: str) -> Iterator[tuple[str, bytes, byte
             yield "poison", key, value
 
 
-def give_up(frontier: Frontier, host: Host, identify: Identify) -> Generator[None, None, int]:
+def _keys_of(frontier: Frontier, name: str) -> Iterator[bytes]:
+    """Yield the keys of `entries_of`."""
+    prefix = schema.host_key(name)
+    yield from frontier.store.keys(prefix, after=prefix)
+    if name in frontier.poisoned:
+        yield from frontier.store.keys(schema.poison_prefix(name))
+
+
+def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generator[None, None, int]:
     """Remove a sealed host that another frontier has taken over, except its seen marks: the caller
-    removes those by `SeenSet.remove_marks`. Return how many entries stay, because no other job can
-    read them.
+    removes those by `SeenSet.remove_marks`. Return how many entries stay: those with the keys
+    ``kept``, because no other job can read them.
 
     Some entries are read in each step. They are removed in one batch, in the last step.
     """
     name, store = host.name, frontier.store
     batch = store.batch()
-    kept: list[bytes] = []
-    for number, (_, key, value) in enumerate(entries_of(frontier, name), 1):
+    for number, key in enumerate(_keys_of(frontier, name), 1):
         if number % _STEP == 0:
             yield
-        if stays(entry_of(key, value), identify):
-            kept.append(key)
-        else:
+        if key not in kept:
             batch.delete(key)
     for note in store.keys(schema.arriving_prefix(name)):
         batch.delete(note)
