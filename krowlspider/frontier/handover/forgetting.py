@@ -26,7 +26,7 @@ def forget_now(frontier: Frontier, name: str) -> int | None:
         return None
     host, queued = schedule.ownership.seal(name), queue.queued
     # No other node must be able to read its entries.
-    for _ in give_up(frontier, host, lambda _: None):
+    for _ in give_up(frontier, host, ()):
         pass
     for _ in frontier.seen.remove_marks(name):
         pass
