@@ -77,7 +77,7 @@ class Status:
         self._limits.pages = Scheduler.of(self._crawler).budget.total
         line = self._progress.due_line(self._now(), self._interval)
         if line and not (self._live is not None and self._live.has_log):
-            logger.info("%s", line)
+            logger.info("%s", line, extra={"event": "status"})
 
     def _draw(self) -> None:
         assert self._live is not None
@@ -98,4 +98,4 @@ class Status:
 
     def _sum_up(self) -> None:
         if self._end is not None:
-            logger.info("%s", self._progress.summary(*self._end))
+            logger.info("%s", self._progress.summary(*self._end), extra={"event": "summary"})

@@ -453,6 +453,8 @@ KROWL_NOTIFY_STALLED = 10.0
 # No line for each page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
 LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
+# json: each line of the log is a JSON object (docs/operations.md). text: lines as LOG_FORMAT says.
+KROWL_LOG_FORMAT = "text"
 # Seconds.
 KROWL_STATUS_INTERVAL = 10.0
 # Bytes that JOBDIR/crawl.log and its older files may have: a line for each fetch, in the columns of

@@ -16,6 +16,7 @@ from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.signals import StopSignalError
+from krowlspider.config.json_log import follow_settings, name_spider
 from krowlspider.config.start_lines import lower_start_lines
 from krowlspider.config.texts import check_mappings
 from krowlspider.config.validation import validate
@@ -47,8 +48,11 @@ LEFT_BEHIND = 6
 NOT_UPLOADED = 7
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
-# Scrapy's settings of the log file.
-_LOG_FILE = ("LOG_FILE", "LOG_FILE_APPEND", "LOG_ENCODING", "LOG_FORMAT", "LOG_DATEFORMAT")
+# The settings of the log file and of its lines.
+_LOG_FILE = (
+    *("LOG_FILE", "LOG_FILE_APPEND", "LOG_ENCODING", "LOG_FORMAT", "LOG_DATEFORMAT"),
+    *("KROWL_LOG_FORMAT", "KROWL_NODE_ID", "JOBDIR"),
+)
 
 # Seconds from SIGHUP to the stop. systemd sends it together with SIGTERM, and a second signal to
 # stop would force an unclean end.
@@ -96,6 +100,7 @@ class Command(CrawlCommand):
         check_mappings(settings, spider.custom_settings or {})
         spider.update_settings(settings)
         validate(settings)
+        name_spider(settings, args[0])
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         run_crawl(self, args[0], opts.spargs)
@@ -106,6 +111,7 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
     """Check the settings given as text. For an error of the input in the ``with`` block, print one
     line, write it to the log file, and exit."""
     lower_start_lines()
+    follow_settings()
     try:
         given = (word.partition("=") for word in opts.set)
         check_mappings(settings, {name: value for name, _, value in given})

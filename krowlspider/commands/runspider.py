@@ -12,6 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy.utils.spider import iter_spider_classes
 
 from krowlspider.commands.crawl import checked_start, run_crawl
+from krowlspider.config.json_log import name_spider
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
 
@@ -32,6 +33,7 @@ class Command(ScrapyCommand):
             settings = self.settings.copy()
             self._spider.update_settings(settings)
             validate(settings)
+            name_spider(settings, self._spider.name)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         run_crawl(self, self._spider, opts.spargs)

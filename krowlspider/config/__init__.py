@@ -1,1 +1,1 @@
-"""Settings: checks of each value, secrets in files, contradictions."""
+"""Settings: checks of each value, secrets in files, contradictions; the log as JSON."""

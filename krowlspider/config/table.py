@@ -148,6 +148,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_UPLOAD": parsed(lambda value: Destination.parse(str(value))),
     "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
     "KROWL_STATUS_INTERVAL": _seconds,
+    "KROWL_LOG_FORMAT": text("text|json", "is not text or json"),
     "KROWL_NOTIFY": checks.notice_target,
     "KROWL_NOTIFY_STALLED": number(0, "minutes"),
     "PROMETHEUS_ENABLED": boolean,

@@ -13,6 +13,7 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
 from krowlspider.config.ignored import ignored
+from krowlspider.config.json_log import name_spider
 from krowlspider.config.misspelt import misspelt
 from krowlspider.config.scrapy_politeness import without_effect
 from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SIZES
@@ -20,6 +21,9 @@ from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -44,10 +48,18 @@ _OPTIONAL = {
 class ValidationAddon:
     """The Scrapy add-on that checks the settings of every crawl, those of the spider included."""
 
+    def __init__(self, crawler: Crawler):
+        self._spider: str = getattr(crawler.spidercls, "name", "")
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
     def update_settings(self, settings: Settings) -> None:
         """:raises SettingsError: as `validate`"""
         keep_out_of_logs()
         validate(settings)
+        name_spider(settings, self._spider)
 
 
 def check(settings: BaseSettings) -> None:

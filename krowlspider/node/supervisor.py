@@ -165,7 +165,8 @@ class Supervisor:
         is_failed = any(code in FAILURES for code in codes.values())
         reason = "failed" if is_failed else "stopped" if self._is_stopped else "finished"
         seconds = time.monotonic() - self._began
-        logger.info("%s", self._figures.summary(reason, seconds, codes))
+        summary = self._figures.summary(reason, seconds, codes)
+        logger.info("%s", summary, extra={"event": "summary"})
         return exit_code(codes.values(), self._figures.total(), stopped=self._is_stopped)
 
     async def _end_of_all(self) -> list[int]:
@@ -199,7 +200,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(self._plan.settings.getfloat("KROWL_STATUS_INTERVAL"))
             running = sum(child.is_running for child in self._children.values())
-            logger.info("%s", self._figures.line(running))
+            logger.info("%s", self._figures.line(running), extra={"event": "status"})
 
     # --- the stop ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ settings = get_project_settings()
 settings.setdict({**SETTINGS, "STATS_CLASS": "scrapy.statscollectors.MemoryStatsCollector"})
 """
 ONE = """
-process = CrawlerProcess(settings)
+process = CrawlerProcess({**settings, "KROWL_LOG_FORMAT": "json"})
 process.crawl(Own)
 process.start()
 """
@@ -103,7 +104,6 @@ def run_script(folder: Path, script: str) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("script", "crawls"),
     [
-        pytest.param(ONE, ["own"], id="process"),
         pytest.param(TWO, ["broad", "own"], id="two crawls"),
         pytest.param(RUNNER, ["own"], id="runner", marks=pytest.mark.slow),
         pytest.param(ASYNC_RUNNER, ["broad", "own"], id="async runner", marks=pytest.mark.slow),
@@ -115,6 +115,15 @@ def test_a_script_runs_crawls(tmp_path: Path, script: str, crawls: list[str]) ->
     assert asked == sorted(["/robots.txt", "/", "/a"] * len(crawls))
     for crawl in crawls:
         assert list((tmp_path / crawl / "warc").glob("*.warc.gz"))
+
+
+def test_a_script_runs_a_crawl_with_its_log_as_json(tmp_path: Path) -> None:
+    output, asked = run_script(tmp_path, ONE)
+    assert asked == ["/", "/a", "/robots.txt"]
+    assert list((tmp_path / "own" / "warc").glob("*.warc.gz"))
+    # Scrapy's first lines come before it reads the settings of the spider.
+    lines = output[output.index('{"time"') :].splitlines()
+    assert {json.loads(line)["spider"] for line in lines} == {"own"}
 
 
 @pytest.mark.slow

@@ -374,6 +374,7 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("USER_AGENT", "bot\r\nX: y", "must be plain printable ASCII"),
         ("ROBOTSTXT_USER_AGENT", "krowl spider", "is not a product token"),
         ("ROBOTSTXT_OBEY", "no", "is neither True nor False"),
+        ("KROWL_LOG_FORMAT", "xml", "is not text or json"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: object, reason: str):

@@ -3,6 +3,7 @@ time sets a host aside."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -273,10 +274,16 @@ def test_what_is_worked_out_at_the_pop_is_blamed_on_its_host(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_hold_that_ends_by_itself_ends_nothing(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
-        crawl = deadly_crawl(web, tmp_path, "slow").run()
-        held, free = log_lines(crawl)
-        assert f"by {web.url(HOSTS[0], '/deadly')} " in held
-        assert re.search(r"INFO: The event loop is free again after [89] s$", free)
+        crawl = deadly_crawl(web, tmp_path, "slow", KROWL_LOG_FORMAT="json").run()
+        lines = [json.loads(line) for line in crawl.log.splitlines()]
+        held, free = (line for line in lines if line["event"] in {"loop_held", "loop_free"})
+        assert f"by {web.url(HOSTS[0], '/deadly')} " in held["message"]
+        assert free["level"] == "INFO"
+        assert re.search(r"^The event loop is free again after [89] s$", free["message"])
+        # Its lines are as those of the crawl.
+        assert {*map(tuple, lines)} == {tuple(held)}
+        assert {line["time"][10::13] for line in lines} == {"TZ"}
+        assert {line["pid"] for line in lines} == {held["pid"]}
         assert counters(crawl) == [1, 1, 0]
         assert {(e.host.partition(":")[0], e.path) for e in pages(web.log())} >= ORDINARY
         # While it closed its folder it was not watched.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import Counter
 from importlib.metadata import version
@@ -16,12 +17,15 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares import cookies
 from scrapy.http import Response
+from scrapy.settings import Settings
+from scrapy.utils.log import _get_handler
 from twisted.internet.defer import Deferred
 
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.internals import cookies as bounded
 from krowlspider.internals import engine as internals
 from krowlspider.internals.frostwork import Plan
+from krowlspider.internals.log import format_by
 from krowlspider.internals.redis import cut
 from krowlspider.urls.host import SUFFIXES
 
@@ -41,6 +45,19 @@ if TYPE_CHECKING:
 def test_the_versions_are_those_that_were_looked_into(library: str, series: str) -> None:
     """Of another one, compare the names of docs/dependencies.md first."""
     assert version(library).startswith(series)
+
+
+# --- Scrapy's log ---
+
+
+def test_handlers_of_the_log_get_the_formatter_that_is_given() -> None:
+    made = logging.Formatter()
+    try:
+        format_by(lambda settings: made if settings.getbool("OWN") else None)
+        assert _get_handler(Settings({"OWN": True})).formatter is made
+        assert _get_handler(Settings()).formatter is not made
+    finally:
+        format_by(lambda _: None)
 
 
 # --- Scrapy's engine and scraper ---

@@ -69,14 +69,14 @@ class NodeCrawl(Crawl):
         return found
 
 
-def node_crawl(web: MockWeb, folder: Path, processes: int) -> NodeCrawl:
+def node_crawl(web: MockWeb, folder: Path, processes: int, **settings: object) -> NodeCrawl:
     # It is where the command looks for it.
     program("redis-server")
     crawl = NodeCrawl(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", web.seeds())},
         # The supervisor makes a secret.
-        settings={"KROWL_STATIC_NODES_SECRET": None, "KROWL_DELAY_MIN": DELAY},
+        settings={"KROWL_STATIC_NODES_SECRET": None, "KROWL_DELAY_MIN": DELAY, **settings},
     )
     crawl.processes = processes
     return crawl
@@ -121,8 +121,9 @@ def test_processes_change_and_each_page_is_fetched_once(tmp_path: Path) -> None:
 def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
     """A process and the Redis die: they are started again. The supervisor dies: its processes end,
     and the next start goes on with what they left, by another number of processes."""
+    more = {"KROWL_LOG_FORMAT": "json", "LOG_LEVEL": "INFO"}
     with MockWeb(graph=GRAPH) as web:
-        crawl = node_crawl(web, tmp_path, 2).start()
+        crawl = node_crawl(web, tmp_path, 2, **more).start()
         crawl_until(web, crawl, 50)
         os.kill(crawl.pid("p1"), signal.SIGKILL)
         os.kill(crawl.redis, signal.SIGKILL)
@@ -133,6 +134,10 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         # It leaves an open WARC file to a folder that no process will use.
         os.kill(crawl.pid("p2"), signal.SIGKILL)
         crawl.kill()
+        lines = [json.loads(line) for line in crawl.log.splitlines()]
+        folders = {None: crawl.jobdir, **{path.name: path for path in crawl.folders}}
+        found = {(line.get("node"), line["job"], line["spider"]) for line in lines}
+        assert found == {(node, str(path), "broad") for node, path in folders.items()}
         sockets = (crawl.jobdir / "redis" / "sockets").readlink()
         assert sockets.exists()
         crawl = node_crawl(web, tmp_path, 1).run()

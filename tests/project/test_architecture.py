@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
-    "config": {"settings", *SIDES, *BASE},
+    "config": {"settings", "internals.log", *SIDES, *BASE},
     "corpus": {"archive", "urls"},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},

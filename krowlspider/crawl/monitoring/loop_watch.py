@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.log import get_scrapy_root_handler
 
+from krowlspider.config.json_log import JsonFormatter
 from krowlspider.crawl.monitoring.watchdog import BLAMED
 from krowlspider.frontier.hosts.holds import NOTES
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, MARK_AT
@@ -39,8 +40,11 @@ class LoopWatch:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        log = getattr(get_scrapy_root_handler(), "stream", None) or sys.stderr
+        handler = get_scrapy_root_handler()
+        log = getattr(handler, "stream", None) or sys.stderr
         self._log: int = log.fileno()
+        formatter = None if handler is None else handler.formatter
+        self._fields = formatter.fields if isinstance(formatter, JsonFormatter) else None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -77,6 +81,7 @@ class LoopWatch:
             "stack": stack,
             "stack_signal": _STACK_SIGNAL,
             "log": self._log,
+            "fields": self._fields,
         }
         passed = (wake.fileno(), self._before, stack, self._log)
         # A terminal sends Ctrl-C to both processes: the signals stay blocked until the watchdog

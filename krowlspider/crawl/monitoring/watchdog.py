@@ -34,6 +34,7 @@ _FRAMES = 4
 BLAMED, NOBODY = b"b", b"n"
 # Most holds that one process notes, about 2 MB.
 _NOTES_MAX = 1000
+_LOGGER = "krowlspider.crawl.monitoring.watchdog"
 _STOPS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _HEAD = Struct(">HI")
 _BEAT = Struct("=d")
@@ -109,7 +110,8 @@ class Watchdog:
     ``mark`` is the file of the mark; ``mark_at`` and ``beat_at`` are offsets in it. ``notes`` is
     the file of holds. ``stack_signal`` makes the crawl write a stack to ``stack``. ``wake``,
     ``stack``, ``log`` and ``loop`` are file descriptors. Signals come from ``wake`` and are passed
-    on to ``loop``, unless it is -1; one byte for each hold goes back through ``wake``.
+    on to ``loop``, unless it is -1; one byte for each hold goes back through ``wake``. ``fields``
+    are those of each line of the log as JSON; None: the lines are text.
     """
 
     def __init__(
@@ -125,12 +127,14 @@ class Watchdog:
         stack: int,
         stack_signal: int,
         log: int,
+        fields: dict[str, object] | None = None,
     ):
         with open(mark, "rb") as file:  # noqa: PTH123 - pathlib would be a third of its memory
             self._map = mmap(file.fileno(), 0, access=ACCESS_READ)
         self._pid, self._mark_at, self._beat_at, self._notes = pid, mark_at, beat_at, notes
         self._wake, self._loop, self._stack, self._log = wake, loop, stack, log
         self._stack_signal = stack_signal
+        self._fields = fields
         self._hold = Hold()
         # When a signal to stop last came, and its number.
         self._signalled = 0.0
@@ -172,7 +176,9 @@ class Watchdog:
         (beat,) = _BEAT.unpack_from(self._map, self._beat_at)
         lasted = hold.look(beat, self._map[self._mark_at : self._beat_at], passed)
         if self._is_logged and lasted:
-            self._log_line("INFO", f"The event loop is free again after {lasted:.0f} s")
+            self._log_line(
+                "INFO", "loop_free", f"The event loop is free again after {lasted:.0f} s"
+            )
         self._is_logged &= hold.is_long
         if not hold.is_long:
             return
@@ -196,6 +202,7 @@ class Watchdog:
         seconds = self._hold.seconds - LOOK
         self._log_line(
             "WARNING",
+            "loop_held",
             f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}:"
             f" nothing is fetched meanwhile. SIGINT still ends the crawl{end}",
         )
@@ -223,6 +230,7 @@ class Watchdog:
     def _kill(self) -> NoReturn:
         self._log_line(
             "ERROR",
+            "loop_held_at_stop",
             f"{signal.Signals(self._signal).name} received while the event loop is held: ended as"
             " by kill -9. Committed work is on disk, and the next start goes on",
         )
@@ -231,9 +239,18 @@ class Watchdog:
         # each second.
         sys.exit()
 
-    def _log_line(self, level: str, text: str) -> None:
-        source = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [krowlspider.crawl.monitoring.watchdog]"
-        os.write(self._log, f"{source} {level}: {text}\n".encode())
+    def _log_line(self, level: str, event: str, text: str) -> None:
+        """Write a line as the log's other ones (`krowlspider.config.json_log`)."""
+        if self._fields is None:
+            line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{_LOGGER}] {level}: {text}"
+        else:
+            now = time.time()
+            second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+            known = {"time": f"{second}.{int(now % 1 * 1000):03}Z", "level": level}
+            line = json.dumps(
+                {**known, "logger": _LOGGER, "event": event, "message": text, **self._fields}
+            )
+        os.write(self._log, f"{line}\n".encode())
 
 
 def _text(part: bytes) -> str:
