@@ -210,4 +210,4 @@ def test_each_program_runs_here(name: str) -> None:
     tell = "-v" if name == "nginx" else "--version"
     done = subprocess.run([program(name), tell], capture_output=True, text=True, check=True)
     said = (done.stdout + done.stderr).lower()
-    assert said.startswith(name.removesuffix("-server"))
+    assert said.startswith(name.partition("-")[0])
