@@ -60,9 +60,9 @@ class Metrics:
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.crawl.monitoring.endpoint import metrics_route  # noqa: PLC0415
+        from krowlspider.crawl.monitoring.endpoint import health, metrics_route  # noqa: PLC0415
 
-        return {self._path: metrics_route(Page(self._text).get)}
+        return {"/healthz": health, self._path: metrics_route(Page(self._text).get)}
 
     def _text(self) -> bytes:
         self._crawler.signals.send_catch_log(figures_wanted)

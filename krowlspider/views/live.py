@@ -76,7 +76,6 @@ def routes(
     made["/api/v1/explain"] = partial(_explained, answers["explain"], orders)
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
     made["/events"] = lambda request: Events(lambda: _event(answers["status"].get(request)))
-    made["/healthz"] = lambda _: web.Response(text="ok\n")
     made["/readyz"] = lambda _: _readiness(control.why_nothing_is_sent())
 
     def forget() -> None:

@@ -164,17 +164,6 @@ def test_a_crawl_without_a_contact_ends_at_once_with_one_line(scrapy):
     assert "Traceback" not in crawl.stderr
 
 
-def test_systemd_unit_runs_the_crawl_and_not_again_if_refused(tmp_path: Path):
-    unit = (ROOT / "deploy" / "krowlspider@.service").read_text()
-    lines = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] != "#")
-    program, *words = lines["ExecStart"].replace("/srv/krowl/jobs/%i", str(tmp_path)).split()
-    assert (program, words.pop()) == ("/srv/krowl/venv/bin/scrapy", "$ARGUMENTS")
-    crawl = run("-m", "scrapy", *words, "-s", "KROWL_CONTACT=x", cwd=ROOT)
-    assert crawl.stderr.startswith("krowlspider: KROWL_CONTACT='x' is neither an e-mail address")
-    assert lines["Restart"] == "on-failure"
-    assert str(crawl.returncode) in lines["RestartPreventExitStatus"].split()
-
-
 @pytest.mark.slow
 def test_scrapyd_finds_the_settings_in_the_egg(source: Path, tmp_path: Path):
     built = run("setup.py", "bdist_egg", "--dist-dir", str(tmp_path), cwd=source)

@@ -38,6 +38,9 @@ PACKAGES = {
     "redis-server": Package("redis-server", "usr/bin/redis-server"),
     "nginx": Package("nginx", "usr/sbin/nginx"),
     "promtool": Package("prometheus", "usr/bin/promtool"),
+    "systemd-analyze": Package("systemd", "usr/bin/systemd-analyze"),
+    "unbound": Package("unbound", "usr/sbin/unbound"),
+    "unbound-checkconf": Package("unbound", "usr/sbin/unbound-checkconf"),
     # Debian's last version of it: 1.8.7.
     "consul": Package("consul", "usr/bin/consul", "bullseye"),
 }

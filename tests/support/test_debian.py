@@ -207,7 +207,7 @@ def test_an_archive_out_of_reach_is_told_in_the_words_of_apt(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PACKAGES)
 def test_each_program_runs_here(name: str) -> None:
-    tell = "-v" if name == "nginx" else "--version"
-    done = subprocess.run([program(name), tell], capture_output=True, text=True, check=True)
+    tell = {"nginx": "-v", "unbound": "-V", "unbound-checkconf": "-h"}.get(name, "--version")
+    done = subprocess.run([program(name), tell], capture_output=True, text=True, check=False)
     said = (done.stdout + done.stderr).lower()
-    assert said.startswith(name.removesuffix("-server"))
+    assert name.partition("-")[0] in said, said

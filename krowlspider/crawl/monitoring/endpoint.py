@@ -40,6 +40,11 @@ def metrics_route(page: Callable[[], bytes]) -> Route:
     return lambda _: web.Response(body=page(), headers=kind)
 
 
+def health(_: web.BaseRequest) -> web.StreamResponse:
+    """Answer while the event loop runs."""
+    return web.Response(text="ok\n")
+
+
 class Events(web.StreamResponse):
     """Server-sent events (WHATWG HTML, section 9.2): what ``make`` returns, each second, until the
     client closes the connection."""
