@@ -151,7 +151,7 @@ class Dispatcher:
         )
         if robots.served_last:
             return self._waiting_robots_fetch(host)
-        defers, end = False, 0.0
+        defers, end = False, self._frontier.now() + _HOST_TURN
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.queues.pop(host)
             if lease is None:
@@ -171,9 +171,7 @@ class Dispatcher:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
             defers |= self._turn_away(lease, verdict)
-            now = self._frontier.now()
-            end = end or now + _HOST_TURN
-            if now > end:
+            if self._frontier.now() > end:
                 break
         if defers and host.health is not Health.RETIRED:
             self._schedule.deferral.defer(host)
