@@ -39,6 +39,7 @@ from krowlspider.crawl.parts import (
     memory_account,
     resolver,
     robots_fetches,
+    seen_set,
     warc_folder,
     warc_writer,
 )
@@ -50,8 +51,6 @@ from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
 from krowlspider.frontier.poison import strike
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.owner import check_owner, put_owner
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import LevelStore, StoreError, delete, put
@@ -244,15 +243,9 @@ class Job:
         self.holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)
-        seen = SeenSet(
-            self.store,
-            settings.getint("KROWL_SEEN_CAPACITY"),
-            verify=settings.getbool("KROWL_SEEN_VERIFY"),
-            file=FilterFile(self.folder.seen),
-        )
         self.frontier = Frontier(
             self.store,
-            seen,
+            seen_set(settings, self.folder, self.store),
             frontier_limits(settings),
             self.rule,
             monotonic=self.monotonic,

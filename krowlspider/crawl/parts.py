@@ -19,6 +19,8 @@ from krowlspider.fetch.memory import Memory
 from krowlspider.frontier.limits import Limits, SessionLimits
 from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
 from krowlspider.frontier.robots.fetches import RobotsFetches
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.ports import Ports
 from krowlspider.urls.rules.traps import Traps
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.write.writer import WarcWriter
+    from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.robots.asks import Peers
+    from krowlspider.frontier.store.store import LevelStore
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -48,6 +52,16 @@ def warc_folder(settings: BaseSettings, folder: Path) -> Path:
     """Return the folder of the WARC files; ``folder`` is the job folder."""
     chosen: str | None = settings["KROWL_WARC_DIR"]
     return Path(chosen) if chosen else folder / "warc"
+
+
+def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> SeenSet:
+    """Return the URLs seen by the crawl in a job folder, whose store is open."""
+    return SeenSet(
+        store,
+        settings.getint("KROWL_SEEN_CAPACITY"),
+        verify=settings.getbool("KROWL_SEEN_VERIFY"),
+        file=FilterFile(folder.seen),
+    )
 
 
 def frontier_limits(settings: BaseSettings) -> Limits:

@@ -60,12 +60,9 @@ class LoopClock:
         """Return whether the loop is held for longer than idle connections surely last."""
         return self._clock() - self._due > LONG
 
-    def call_at(
-        self, when: float, callback: Callable[[], object], now: float | None = None
-    ) -> Timer:
-        """Call ``callback`` at ``when`` of this clock, after data that came during a hold. ``now``
-        is the time of this clock, where it is known."""
-        return Timer(self, when, callback, self.time() if now is None else now)
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Call ``callback`` at ``when`` of this clock, after data that came during a hold."""
+        return Timer(self, when, callback)
 
     @asynccontextmanager
     async def timeout_at(self, when: float) -> AsyncIterator[None]:
@@ -92,13 +89,11 @@ class Timer:
 
     __slots__ = ("_callback", "_clock", "_handle", "_when")
 
-    def __init__(
-        self, clock: LoopClock, when: float, callback: Callable[[], object], now: float
-    ) -> None:
+    def __init__(self, clock: LoopClock, when: float, callback: Callable[[], object]) -> None:
         self._clock = clock
         self._when = when
         self._callback = callback
-        self._handle = clock.loop.call_later(when - now, self._met)
+        self._handle = clock.loop.call_later(when - clock.time(), self._met)
 
     def cancel(self) -> None:
         self._handle.cancel()

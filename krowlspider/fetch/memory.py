@@ -103,11 +103,8 @@ class FetchMemory:
 
     def resize(self, size: int) -> None:
         """Count ``size`` bytes instead of those counted before."""
-        account = self._account
-        account.used += size - self.size
-        self.size = size
-        if account._waiting or account.keeps_out:
-            account._room_made()
+        before, self.size = self.size, size
+        self._account.shrink(before - size)
 
     def must_wait(self, more: int = 0) -> bool:
         """Return whether the fetch must `wait` before it takes ``more`` bytes."""
@@ -136,11 +133,9 @@ class FetchMemory:
 
     def release(self) -> None:
         """Count all bytes of the fetch as gone."""
-        account = self._account
-        if account._waiting:
-            account._waiting.pop(self, None)
-        if account._runner is self:
-            account._runner = None
+        self.stop_waiting()
+        if self._account._runner is self:
+            self._account._runner = None
         self.resize(0)
         if self.loaded is not None:
             self.loaded.release()

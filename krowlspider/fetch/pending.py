@@ -201,7 +201,7 @@ class PendingExchange:
             at, due = first_byte_by, self._first_byte_due
         if order.rate_min and now + RATE_PERIOD < at:
             at, due = now + RATE_PERIOD, self._rate_due
-        self._timer = self._clock.call_at(at, due, now)
+        self._timer = self._clock.call_at(at, due)
 
     def _first_byte_due(self) -> None:
         if self._latency is None:
@@ -237,16 +237,15 @@ class PendingExchange:
 
         With ``truncated``, what was received is kept as a partial exchange.
         """
-        order = self._order
-        order.memory.stop_waiting()
+        self._order.memory.stop_waiting()
         if self._timer is not None:
             self._timer.cancel()
             # It holds this object, so the two would be a reference cycle.
             self._timer = None
         self._release(error is None and not truncated and self._reader.reusable)
-        duration = self._clock.time() - order.begun
+        duration = self._clock.time() - self._order.begun
         is_kept = self._reader.head is not None and (error is None or bool(truncated))
-        large = order.large
+        large = self._order.large
         if is_kept and self._spill is not None:
             self._spill.write(self._reader.take())
             self._spill.when_written(

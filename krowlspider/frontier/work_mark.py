@@ -87,20 +87,15 @@ class WorkMark:
 
     def during(self, mark: bytes, do: Callable[..., _T], *args: Any) -> _T:
         """Call ``do`` under a mark, and return its result."""
-        # Without `put`: this is called twice for each page.
-        before, self.now = self.now, mark
-        self._map[MARK_AT : MARK_AT + len(mark)] = mark
+        after = self.put(mark)
         try:
-            result = do(*args)
+            return do(*args)
         except SystemExit:
             # The process ends here: the mark stays.
+            after = mark
             raise
-        except BaseException:
-            self.put(before)
-            raise
-        self.now = before
-        self._map[MARK_AT : MARK_AT + len(before)] = before
-        return result
+        finally:
+            self.put(after)
 
     def beat(self, now: float) -> None:
         """Write a heartbeat, in seconds of the monotonic clock; inf lasts for good."""

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class DownloaderMiddlewares(DownloaderMiddlewareManager):
     """Calls ``process_response`` directly as long as all of them are coroutine functions.
 
-    Scrapy looks at each result to learn whether it can be awaited, for about 2 % of a page.
+    Scrapy looks at each result to learn whether it can be awaited.
     """
 
     @cached_property
     def _coroutines(self) -> tuple[Callable[..., Any], ...]:
-        """All methods ``process_response``; empty if Scrapy must call one of them in its way."""
+        """Return all methods ``process_response``; none if one of them is no coroutine function."""
         methods = tuple(each for each in self.methods["process_response"] if each is not None)
         if all(
             iscoroutinefunction(each) and each not in self._mw_methods_requiring_spider

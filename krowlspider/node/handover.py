@@ -22,7 +22,7 @@ from krowlspider.cluster.transport.inbox import requests_key
 from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.cluster.transport.redis_connection import RedisConnection, redis_client
 from krowlspider.crawl.nodes.static import place_of
-from krowlspider.crawl.parts import delay_policy, frontier_limits, robots_fetches
+from krowlspider.crawl.parts import delay_policy, frontier_limits, robots_fetches, seen_set
 from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.words import counted
@@ -31,8 +31,6 @@ from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
 from krowlspider.frontier.poison import strike
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.owner import change_ring
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, boot_id, left_key
@@ -155,15 +153,9 @@ class FolderHandover:
             strike(store, left_key(path, boot))
             path.unlink(missing_ok=True)
         settle_holds(store, folder.path / NOTES, time.time())
-        seen = SeenSet(
-            store,
-            settings.getint("KROWL_SEEN_CAPACITY"),
-            verify=settings.getbool("KROWL_SEEN_VERIFY"),
-            file=FilterFile(folder.seen),
-        )
         frontier = Frontier(
             store,
-            seen,
+            seen_set(settings, folder, store),
             frontier_limits(settings),
             head.delays or delay_policy(settings),
             monotonic=time.monotonic,

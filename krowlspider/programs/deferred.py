@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class DeferredCommand(ScrapyCommand):
     """Stands for the class `Command` of the module ``program``.
 
-    Scrapy imports all commands at each start, and these programs would add a sixth to it.
+    Scrapy imports all commands at each start, and a crawl needs none of these programs.
     """
 
     program: ClassVar[str]

@@ -8,12 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.config.validation import offline
-from krowlspider.crawl.parts import delay_policy, frontier_limits
+from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.urls.length import REFERENCE_MAX
 
 if TYPE_CHECKING:
@@ -37,15 +35,9 @@ def import_into(
     Each bad line is reported on standard error with its number. The store is left as after a
     crash: at the next start, each host waits its delay once.
     """
-    seen = SeenSet(
-        store,
-        settings.getint("KROWL_SEEN_CAPACITY"),
-        verify=settings.getbool("KROWL_SEEN_VERIFY"),
-        file=FilterFile(folder.seen),
-    )
     frontier = Frontier(
         store,
-        seen,
+        seen_set(settings, folder, store),
         frontier_limits(settings),
         delay_policy(settings),
         monotonic=time.monotonic,

@@ -78,17 +78,3 @@ def test_worker_without_a_token_has_only_the_secret_of_redis(tmp_path: Path) -> 
         "redis-url:/srv/krowl/secrets/redis-url"
     ]
     assert "KROWL_CONSUL_TOKEN" not in text
-
-
-def test_files_have_the_canonical_format() -> None:
-    """Debian has neither program: a machine without both cannot check it."""
-    found = shutil.which("tofu") or shutil.which("terraform")
-    if found is None:
-        pytest.skip("neither tofu nor terraform is on PATH")
-    done = subprocess.run(
-        [found, "fmt", "-check", "-diff", "-no-color", FOLDER],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -16,9 +16,11 @@ from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares import cookies
+from scrapy.exceptions import _InvalidOutput
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.log import _get_handler
+from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred
 
 from krowlspider.engine.runner import RequestRunner
@@ -26,6 +28,7 @@ from krowlspider.internals import cookies as bounded
 from krowlspider.internals import engine as internals
 from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.log import format_by
+from krowlspider.internals.middlewares import DownloaderMiddlewares
 from krowlspider.internals.redis import cut
 from krowlspider.urls.host import SUFFIXES
 
@@ -310,3 +313,53 @@ def test_a_plan_is_used_for_more_than_one_page() -> None:
     for number in range(2):
         page = f"<title>t{number}</title><a href=/{number}>x</a>".encode()
         assert plan.extract(page, "utf-8") == [[f"/{number}"], [f"t{number}"]]
+
+
+def responding(result: object) -> Any:
+    """Return a middleware whose coroutine ``process_response`` returns ``result``, or the response
+    itself for None."""
+
+    async def process_response(request: Request, response: Response) -> object:
+        called.append(result)
+        return response if result is None else result
+
+    called: list[object] = []
+    return SimpleNamespace(process_response=process_response, called=called)
+
+
+def passed_on(*middlewares: Any) -> Any:
+    async def download(request: Request) -> Response:
+        return Response(request.url)
+
+    async def main() -> Any:
+        manager = DownloaderMiddlewares(*middlewares, crawler=get_crawler())
+        return await manager.download_async(download, Request("http://a.test/"))
+
+    return asyncio.run(main())
+
+
+def test_a_request_that_a_middleware_returns_is_seen_by_no_other() -> None:
+    again = Request("http://b.test/")
+    outer, inner = responding(None), responding(again)
+    assert passed_on(outer, inner) is again
+    assert not outer.called
+    assert inner.called
+
+
+def test_a_coroutine_that_returns_no_response_is_named() -> None:
+    with pytest.raises(_InvalidOutput, match="process_response must return Response or Request"):
+        passed_on(responding("text"))
+
+
+def test_a_response_of_an_ordinary_method_may_be_awaited_or_not() -> None:
+    """Scrapy calls all methods then."""
+
+    def plain(request: Request, response: Response) -> Response:
+        return response.replace(status=201)
+
+    def deferred(request: Request, response: Response) -> Any:
+        return responding(response.replace(status=202)).process_response(request, response)
+
+    for method, status in ((plain, 201), (deferred, 202)):
+        response = passed_on(responding(None), SimpleNamespace(process_response=method))
+        assert response.status == status

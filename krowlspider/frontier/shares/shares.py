@@ -133,10 +133,7 @@ class Shares:
 
     def has_room(self, share: str) -> bool:
         """Return whether a share has a place left, and an address may be asked now."""
-        taken = self._taken.get(share)
-        if taken is not None and taken >= self.most(share):
-            return False
-        return share[0] != "@" or self.addresses.open_at(share) <= self._now()
+        return self.full((share,)) is None
 
     def full(self, shares: tuple[str, ...]) -> str | None:
         """Return the first of the shares that has no room; None when all have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy.http import Headers
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.page.headers import (
@@ -12,6 +13,8 @@ from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
     read_robots_tag,
+    value_of,
+    values_of,
 )
 
 URL = "https://example.com/dir/page?q"
@@ -147,3 +150,10 @@ def test_octets_of_a_header_are_kept_in_its_url(value: bytes, expected: str) -> 
 
 def test_name_in_raw_utf8_is_the_host() -> None:
     assert normalise(escape_octets("http://münchen.de/\n".encode())) == "http://xn--mnchen-3ya.de/"
+
+
+def test_values_are_those_that_scrapy_returns() -> None:
+    headers = Headers({"x-robots-tag": ["noindex", "nofollow"], "location": b""})
+    for name in (b"X-Robots-Tag", b"Location", b"Link"):
+        assert values_of(headers, name) == headers.getlist(name)
+        assert value_of(headers, name) == headers.get(name)
