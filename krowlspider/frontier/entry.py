@@ -92,12 +92,16 @@ class Entry(Struct, eq=False, gc=False):
 
         Of a URL on the host, only what follows the host is stored: URLs fill most of the disk.
         """
-        is_https, path = _split(self.url, host)
-        flags = (
-            (_HTTPS if is_https else 0)
-            | (_WHOLE if path is None else 0)
-            | (_BARE if self.bare else 0)
-        )
+        url, root, flags = self.url, f"http://{host}/", 0
+        if url.startswith("https://"):
+            root, flags = f"https://{host}/", _HTTPS
+        if url.startswith(root):
+            path = url[len(root) - 1 :].encode()
+        else:
+            path = url.encode()
+            flags |= _WHOLE
+        if self.bare:
+            flags |= _BARE
         fields = []
         if self.redirects or self.retries or self.throttling or self.strikes:
             flags |= _TRIED
@@ -114,15 +118,14 @@ class Entry(Struct, eq=False, gc=False):
             flags |= _VIA
             via = f"{self.path or ' '}{_shorten(self.via, host)}".encode()
             fields += [_LENGTH.pack(len(via)), via]
-        url = (self.url if path is None else path).encode()
         if self.request:
             flags |= _REQUEST
-            fields.append(_LENGTH.pack(len(url)))
+            fields.append(_LENGTH.pack(len(path)))
         head = _HEAD.pack(flags, min(65535, self.depth))
         if not fields:
             # The short way: nearly all entries are plain links.
-            return head + url
-        return b"".join((head, *fields, url, self.request))
+            return head + path
+        return b"".join((head, *fields, path, self.request))
 
     @classmethod
     def decode(cls, data: bytes, host: str) -> Entry:

@@ -34,6 +34,8 @@ PARKED = 86_400.0
 # Largest random extension of a backoff, as a share of it. Hosts of one server fail together, and
 # must not all be retried together.
 JITTER = 0.25
+# The least average latency of a host that has answered, in seconds.
+_LATENCY_MIN = 1e-6
 
 
 @dataclass(slots=True, eq=False)
@@ -139,6 +141,8 @@ class DelayPolicy:
 
     def _answered(self, rate: HostRate, latency: float) -> None:
         rate.errors = 0
+        # Where the event loop was late, nothing may be left of a latency: 0 means no answer yet.
+        latency = max(latency, _LATENCY_MIN)
         rate.ema = latency if rate.ema == 0.0 else rate.ema + ALPHA * (latency - rate.ema)
 
 

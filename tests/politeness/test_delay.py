@@ -42,6 +42,13 @@ def test_average_of_latencies_moves_by_three_tenths() -> None:
     assert RULE.after_answer(rate, 0.0) == pytest.approx(0.91 * 5)
 
 
+def test_a_host_has_answered_even_if_the_whole_latency_was_this_sides() -> None:
+    """Where the event loop was late, nothing is left of it."""
+    rate = HostRate()
+    RULE.after_answer(rate, 0.0)
+    assert rate.ema > 0
+
+
 @pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
 def test_delay_stays_between_minimum_and_maximum(latency: float, wait: float) -> None:
     assert RULE.after_answer(HostRate(), latency) == wait

@@ -132,28 +132,35 @@ class ResponseReader:
         if head.framing is Framing.CHUNKED:
             self._chunks = ChunkedDecoder(None if self._observer is None else self._pieces)
         self.done = head.framing is Framing.NONE
-        self._raw.append(start[:end])
         if self._observer is not None:
             self._observer.headers(head.status, head.headers)
-        if rest := start[end:]:
-            self.feed(rest)
+        if self.done or self._chunks is not None:
+            self._raw.append(start[:end])
+            if rest := start[end:]:
+                self.feed(rest)
+        else:
+            # Most responses come in one piece, which is not copied.
+            self._body(start, end)
 
-    def _body(self, data: bytes) -> None:
+    def _body(self, data: bytes, start: int = 0) -> None:
+        """Take bytes, of which those from ``start`` on are of the body."""
         if self._chunks is not None:
             self._chunked(self._chunks, data)
             return
         assert self.head is not None
+        size = len(data) - start
         if self.head.framing is Framing.LENGTH:
-            if len(data) > self._left:
-                data = data[: self._left]
+            if size > self._left:
+                size = self._left
+                data = data[: start + size]
                 self.extra = True
-            self._left -= len(data)
+            self._left -= size
             self.done = not self._left
         self._raw.append(data)
-        self._size += len(data)
+        self._size += size
         self._check_size(self._size)
-        if self._observer is not None:
-            self._observer.data(data)
+        if size and self._observer is not None:
+            self._observer.data(data[start:])
 
     def _chunked(self, chunks: ChunkedDecoder, data: bytes) -> None:
         self._raw.append(data)
