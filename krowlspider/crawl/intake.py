@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
+    from krowlspider.urls.rules.scope import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -95,14 +96,38 @@ class Intake:
 
         :raises StoreError: as of `add`
         """
-        reason = self.scope.refusal(url, host, depth, via, is_requisite=is_requisite)
+        refusals = self._refusals(
+            depth,
+            via,
+            is_stray=is_stray,
+            may_have_any_extension=may_have_any_extension,
+            is_requisite=is_requisite,
+        )
+        return refusals(url, host)
+
+    def _refusals(
+        self,
+        depth: int,
+        via: str | None,
+        *,
+        is_stray: bool,
+        may_have_any_extension: bool = False,
+        is_requisite: bool = False,
+    ) -> Refusal:
+        """Return what `refusal` does for the URLs of one page."""
+        out_of_scope = self.scope.refusals(depth, via, is_requisite=is_requisite)
         any_extension = may_have_any_extension or is_requisite
-        if reason and not (any_extension and reason == "extension"):
-            return reason
-        if is_stray and ":" in host and host not in self._linkable and not self._may_link(host):
-            return "port"
-        exclusions = self.exclusions
-        return "exclude" if exclusions.patterns and exclusions.match(url) else None
+        linkable, exclusions = self._linkable, self.exclusions
+
+        def refusal(url: str, host: str) -> str | None:
+            reason = out_of_scope(url, host)
+            if reason and not (any_extension and reason == "extension"):
+                return reason
+            if is_stray and ":" in host and host not in linkable and not self._may_link(host):
+                return "port"
+            return "exclude" if exclusions.patterns and exclusions.match(url) else None
+
+        return refusal
 
     def _may_link(self, host: str) -> bool:
         try:
@@ -184,22 +209,24 @@ class Intake:
         itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
         keys: Sequence[bytes | None] = [None] if itself else found
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
-        refusal = self.refusal
-        is_stray, is_request = via is not None, request is not None
+        is_request = request is not None
+        refusal = self._refusals(
+            depth, via, is_stray=via is not None, may_have_any_extension=is_request
+        )
         keeps = bool(page) and self._keeps_via
+        is_plain = not (redirects or bare or chain)
         candidates = []
         foreign: list[Foreign] = []
         for at in [at for at, is_known in enumerate(known) if not is_known]:
             url, identity = urls[at], keys[at]
             host = host_in(url)
-            reason = refusal(
-                url, host, depth, via, is_stray=is_stray, may_have_any_extension=is_request
-            )
-            if reason:
+            if reason := refusal(url, host):
                 self.count_dropped(reason)
                 continue
             if request:
                 entry = self._codec.entry(request(url), url)
+            elif is_plain:
+                entry = Entry(url, depth)
             else:
                 entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
             if keeps:

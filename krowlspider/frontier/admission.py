@@ -49,6 +49,9 @@ class Admission:
         self._budget = budget
         self._counters = counters
         self._may_overflow = may_overflow
+        # With no more URLs in the frontier, only the cap of a host can refuse any.
+        self._uncapped = min(limits.total, load.limited_from)
+        self._strangers = min(_STRANGERS_IN_LINE, limits.host_queue // 2)
         self.refused = Refused()
 
     def admit(
@@ -71,6 +74,16 @@ class Admission:
         names them: no share of a domain and no cap of the frontier refuses them.
         """
         count = len(candidates)
+        if (
+            queued + count <= self._uncapped
+            and host.queue.queued + count
+            <= (self._strangers if by_stranger else self._limits.host_queue)
+            and not self._budget.most
+            and host.health is not Health.RETIRED
+            and (count == 1 or len({each.key for each in candidates}) == count)
+        ):
+            # The short way: most hosts are far from every cap.
+            return candidates
         of_host = self._places(host, count, by_stranger)
         room, cap = self._room(host, count, queued, is_given)
         if by_stranger and (most := self._load.strangers_room(host.domain)) is not None:
@@ -81,14 +94,6 @@ class Admission:
             places = min(of_host, self._limits.total - queued)
             if (of_domain := self._load.places(host.domain, queued)) is not None:
                 places = min(places, of_domain)
-        if (
-            count <= min(room, places)
-            and not self._budget.most
-            and not (by_stranger and host.queue.queued + count > _STRANGERS_IN_LINE)
-            and len({each.key for each in candidates}) == count
-        ):
-            # The short way: most hosts are far from every cap.
-            return candidates
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:

@@ -99,22 +99,22 @@ class EntryQueues:
             # Without an entry, the host would be scheduled for nothing.
             return
         name, queue = host.name, host.queue
-        prefix = schema.host_key(name)
+        prefix, queue_key = schema.host_key(name), schema.queue_key
         most = schema.PRIORITY_LIMIT
         ready = False
-        before: tuple[int, int] | None = None
+        # The priority of the last entry without tries, and the level of such entries.
+        plain, level = None, None
         for candidate in candidates:
-            entry = candidate.entry
-            priority = max(-most, min(candidate.priority, most)) if candidate.priority else 0
-            tries = 0
+            entry, priority = candidate.entry, candidate.priority
+            if priority:
+                priority = max(-most, min(priority, most))
             if entry.due:
-                tries = entry.retries + entry.throttling
+                plain, level = None, queue.level(priority, entry.retries + entry.throttling)
             else:
                 ready = True
-            if before != (priority, tries):
-                before = priority, tries
-                level = queue.level(priority, tries)
-            batch.put(schema.queue_key(prefix, priority, level.tail), entry.encode(name))
+                if level is None or priority != plain:
+                    plain, level = priority, queue.level(priority)
+            batch.put(queue_key(prefix, priority, level.tail), entry.encode(name))
             level.tail += 1
         queue.queued += len(candidates)
         self.queued += len(candidates)

@@ -200,14 +200,14 @@ class Frontier:
         """
         cache = self.schedule.cache
         cache.evict()
-        if missing := {each.host for each in candidates if each.host not in cache.hosts}:
-            cache.read(sorted(missing))
-        batch = self.store.batch()
         # In the order of arrival, not by address in memory: the same crawl twice gives the same
         # result.
         by_host: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             by_host.setdefault(candidate.host, []).append(candidate)
+        if missing := [name for name in by_host if name not in cache.hosts]:
+            cache.read(sorted(missing))
+        batch = self.store.batch()
         added = 0
         touched = []
         queues = self.queues

@@ -36,7 +36,8 @@ class DomainLoad:
 
     def __init__(self, store: Store, share: float, total: int):
         self._most = int(share * total)
-        self._from = int(_FREE * total)
+        # URLs in the whole frontier from which on a domain is limited.
+        self.limited_from = int(_FREE * total) if self._most else total
         self._large_from = max(1, self._most // _KEPT)
         self._counts: dict[str, int] = {}
         # The counts on disk; None where they must be written anew.
@@ -57,12 +58,12 @@ class DomainLoad:
     def places(self, domain: str, queued: int) -> int | None:
         """Return how many more URLs of a domain have a place, with ``queued`` URLs in the whole
         frontier; None for any number."""
-        return self._left(domain, 1) if self._most and queued >= self._from else None
+        return self._left(domain, 1) if self._most and queued >= self.limited_from else None
 
     def room(self, domain: str, queued: int) -> int | None:
         """Return how many more URLs a domain may have, in the overflow too, with ``queued`` URLs in
         the whole frontier; None for any number."""
-        return self._left(domain, _ROOM) if self._most and queued >= self._from else None
+        return self._left(domain, _ROOM) if self._most and queued >= self.limited_from else None
 
     def strangers_room(self, domain: str) -> int | None:
         """Return how many more URLs that other domains' pages name a domain may have, however full

@@ -11,8 +11,13 @@ from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.urls.rules.scope_rules import ScopeRules
     from krowlspider.urls.rules.traps import Traps
+
+    # Takes a normalised URL and its host.
+    Refusal = Callable[[str, str], str | None]
 
 
 class Scope:
@@ -42,7 +47,11 @@ class Scope:
         *,
         is_requisite: bool = False,
     ) -> str | None:
-        """Return why a normalised URL of ``host`` is out of scope, in one word; None if it is in.
+        """Return why a normalised URL of ``host`` is out of scope, as `refusals` does."""
+        return self.refusals(depth, via_host, is_requisite=is_requisite)(url, host)
+
+    def refusals(self, depth: int, via_host: str | None, *, is_requisite: bool = False) -> Refusal:
+        """Return what says why a URL of a page is out of scope, in one word; None if it is in.
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
@@ -50,27 +59,31 @@ class Scope:
         say which pages are followed, so they do not apply to a requisite of such a page.
         """
         if depth > self._max_depth:
-            return "depth"
-        if len(url) > self._max_url_length:
-            return "length"
-        if ":" in host and is_blocked(host):
-            return "port"
-        if via_host is None:
-            return None
-        if self._has_rules and (
-            reason := self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)
-        ):
-            return reason
-        return None if self._traps is None else self._traps.refusal(url)
+            return lambda url, host: "depth"
+        longest, has_rules = self._max_url_length, self._has_rules and via_host is not None
+        traps = None if via_host is None or self._traps is None else self._traps.refusal
+
+        def refusal(url: str, host: str) -> str | None:
+            if len(url) > longest:
+                return "length"
+            if ":" in host and is_blocked(host):
+                return "port"
+            if has_rules and (
+                reason := self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)
+            ):
+                return reason
+            return None if traps is None else traps(url)
+
+        return refusal
 
     def _refused_by_rule(
-        self, url: str, host: str, via_host: str, *, is_requisite: bool
+        self, url: str, host: str, via_host: str | None, *, is_requisite: bool
     ) -> str | None:
         if is_requisite:
             return "deny" if any(rule.search(url) for rule in self._deny) else None
         if self._same_host and host != via_host:
             return "host"
-        if self._same_domain and host != via_host and domain_of(host) != domain_of(via_host):
+        if self._same_domain and host != via_host and domain_of(host) != domain_of(via_host or ""):
             return "domain"
         if any(rule.search(url) for rule in self._deny):
             return "deny"

@@ -72,9 +72,9 @@ class Traps:
         """
         if url.count("/") >= self._few and (reason := self._refused_by_path(url)):
             return reason
-        path = url[: url.index("?")] if "?" in url else url
-        dot = path.rfind(".", -_EXTENSION_MAX)
-        if dot > 0 and path[dot + 1 :].lower() in self._skipped:
+        query = url.find("?")
+        end = url[-_EXTENSION_MAX:] if query < 0 else url[:query][-_EXTENSION_MAX:]
+        if "." in end and end[end.rindex(".") + 1 :].lower() in self._skipped:
             return "extension"
         if ("20" in url or "19" in url) and self._is_off_calendar(url):
             return "calendar"
