@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from typing import Self
 
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
@@ -44,8 +43,6 @@ class Status:
             seconds=crawler.settings.getfloat("CLOSESPIDER_TIMEOUT"),
         )
         self._progress = Progress(job, crawler.stats, self._measure, self._now(), self._limits)
-        # Why the crawl ended, when, and what `_measure` returned then.
-        self._end: tuple[str, float, tuple[Counter[str], int]] | None = None
         self._call = create_looping_call(self._tick)
         shown = crawler.settings.getbool("KROWL_PROGRESS")
         self._live = LiveLine.on_terminal() if shown else None
@@ -83,7 +80,7 @@ class Status:
         assert self._live is not None
         self._live.show(self._progress.live_line(self._now()))
 
-    def _finish(self, spider: Spider, reason: str) -> None:
+    def _finish(self, reason: str) -> None:
         if self._call.running:
             self._call.stop()
         if self._live is not None:
@@ -92,10 +89,8 @@ class Status:
             self._live.stop()
         # Other extensions write their stats too.
         self._crawler.signals.send_catch_log(figures_wanted)
-        # The last figures are left in the job folder.
-        self._progress.line(self._now())
-        self._end = reason, self._now(), self._measure()
+        self._progress.end(reason, self._now())
 
     def _sum_up(self) -> None:
-        if self._end is not None:
-            logger.info("%s", self._progress.summary(*self._end), extra={"event": "summary"})
+        if summary := self._progress.summary():
+            logger.info("%s", summary, extra={"event": "summary"})
