@@ -93,7 +93,7 @@ class _Greatest:
 
 
 class _Hosts:
-    """The hosts with the most pages, the slowest ones, and those of the seeds."""
+    """The hosts with the most pages, the slowest ones, and those that are ``wanted``."""
 
     def __init__(self, wanted: set[str]):
         self._wanted = wanted
@@ -101,7 +101,9 @@ class _Hosts:
         self.queued = 0
         self.most = _Greatest(HOSTS_MAX, itemgetter(1), ())
         self.slowest = _Greatest(SLOWEST_MAX, lambda host: host[1].latency, 0.0)
-        self.of_seeds: dict[str, HostFigures] = {}
+        # Pages done of those that are wanted, and those among them that are deferred.
+        self.done: dict[str, int] = {}
+        self.deferred: set[str] = set()
 
     def add(self, hosts: list[_Host]) -> None:
         most, slowest, wanted = self.most, self.slowest, self._wanted
@@ -114,7 +116,9 @@ class _Hosts:
             if figures.latency > slowest.least:
                 slowest.add(host)
             if name in wanted:
-                self.of_seeds[name] = figures
+                self.done[name] = figures.done
+                if figures.health is Health.DEAD:
+                    self.deferred.add(name)
 
 
 def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Tables:
@@ -123,10 +127,12 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
     :raises StoreError: the store cannot be read
     """
     counts, counters = read_counts(store), read_counters(store)
-    seeds: list[tuple[str, SeedRow]] = []
-    for some in in_slices(read_seeds(store)):
-        seeds += [(host_of(seed.url), seed) for seed in some]
-    hosts = _Hosts({host for host, _ in seeds})
+    # Seeds are read twice and not kept: the event loop waits while new objects are looked at by the
+    # garbage collector.
+    wanted: set[str] = set()
+    for seeds in in_slices(read_seeds(store)):
+        wanted.update(host_of(seed.url) for seed in seeds)
+    hosts = _Hosts(wanted)
     end, is_whole = clock() + _TIME_LIMIT, True
     for read in in_slices(records(store)):
         hosts.add([(name, figures_in(record)) for name, record in read])
@@ -135,8 +141,8 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
             break
     seed_rows: list[Row] = []
     outcomes: Counter[str] = Counter()
-    for given in in_slices(seeds):
-        rows = [_seed_row(seed, hosts.of_seeds.get(host), is_whole) for host, seed in given]
+    for seeds in in_slices(read_seeds(store)):
+        rows = [_seed_row(seed, hosts, is_whole=is_whole) for seed in seeds]
         outcomes.update(str(row[1]) for row in rows)
         seed_rows += rows
     dropped = _under("dropped/", counters)
@@ -183,15 +189,15 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     ]
 
 
-def _seed_row(seed: SeedRow, host: HostFigures | None, is_whole: bool) -> Row:
-    outcome = seed.outcome
+def _seed_row(seed: SeedRow, hosts: _Hosts, *, is_whole: bool) -> Row:
+    host, outcome = host_of(seed.url), seed.outcome
     if not outcome:
         outcome = "queued"
-        if host is not None and host.health is Health.DEAD:
+        if host in hosts.deferred:
             outcome = "deferred"
-        elif host is None and is_whole:
+        elif host not in hosts.done and is_whole:
             outcome = "moved or forgotten"
-    return seed.url, outcome, seed.status or "", seed.location, 0 if host is None else host.done
+    return seed.url, outcome, seed.status or "", seed.location, hosts.done.get(host, 0)
 
 
 def _under(prefix: str, counts: Counter[str]) -> Counter[str]:
