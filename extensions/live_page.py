@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.monitoring.control_token import ControlToken
 from krowlspider.crawl.monitoring.history import INTERVAL, History
 from krowlspider.crawl.monitoring.page_server import is_loopback
 from krowlspider.crawl.status import figures_wanted
@@ -19,14 +18,11 @@ from krowlspider.engine.steering import Steering
 from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Self
 
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.monitoring.endpoint import Route
-
-TOKEN = "control-token"  # noqa: S105 - the name of its file
 
 
 class LivePage:
@@ -44,8 +40,6 @@ class LivePage:
             raise NotConfigured("KROWL_LIVE_PAGE needs a loopback address in PROMETHEUS_HOST")
         self._crawler = crawler
         self._control = Control(crawler)
-        self._token: str = settings["KROWL_CONTROL_TOKEN"]
-        self._file: Path | None = None
         self._call = create_looping_call(self._sample)
         crawler.signals.connect(self._start, signals.spider_opened)
         crawler.signals.connect(self._begin, signals.engine_started)
@@ -58,18 +52,15 @@ class LivePage:
     def _start(self) -> None:
         job = Job.of(self._crawler)
         self._history = History(job.folder.path / "history.json")
+        self._token = ControlToken(self._crawler.settings["KROWL_CONTROL_TOKEN"], job.folder.path)
         job.served["page"] = ("/", self._routes)
-        if not self._token:
-            self._token = token_hex(16)
-            self._file = job.folder.path / TOKEN
-            write_private(self._file, self._token)
-            job.watched_at.append(f"token of its buttons in {self._file}")
+        job.watched_at += self._token.where
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
         from krowlspider.views.live import routes  # noqa: PLC0415
 
-        return routes(self._control, self._history.samples, self._orders, self._token)
+        return routes(self._control, self._history.samples, self._orders, self._token.text)
 
     def _orders(self, who: str) -> Ordering:
         return Ordering(self._control, Steering(self._crawler, who))
@@ -85,5 +76,4 @@ class LivePage:
         if self._call.running:
             self._call.stop()
         self._history.write()
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+        self._token.forget()

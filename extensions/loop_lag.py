@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.monitoring.loop_lag import Lateness
+from krowlspider.crawl.monitoring.loop_lag import INTERVAL, Lateness
 from krowlspider.crawl.status import figures_wanted, publish
 
 if TYPE_CHECKING:
@@ -38,16 +38,15 @@ class LoopLag:
 
     def _start(self) -> None:
         self._late = Lateness(time.monotonic(), self._interval)
-        self._plan()
-
-    def _plan(self) -> None:
-        # Not call_at(): uvloop's clock stands still during a callback and has whole milliseconds.
-        wait = self._late.planned - time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(wait, self._met)
+        self._call_later = asyncio.get_running_loop().call_later
+        self._timer = self._call_later(INTERVAL, self._met)
 
     def _met(self) -> None:
-        publish(self._stats, self._late.met(time.monotonic()))
-        self._plan()
+        now = time.monotonic()
+        if figures := self._late.met(now):
+            publish(self._stats, figures)
+        # Not call_at(): uvloop's clock stands still during a callback and has whole milliseconds.
+        self._timer = self._call_later(self._late.planned - now, self._met)
 
     def _publish(self) -> None:
         if self._timer is not None:

@@ -16,19 +16,15 @@ from krowlspider.crawl.start_log import log_terms
 from krowlspider.crawl.status import Progress, figures_wanted
 from krowlspider.crawl.time_left import Limits
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.views.live_line import LiveLine
+from krowlspider.views.live_line import LiveText
 
 if TYPE_CHECKING:
     from collections import Counter
     from typing import Self
 
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
-
-# Seconds between two drawings of the live line.
-_LIVE_INTERVAL = 1.0
 
 
 class Status:
@@ -44,12 +40,11 @@ class Status:
             seconds=crawler.settings.getfloat("CLOSESPIDER_TIMEOUT"),
         )
         self._progress = Progress(job, crawler.stats, self._measure, self._now(), self._limits)
-        # Why the crawl ended, when, and what `_measure` returned then.
-        self._end: tuple[str, float, tuple[Counter[str], int]] | None = None
         self._call = create_looping_call(self._tick)
-        shown = crawler.settings.getbool("KROWL_PROGRESS")
-        self._live = LiveLine.on_terminal() if shown else None
-        self._live_call = create_looping_call(self._draw)
+        self._live = LiveText(
+            lambda: self._progress.live_line(self._now()),
+            is_wanted=crawler.settings.getbool("KROWL_PROGRESS"),
+        )
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._progress.publish, figures_wanted)
         crawler.signals.connect(self._finish, signals.spider_closed)
@@ -69,33 +64,22 @@ class Status:
         log_terms(Job.of(self._crawler), self._crawler.settings, self._crawler.spidercls.name)
         self._limits.pages = Scheduler.of(self._crawler).budget.total
         self._call.start(self._interval, now=False)
-        if self._live is not None:
-            self._live.start()
-            self._live_call.start(_LIVE_INTERVAL, now=False)
+        self._live.start()
 
     def _tick(self) -> None:
         self._limits.pages = Scheduler.of(self._crawler).budget.total
         line = self._progress.due_line(self._now(), self._interval)
-        if line and not (self._live is not None and self._live.has_log):
+        if line and not self._live.has_log:
             logger.info("%s", line, extra={"event": "status"})
 
-    def _draw(self) -> None:
-        assert self._live is not None
-        self._live.show(self._progress.live_line(self._now()))
-
-    def _finish(self, spider: Spider, reason: str) -> None:
+    def _finish(self, reason: str) -> None:
         if self._call.running:
             self._call.stop()
-        if self._live is not None:
-            if self._live_call.running:
-                self._live_call.stop()
-            self._live.stop()
+        self._live.stop()
         # Other extensions write their stats too.
         self._crawler.signals.send_catch_log(figures_wanted)
-        # The last figures are left in the job folder.
-        self._progress.line(self._now())
-        self._end = reason, self._now(), self._measure()
+        self._progress.end(reason, self._now())
 
     def _sum_up(self) -> None:
-        if self._end is not None:
-            logger.info("%s", self._progress.summary(*self._end), extra={"event": "summary"})
+        if summary := self._progress.summary():
+            logger.info("%s", summary, extra={"event": "summary"})

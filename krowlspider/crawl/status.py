@@ -63,6 +63,8 @@ class Progress:
         # Time, and pages done, at the last status line; with URLs queued, in the last minute.
         self._last: tuple[float, int] = (now, 0)
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=_RECENT)
+        # Why the crawl ended, when, and what was counted then.
+        self._end: tuple[str, float, Counter[str]] | None = None
 
     def begin(self, now: float) -> None:
         """Publish and write the first figures now, before the disk can fill."""
@@ -131,16 +133,19 @@ class Progress:
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
 
-    def summary(self, reason: str, ended: float, measured: tuple[Counter[str], int]) -> str:
-        """Return the lines that are logged after a crawl.
+    def end(self, reason: str, now: float) -> None:
+        """Leave the last figures in the job folder: the crawl has ended for a reason."""
+        self.line(now)
+        self._end = reason, now, self._measure()[0]
 
-        ``reason`` is why it ended, ``ended`` when, in seconds of the monotonic clock, and
-        ``measured`` what ``measure`` returned then.
-        """
+    def summary(self) -> str:
+        """Return the lines that are logged after a crawl; "" if it has not ended."""
+        if self._end is None:
+            return ""
+        reason, ended, numbers = self._end
         stats, seconds = self._stats.get_stats(), ended - self._started
         frontier, archive = self._job.frontier, self._job.archive.stats
         path = self._job.folder.path
-        numbers, _ = measured
         done, reasons = numbers["done"], by_last_part(numbers, "dropped/")
         answers = _listing(by_last_part(stats, "downloader/response_status_count/")) or "none"
         late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")

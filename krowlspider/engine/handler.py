@@ -92,7 +92,9 @@ class DownloadHandler(BaseDownloadHandler):
         self._job = Job.of(crawler)
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
-        self._throttle = LoopThrottle(asyncio.get_event_loop(), self._job.turns)
+        self._throttle = LoopThrottle(
+            asyncio.get_event_loop(), self._job.turns, self._job.monotonic
+        )
         self._ids = RecordIds()
         # Whether the archive has failed and this has been logged.
         self._failed = False

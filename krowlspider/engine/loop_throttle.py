@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from krowlspider.crawl.turns import Turns
 
@@ -16,11 +17,14 @@ class LoopThrottle:
 
     A loop runs all that is ready before it looks at its timers and sockets again. Hundreds of
     answers immediately would hold it for a fifth of a second, thousands for more than a second.
+    ``clock`` returns monotonic seconds, by which ``turns`` learns how long a turn is.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns):
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, clock: Callable[[], float]):
         self._loop = loop
         self._turns = turns
+        self._clock = clock
+        self._began = 0.0
         self._most = self._left = turns.at_once
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turning = False
@@ -29,6 +33,7 @@ class LoopThrottle:
         """Return in a turn of the event loop that has room."""
         if not self._turning:
             self._turning = True
+            self._began = self._clock()
             self._loop.call_soon(self._turn)
         if self._left and not self._waiting:
             self._left -= 1
@@ -38,6 +43,8 @@ class LoopThrottle:
         await place
 
     def _turn(self) -> None:
+        before, self._began = self._began, self._clock()
+        self._turns.took(self._began - before, self._most - self._left)
         self._most = self._left = self._turns.at_once
         while self._left and self._waiting:
             place = self._waiting.popleft()

@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ TYPES_MAX = 500
 _OTHER = "other"
 # RFC 6838, section 4.2, with shorter names.
 _TYPE = re.compile(rb"\s*([A-Za-z0-9][\w!#$&^.+-]{0,49}/[A-Za-z0-9][\w!#$&^.+-]{0,79})\s*(;|$)")
+# What is kept of a seed: outcome, status and location.
+_encode_seed = msgspec.json.Encoder().encode
+_decode_seed = msgspec.json.Decoder(tuple[str, int, str]).decode
 
 
 class Tallied(NamedTuple):
@@ -116,8 +121,8 @@ def read_counts(store: Store) -> Counter[str]:
 def read_seeds(store: Store) -> Iterator[SeedRow]:
     """Yield the rows of the seeds, in the order of their URLs."""
     for key, value in store.items(schema.SEED):
-        outcome, status, location = json.loads(value) if value else ("", 0, "")
-        yield SeedRow(key[1:].decode(), outcome, status, location)
+        found = _decode_seed(value) if value else ("", 0, "")
+        yield SeedRow(key[1:].decode(), *found)
 
 
 def _seed_key(entry: Entry) -> bytes:
@@ -129,4 +134,4 @@ def _seed_value(outcome: str, answer: Answer | None) -> bytes:
     if answer is not None:
         status = answer.status
         location = (answer.location or b"").decode("latin-1")
-    return json.dumps([outcome, status, location]).encode()
+    return _encode_seed((outcome, status, location))

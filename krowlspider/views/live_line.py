@@ -9,12 +9,17 @@ from io import TextIOBase
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
 
+from scrapy.utils.asyncio import create_looping_call
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
 # Back to the first column, and erase the line (ECMA-48: EL).
 _ERASE = "\r\x1b[2K"
 _COLUMNS = 80
+# Seconds between two drawings of the live line.
+_INTERVAL = 1.0
 
 
 class LiveLine:
@@ -104,3 +109,35 @@ class _Above(TextIOBase):
 
     def fileno(self) -> int:
         return self._line.fileno()
+
+
+class LiveText:
+    """Draws what ``make`` returns each second, from `start` to `stop`.
+
+    Nothing is drawn unless ``is_wanted`` and standard error is a terminal.
+    """
+
+    def __init__(self, make: Callable[[], str], *, is_wanted: bool):
+        self._make = make
+        self._line = LiveLine.on_terminal() if is_wanted else None
+        self._call = create_looping_call(self._draw)
+
+    @property
+    def has_log(self) -> bool:
+        """Return whether the log is on the same terminal."""
+        return self._line is not None and self._line.has_log
+
+    def start(self) -> None:
+        if self._line is not None:
+            self._line.start()
+            self._call.start(_INTERVAL, now=False)
+
+    def stop(self) -> None:
+        if self._call.running:
+            self._call.stop()
+        if self._line is not None:
+            self._line.stop()
+
+    def _draw(self) -> None:
+        assert self._line is not None
+        self._line.show(self._make())

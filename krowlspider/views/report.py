@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
+import re
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from krowlspider.crawl.report.course import FIELDS
+from krowlspider.crawl.report.slices import in_slices
 from krowlspider.frontier.admin.words import counted, duration
 
 if TYPE_CHECKING:
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 # Rows of a table on the page; its TSV has all.
 _SHOWN = 200
 _MB = 1e6
-# Pieces written at a time, 1 to 2 ms, and seconds that the event loop gets after them.
-_SLICE = 200
-_PAUSE = 0.0002
 # First characters of what a spreadsheet computes or runs.
 _FORMULA = ("=", "+", "-", "@")
+# What no line of a TSV has that can be written as it is.
+_RISKY = re.compile(r"(?:^|\t)[=+@-]|[^\t\x20-\x7e]")
+_encode = msgspec.json.Encoder().encode
 # Four charts in a row, where the live page has three.
 _MORE_STYLE = """@media (min-width: 561px) {
   #charts { grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); }
@@ -54,17 +57,19 @@ def write_report(
 def _write(path: Path, parts: Iterator[str]) -> None:
     draft = path.with_name(f"{path.name}.new")
     with draft.open("w", encoding="utf-8", errors="replace") as file:
-        while some := list(islice(parts, _SLICE)):
+        for some in in_slices(parts):
             file.writelines(some)
-            # Otherwise each turn of the event loop waits for the interpreter for 5 ms.
-            time.sleep(_PAUSE)
     draft.replace(path)
 
 
 def _tsv(table: Table) -> Iterator[str]:
     yield "\t".join(table.columns) + "\n"
     for row in table.rows:
-        yield "\t".join(map(_tsv_cell, row)) + "\n"
+        line = "\t".join(map(str, row))
+        # Nearly all lines are printable ASCII: a look at each cell is for the others.
+        if _RISKY.search(line) or line.count("\t") != len(row) - 1:
+            line = "\t".join(map(_tsv_cell, row))
+        yield line + "\n"
     if table.cut:
         yield f"# {table.cut}\n"
 
@@ -77,18 +82,21 @@ def _tsv_cell(value: str | float) -> str:
 
 def _cell(value: str | float) -> str:
     """Return a cell without control characters: the target of a redirect may have any."""
-    return "".join(each if each.isprintable() else "?" for each in str(value))
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
-    """Yield the JSON in pieces: 50,000 seeds in one would hold the interpreter for too long."""
+    # The name of a folder may be no UTF-8: `json` escapes it.
     head = json.dumps({**about, **found.totals, "all_hosts_read": found.is_whole})
     yield f'{head[:-1]}, "tables": {{'
     for number, table in enumerate(found.tables):
         yield f'{", " if number else ""}{json.dumps(table.name)}: {{"rows": ['
         for at, row in enumerate(table.rows):
             columns = zip(table.columns, row, strict=True)
-            yield f"{', ' if at else ''}{json.dumps(dict(columns))}"
+            yield ("," if at else "") + _encode(dict(columns)).decode()
         yield f'], "total": {max(table.total, len(table.rows))}}}'
     yield "}}"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.crawl.turns import Turns
+from krowlspider.crawl.turns import AT_LEAST, AT_MOST, FOR_CLIENTS, TURN, Turns
 from krowlspider.engine.loop_throttle import LoopThrottle
 
 
@@ -18,8 +18,10 @@ def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[in
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
+        # The number stays while a client waits.
+        turns_of_crawl.serve(1)
         turns_of_crawl.at_once = most
-        loop_throttle = LoopThrottle(loop, turns_of_crawl)
+        loop_throttle = LoopThrottle(loop, turns_of_crawl, lambda: 0.0)
 
         async def one(number: int) -> None:
             await loop_throttle()
@@ -51,3 +53,38 @@ def test_one_that_is_cancelled_takes_nobodys_place() -> None:
     order, turns = run(40, 4, cancelled=tuple(range(10, 30)))
     assert order == [number for number in range(40) if not 10 <= number < 30]
     assert max(turns) <= 4
+
+
+# --- how many ---
+
+
+def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
+    """On a machine of which others take their part, a page takes longer."""
+    now = 0.0
+
+    async def main() -> list[int]:
+        nonlocal now
+        found = []
+        turns = Turns()
+        throttle = LoopThrottle(asyncio.get_running_loop(), turns, lambda: now)
+
+        async def one(cost: float) -> None:
+            nonlocal now
+            await throttle()
+            now += cost
+
+        for page in (0.02, TURN / 8.5, 1e-5):
+            await asyncio.gather(*(one(page) for _ in range(1000)))
+            found.append(turns.at_once)
+        return found
+
+    assert asyncio.run(main()) == [AT_LEAST, 8, AT_MOST]
+
+
+def test_a_turn_is_shortest_while_a_client_waits() -> None:
+    turns = Turns()
+    turns.serve(2)
+    turns.took(TURN, 8)
+    assert turns.at_once == FOR_CLIENTS
+    turns.serve(0)
+    assert turns.at_once == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,25 @@ def test_what_is_recent_is_since_it_was_last_asked_for() -> None:
     assert late.met(late.planned) == {}
     assert late.met(late.planned)[recent] == 0
     assert late.whole.max_ms == pytest.approx(980, abs=1)
+
+
+def test_a_timer_on_time_costs_few_calls() -> None:
+    """It runs fifty times a second."""
+    late = Lateness(0.0)
+    late.met(late.planned)
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        for _ in range(100):
+            late.met(late.planned)
+    finally:
+        sys.setprofile(None)
+    assert calls < 100 * 5
 
 
 # --- the extension ---

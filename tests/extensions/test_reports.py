@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import time
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.report import tables
 from krowlspider.crawl.report.course import KEPT, Course
-from krowlspider.crawl.report.tables import Table
+from krowlspider.crawl.report.slices import SLICE
+from krowlspider.crawl.report.tables import Table, read_tables
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate, Lease
-from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.record import HostFigures
+from krowlspider.frontier.hosts.host import Health, Host, HostQueue
+from krowlspider.frontier.hosts.record import HostFigures, encode_host
 from krowlspider.frontier.outcomes import Outcomes, put_seeds, read_seeds
-from krowlspider.views.report import _tsv
+from krowlspider.frontier.store import schema
+from krowlspider.views.report import _tsv, write_report
 from tests.frontier.memory import MemoryStore
 from tests.support.crawls import anchors, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
@@ -119,14 +123,46 @@ def test_the_greatest_hosts_are_found_in_slices(monkeypatch: pytest.MonkeyPatch)
     found = tables._Hosts(set())
     for at in range(0, 60, 7):
         found.add(hosts[at : at + 7])
-    assert found.most == sorted(hosts, key=lambda each: each[1], reverse=True)[:5]
+    assert found.most.hosts() == sorted(hosts, key=lambda each: each[1], reverse=True)[:5]
     slowest = sorted(hosts, key=lambda each: each[1].latency, reverse=True)
-    assert found.slowest == slowest[:3]
+    assert found.slowest.hosts() == slowest[:3]
 
 
-def test_a_redirect_is_no_formula_in_a_spreadsheet() -> None:
+def test_the_report_is_made_in_short_slices(tmp_path: Path) -> None:
+    """No more calls than some rows make are between two sleeps of the thread, however many seeds
+    and hosts there are."""
+    store = MemoryStore()
+    batch = store.batch()
+    for at in range(SLICE * 15):
+        host = Host(f"h{at}.test", queue=HostQueue({}, at, [], 0, 0))
+        batch.put(schema.host_key(host.name), encode_host(host))
+        batch.put(schema.SEED + f"http://{host.name}/".encode(), b'["done",200,"/\xc3\xbc"]')
+    batch.write()
+    slices, calls = [], 0
+
+    def count(_: object, event: str, called: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+        if called is time.sleep and event == "c_call":
+            slices.append(calls)
+            calls = 0
+
+    sys.setprofile(count)
+    try:
+        found = read_tables(store)
+        about = {"spider": "broad", "folder": "/", "reason": "finished", "ended": 0.0}
+        write_report(tmp_path / "reports", about, found, [])
+    finally:
+        sys.setprofile(None)
+    assert found.totals["hosts"] == SLICE * 15
+    assert max(*slices, calls) < 50 * SLICE
+
+
+def test_a_cell_is_neither_a_formula_nor_two_cells() -> None:
     table = Table("seeds", "Seeds", ("to", "n"), [("=HYPERLINK()", 1), ("@x", -2), ("/a", 3)])
     assert list(_tsv(table))[1:] == ["'=HYPERLINK()\t1\n", "'@x\t-2\n", "/a\t3\n"]
+    table = Table("seeds", "Seeds", ("to", "n"), [("a\tb", 1), ("\x1b[1m", 2), ("/\u00fc", 3)])
+    assert list(_tsv(table))[1:] == ["a?b\t1\n", "?[1m\t2\n", "/\u00fc\t3\n"]
 
 
 def test_long_headers_are_not_kept_until_the_commit() -> None:

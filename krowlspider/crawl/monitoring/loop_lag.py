@@ -29,10 +29,19 @@ class Histogram:
 
     def record(self, seconds: float) -> None:
         """Count one duration; a negative one counts as 0."""
-        units = min(max(0, int(seconds * _UNITS)), _HIGHEST)
-        self._counts[_top(units)] += 1
+        units = int(seconds * _UNITS)
+        if not 0 <= units <= _HIGHEST:
+            units = _HIGHEST if units > 0 else 0
+        # Up to three digits all are kept apart.
+        self._counts[units if units < 1000 else _top(units)] += 1
         self._most = max(self._most, units)
         self.count += 1
+
+    def add(self, other: Histogram) -> None:
+        """Count all durations of another histogram too."""
+        self._counts.update(other._counts)
+        self._most = max(self._most, other._most)
+        self.count += other.count
 
     @property
     def max_ms(self) -> float:
@@ -63,8 +72,8 @@ class Lateness:
 
     def __init__(self, now: float, renewal: float = inf):
         self.planned = now + INTERVAL
-        self.whole = Histogram()
         self.recent = Histogram()
+        self._before = Histogram()
         self._renewal = renewal
         self._renew_at = now + renewal
 
@@ -74,28 +83,44 @@ class Lateness:
         Afterwards ``planned`` is the next time that has not passed. Return the stats to publish:
         all of them when what is recent begins anew, else none.
         """
-        late = max(0.0, now - self.planned)
-        passed = int(late / INTERVAL)
-        self.planned += (passed + 1) * INTERVAL
-        # A machine that was suspended for a day does not record a day of planned times.
-        for missed in range(min(passed, int(_HIGHEST / _UNITS / INTERVAL)) + 1):
-            self.whole.record(late - missed * INTERVAL)
-            self.recent.record(late - missed * INTERVAL)
+        late = now - self.planned
+        self.recent.record(late)
+        self.planned += INTERVAL
+        if late >= INTERVAL:
+            self._missed(late)
         if now < self._renew_at:
             return {}
         self._renew_at = now + self._renewal
-        recent, self.recent = self.recent, Histogram()
-        return {
+        figures = {
             **self.figures(),
-            "krowl/loop/recent_lag_p99_ms": recent.quantile_ms(990),
-            "krowl/loop/recent_lag_max_ms": recent.max_ms,
+            "krowl/loop/recent_lag_p99_ms": self.recent.quantile_ms(990),
+            "krowl/loop/recent_lag_max_ms": self.recent.max_ms,
         }
+        self._before, self.recent = self.whole, Histogram()
+        return figures
+
+    def _missed(self, late: float) -> None:
+        """Record the planned times that have passed since the one that was late."""
+        passed = int(late / INTERVAL)
+        self.planned += passed * INTERVAL
+        # A machine that was suspended for a day does not record a day of planned times.
+        for missed in range(min(passed, int(_HIGHEST / _UNITS / INTERVAL))):
+            self.recent.record(late - (missed + 1) * INTERVAL)
+
+    @property
+    def whole(self) -> Histogram:
+        """Return the histogram of all durations."""
+        whole = Histogram()
+        whole.add(self._before)
+        whole.add(self.recent)
+        return whole
 
     def figures(self) -> dict[str, float]:
         """Return the stats of the whole run."""
+        whole = self.whole
         return {
-            "krowl/loop/lag_p50_ms": self.whole.quantile_ms(500),
-            "krowl/loop/lag_p99_ms": self.whole.quantile_ms(990),
-            "krowl/loop/lag_p999_ms": self.whole.quantile_ms(999),
-            "krowl/loop/lag_max_ms": self.whole.max_ms,
+            "krowl/loop/lag_p50_ms": whole.quantile_ms(500),
+            "krowl/loop/lag_p99_ms": whole.quantile_ms(990),
+            "krowl/loop/lag_p999_ms": whole.quantile_ms(999),
+            "krowl/loop/lag_max_ms": whole.max_ms,
         }

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
-from heapq import nlargest
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.crawl.report.slices import in_slices
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts, read_seeds
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 # Rows of the tables of hosts.
 HOSTS_MAX = 1000
 SLOWEST_MAX = 100
-# Hosts read at a time, 1 to 2 ms, and seconds that the event loop gets after them.
-_CHUNK = 200
-_PAUSE = 0.0002
 # Seconds of reading host records, after which the tables of hosts have those read so far.
 _TIME_LIMIT = 30.0
 
@@ -71,35 +67,58 @@ class Tables:
 _Host = tuple[str, HostFigures]
 
 
+class _Greatest:
+    """The ``most`` hosts with the greatest ``key`` among those added whose key is above ``least``.
+
+    ``least`` rises: no host of this key or below is among them.
+    """
+
+    def __init__(self, most: int, key: Callable[[_Host], Any], least: Any):
+        self._most = most
+        self._key = key
+        self.least = least
+        self._found: list[_Host] = []
+
+    def add(self, host: _Host) -> None:
+        """Add a host whose key is above ``least``."""
+        self._found.append(host)
+        # Most hosts of a large crawl are not above the least, and cost no sorting.
+        if len(self._found) >= 2 * self._most:
+            self._found = self.hosts()
+            self.least = self._key(self._found[-1])
+
+    def hosts(self) -> list[_Host]:
+        """Return the hosts, the greatest first; of equal ones, the one that was added first."""
+        return sorted(self._found, key=self._key, reverse=True)[: self._most]
+
+
 class _Hosts:
-    """The hosts with the most pages, the slowest ones, and those of the seeds."""
+    """The hosts with the most pages, the slowest ones, and those that are ``wanted``."""
 
     def __init__(self, wanted: set[str]):
         self._wanted = wanted
         self.count = 0
         self.queued = 0
-        self.most: list[_Host] = []
-        self.slowest: list[_Host] = []
-        self.of_seeds: dict[str, HostFigures] = {}
+        self.most = _Greatest(HOSTS_MAX, itemgetter(1), ())
+        self.slowest = _Greatest(SLOWEST_MAX, lambda host: host[1].latency, 0.0)
+        # Pages done of those that are wanted, and those among them that are deferred.
+        self.done: dict[str, int] = {}
+        self.deferred: set[str] = set()
 
     def add(self, hosts: list[_Host]) -> None:
+        most, slowest, wanted = self.most, self.slowest, self._wanted
         self.count += len(hosts)
-        self.queued += sum(figures.queued for _, figures in hosts)
-        self.most = _greatest(HOSTS_MAX, self.most, hosts, itemgetter(1))
-        answered = [host for host in hosts if host[1].latency]
-        self.slowest = _greatest(SLOWEST_MAX, self.slowest, answered, lambda h: h[1].latency)
-        self.of_seeds |= {name: figures for name, figures in hosts if name in self._wanted}
-
-
-def _greatest(
-    most: int, known: list[_Host], hosts: list[_Host], key: Callable[[_Host], Any]
-) -> list[_Host]:
-    """Return the ``most`` greatest of both, the greatest first; ``known`` is in this order."""
-    if len(known) >= most:
-        # Most are less than all that are known: they cost no sorting.
-        least = key(known[-1])
-        hosts = [host for host in hosts if key(host) > least]
-    return nlargest(most, known + hosts, key=key) if hosts else known
+        for host in hosts:
+            name, figures = host
+            self.queued += figures.queued
+            if figures > most.least:
+                most.add(host)
+            if figures.latency > slowest.least:
+                slowest.add(host)
+            if name in wanted:
+                self.done[name] = figures.done
+                if figures.health is Health.DEAD:
+                    self.deferred.add(name)
 
 
 def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Tables:
@@ -108,21 +127,26 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
     :raises StoreError: the store cannot be read
     """
     counts, counters = read_counts(store), read_counters(store)
-    seeds = list(read_seeds(store))
-    hosts = _Hosts({host_of(seed.url) for seed in seeds})
+    # Seeds are read twice and not kept: the event loop waits while new objects are looked at by the
+    # garbage collector.
+    wanted: set[str] = set()
+    for seeds in in_slices(read_seeds(store)):
+        wanted.update(host_of(seed.url) for seed in seeds)
+    hosts = _Hosts(wanted)
     end, is_whole = clock() + _TIME_LIMIT, True
-    found = ((name, figures_in(record)) for name, record in records(store))
-    while some := list(islice(found, _CHUNK)):
-        hosts.add(some)
+    for read in in_slices(records(store)):
+        hosts.add([(name, figures_in(record)) for name, record in read])
         if clock() > end:
             is_whole = False
             break
-        # Otherwise each turn of the loop waits for the interpreter for 5 ms.
-        time.sleep(_PAUSE)
+    seed_rows: list[Row] = []
+    outcomes: Counter[str] = Counter()
+    for seeds in in_slices(read_seeds(store)):
+        rows = [_seed_row(seed, hosts, is_whole=is_whole) for seed in seeds]
+        outcomes.update(str(row[1]) for row in rows)
+        seed_rows += rows
     dropped = _under("dropped/", counters)
     sizes = _under("bytes/", counts)
-    seed_rows = [_seed_row(seed, hosts.of_seeds, is_whole=is_whole) for seed in seeds]
-    outcomes = Counter(str(row[1]) for row in seed_rows)
     types = [(name, n, sizes[name]) for name, n in _sorted(_under("type/", counts))]
     seed_count = counts["seeds"] + counts["seeds_beyond"]
     tables = [
@@ -130,8 +154,12 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
         _counted("statuses", "Pages by status", ("status", "pages"), _under("status/", counts)),
         Table("types", "Pages by media type", ("media type", "pages", "bytes"), types),
         _counted("drops", "Dropped URLs by reason", ("reason", "URLs"), dropped),
-        Table("hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most), hosts.count),
-        Table("slowest", f"The {SLOWEST_MAX} slowest hosts", _HOST, _host_rows(hosts.slowest)),
+        Table(
+            "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
+        ),
+        Table(
+            "slowest", f"The {SLOWEST_MAX} slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())
+        ),
         Table("seeds", "Seeds", _SEED, seed_rows, seed_count),
     ]
     totals = {
@@ -161,15 +189,15 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     ]
 
 
-def _seed_row(seed: SeedRow, hosts: dict[str, HostFigures], *, is_whole: bool) -> Row:
-    host, outcome = hosts.get(host_of(seed.url)), seed.outcome
+def _seed_row(seed: SeedRow, hosts: _Hosts, *, is_whole: bool) -> Row:
+    host, outcome = host_of(seed.url), seed.outcome
     if not outcome:
         outcome = "queued"
-        if host is not None and host.health is Health.DEAD:
+        if host in hosts.deferred:
             outcome = "deferred"
-        elif host is None and is_whole:
+        elif host not in hosts.done and is_whole:
             outcome = "moved or forgotten"
-    return seed.url, outcome, seed.status or "", seed.location, 0 if host is None else host.done
+    return seed.url, outcome, seed.status or "", seed.location, hosts.done.get(host, 0)
 
 
 def _under(prefix: str, counts: Counter[str]) -> Counter[str]:

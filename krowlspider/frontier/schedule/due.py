@@ -120,7 +120,7 @@ class DueHeap:
         """Return how many places in memory are due; there may be more on disk. The cost is linear
         in the window."""
         in_run = bisect_right(self._run, now, self._at, key=itemgetter(0)) - self._at
-        return in_run + sum(due <= now for due, _, _ in self._heap)
+        return in_run + sum([due <= now for due, _, _ in self._heap])
 
     def pop(self, now: float) -> str | None:
         """Return the name of the host in memory that has been due the longest; None when none is
