@@ -188,6 +188,9 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         print(f"krowlspider: {why}", file=sys.stderr)
         return NOT_UPLOADED, why
     reason = crawler.stats.get_value("finish_reason")
+    if reason is None:
+        # A signal came before the crawl was open, or a second one while it stopped.
+        logger.warning("The crawl was cut short: the same command continues it")
     return _OF_REASON.get(reason, 0), str(reason)
 
 
