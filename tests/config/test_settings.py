@@ -165,6 +165,8 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
         "your.name@company.com",
         "email@example.com",
         "name@example.de",
+        "test@test.com",
+        "foo@bar.com",
     ],
 )
 def test_a_placeholder_as_contact_is_refused(contact: str):
@@ -354,6 +356,8 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
         ("RETRY_HTTP_CODES", 500, "is not a list"),
         ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
+        ("FEEDS", {"a.foo": {"format": "foo"}}, "has 'a.foo' in the format 'foo': give one of csv"),
+        ("FEEDS", {"a.jsonl": {}}, "has 'a.jsonl' in the format None: give one of csv"),
         ("LOG_LEVEL", "LOUD", "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"),
         ("LOG_LEVEL", [], "is no level of a log"),
         ("TELNETCONSOLE_PORT", "[6023,6023]", "is no list of the first and the last of several"),
