@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+_STDERR = 2
 # An exceeded quota or file size limit is treated like a full disk.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -34,8 +37,12 @@ class JobError(KrowlError):
 
 
 def report_interrupts() -> None:
-    """Print one line for a Ctrl-C that ends the process. A crawl that runs handles it itself."""
-    before = sys.excepthook
+    """Print one line for a Ctrl-C that ends the process. A crawl that runs handles it itself.
+
+    A KeyboardInterrupt in the callback of a weak reference, or in a destructor, would be lost: it
+    ends the process here.
+    """
+    before, ignored = sys.excepthook, sys.unraisablehook
 
     def report(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -45,7 +52,29 @@ def report_interrupts() -> None:
         else:
             before(kind, error, trace)
 
-    sys.excepthook = report
+    def end(lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            print("krowlspider: interrupted", file=sys.stderr)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        else:
+            ignored(lost)
+
+    sys.excepthook, sys.unraisablehook = report, end
+
+
+def replace_closed_streams() -> None:
+    """Open the null device for each standard stream that is closed.
+
+    Otherwise a file of the crawl would get its number, and what any library prints would be written
+    into that file. Scrapy cannot log to standard error that is closed.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    while null <= _STDERR:
+        null = os.open(os.devnull, os.O_RDWR)
+    os.close(null)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")
 
 
 def error_text(error: BaseException) -> str:

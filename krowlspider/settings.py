@@ -13,11 +13,12 @@ from os import environ
 from scrapy.settings import default_settings
 
 from krowlspider import __version__
-from krowlspider.errors import report_interrupts
+from krowlspider.errors import replace_closed_streams, report_interrupts
 
 # Scrapy's commands import this module before any other of the project. Scripts handle Ctrl-C
 # themselves.
 if "scrapy.cmdline" in sys.modules:
+    replace_closed_streams()
     report_interrupts()
     # Imports make many objects that stay: with Python's default of 700 new ones, collecting garbage
     # takes an eighth of the CPU time of a start.

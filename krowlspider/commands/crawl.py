@@ -16,6 +16,7 @@ from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.signals import StopSignalError
+from krowlspider.config.guarantees import unloadable
 from krowlspider.config.json_log import follow_settings, name_spider
 from krowlspider.config.start_lines import lower_start_lines
 from krowlspider.config.texts import check_mappings
@@ -157,6 +158,9 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if isinstance(error, KrowlError):
         print(f"krowlspider: {error}", file=sys.stderr)
         return STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error)
+    if error is not None and (fault := unloadable(crawler.settings, error)):
+        print(f"krowlspider: {fault}", file=sys.stderr)
+        return BAD_INPUT, fault
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
         return 1, repr(error)
@@ -184,6 +188,9 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         print(f"krowlspider: {why}", file=sys.stderr)
         return NOT_UPLOADED, why
     reason = crawler.stats.get_value("finish_reason")
+    if reason is None:
+        # A signal came before the crawl was open, or a second one while it stopped.
+        logger.warning("The crawl was cut short: the same command continues it")
     return _OF_REASON.get(reason, 0), str(reason)
 
 

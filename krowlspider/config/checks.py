@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from os import PathLike
 from pathlib import Path
@@ -226,6 +226,17 @@ def log_level(settings: BaseSettings, name: str) -> str | None:
     if isinstance(value, int) or str(value) in logging.getLevelNamesMapping():
         return None
     return "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"
+
+
+def feeds(settings: BaseSettings, name: str) -> str | None:
+    """Check the formats of feeds: Scrapy crawls on without a feed whose format it does not know."""
+    formats = settings.getwithbase("FEED_EXPORTERS")
+    for feed, options in settings.getdict(name).items():
+        given = options.get("format") if isinstance(options, Mapping) else options
+        if given not in formats:
+            known = ", ".join(sorted(formats))
+            return f"has {str(feed)!r} in the format {given!r}: give one of {known}"
+    return None
 
 
 header = text(HEADER, NO_HEADER)

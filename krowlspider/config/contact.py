@@ -11,7 +11,8 @@ _RESERVED = re.compile(r"(^|\.)(example(\.(com|net|org))?|invalid|localhost|test
 _NOBODY = re.compile(r"(you|me|your\W?\w*|my\W?\w*|(user|some)?(name|body|one)|user|e?mail)")
 # Words and domains of templates. Their domains exist, so only both together stand for nobody.
 _TEMPLATE = re.compile(
-    r"(me|you|(your|my)?[._-]?(name|e?mail)|yours?|(user|some)(name|one|body)?)"
+    r"test@test\.(com|net|org)|foo@bar\.(com|net|org)"
+    r"|(me|you|(your|my)?[._-]?(name|e?mail)|yours?|(user|some)(name|one|body)?)"
     r"@((domain|company|e?mail-?address|email|organi[sz]ation|site|website|host)"
     r"\.(com|net|org|tld)|example\.[a-z]{2,})"
 )

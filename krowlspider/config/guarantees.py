@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from scrapy.settings import BaseSettings
 
 
 class Needed(NamedTuple):
@@ -95,6 +94,30 @@ def _components(settings: BaseSettings) -> Iterator[str]:
                 f"{name} lacks {needed.path}, which {needed.does}: delete its entry with None from"
                 f" {name}, and any {name}_BASE of your own{needed.way_out}"
             )
+
+
+def unloadable(settings: BaseSettings, error: BaseException) -> str | None:
+    """Return the fault if ``error`` is that of a component that a setting names and that is not
+    there.
+
+    If a module's own import failed, the traceback shows the place, and None is returned.
+    """
+    for name in settings:
+        value = settings[name]
+        for path in value if isinstance(value, BaseSettings) else (value,):
+            if isinstance(path, str) and _lacks(error, path):
+                return f"{name} names {path!r}, which cannot be loaded: {error}"
+    return None
+
+
+def _lacks(error: BaseException, path: str) -> bool:
+    """Return whether an error of `load_object` says that ``path`` is not there."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{path}.".startswith(f"{error.name}.")
+    module, _, name = path.rpartition(".")
+    # The text of Scrapy's message; the error has no other field.
+    text = f"Module '{module}' doesn't define any object named '{name}'"
+    return isinstance(error, NameError) and str(error) == text
 
 
 def _handlers(settings: BaseSettings) -> Iterator[str]:

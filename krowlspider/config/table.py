@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from scrapy.settings import BaseSettings
+from scrapy.settings import BaseSettings, default_settings
 
 from krowlspider.archive.payloads.digests import ALGORITHMS
 from krowlspider.archive.upload.destination import Destination, is_endpoint
@@ -54,6 +54,12 @@ def _endpoint(settings: BaseSettings, name: str) -> str | None:
     return "is not the http(s) URL of a server, without user or password"
 
 
+# Scrapy names neither the setting nor its value when it reads one of another type.
+_OF_TYPE: dict[type, Checker] = {
+    bool: boolean,
+    int: parsed(bool, "is not a whole number", BaseSettings.getint),
+    float: parsed(bool, "is not a number", BaseSettings.getfloat),
+}
 # Each setting and its checker.
 CHECKERS: dict[str, Checker] = {
     **{name: boolean for name in KNOWN if isinstance(defaults[name], bool)},
@@ -163,6 +169,7 @@ CHECKERS: dict[str, Checker] = {
     # Scrapy's settings that the crawl's components rely on, or whose errors it does not explain.
     "LOG_FILE": checks.log_file,
     "LOG_LEVEL": checks.log_level,
+    "FEEDS": checks.feeds,
     "TELNETCONSOLE_PORT": parsed(
         # An empty list is any free port.
         lambda ports: ports and checks.port_range(ports),
@@ -204,3 +211,11 @@ CHECKERS: dict[str, Checker] = {
         defaults["DOWNLOADER"], "fetches only what the scheduler has popped"
     ),
 }
+# Scrapy's settings that need no more than the type of their default. None is valid.
+SCRAPYS: dict[str, Checker] = {
+    name: _OF_TYPE[type(value)]
+    for name, value in vars(default_settings).items()
+    if name.isupper() and type(value) in _OF_TYPE and name not in CHECKERS
+}
+SCRAPYS |= {"DNS_TIMEOUT": _OF_TYPE[float], "TELNETCONSOLE_ENABLED": boolean}
+CHECKERS |= SCRAPYS

@@ -16,7 +16,7 @@ from krowlspider.config.ignored import ignored
 from krowlspider.config.json_log import name_spider
 from krowlspider.config.misspelt import misspelt
 from krowlspider.config.scrapy_politeness import without_effect
-from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SIZES
+from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SCRAPYS, SIZES
 from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
 
@@ -131,7 +131,11 @@ def problem(settings: BaseSettings, name: str) -> str | None:
         )
     if value is None:
         # Scrapy's getters would read None as 0.
-        return None if name in _OPTIONAL else f"{name} is None: it must have a value"
+        return (
+            None
+            if name in _OPTIONAL or name in SCRAPYS
+            else f"{name} is None: it must have a value"
+        )
     fault = CHECKERS[name](settings, name)
     if fault is None:
         return None

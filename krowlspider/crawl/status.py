@@ -11,7 +11,7 @@ from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.crawl.next_commands import archive_commands, same_again, scrapy_with
 from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import lacks_room
-from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.frontier.admin.words import counted, data_size, duration
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -130,7 +130,7 @@ class Progress:
             "waiting": max(0, frontier.schedule.host_count - due),
             "in_flight": in_flight,
             "dropped": sum(by_last_part(counted, "dropped/").values()),
-            "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
+            "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 4),
         }
 
     def end(self, reason: str, now: float) -> None:
@@ -158,7 +158,7 @@ class Progress:
             "dropped": _listing(reasons),
             "archive": f"{counted(archive.records, 'record')} in"
             f" {counted(archive.files, 'file')},"
-            f" {archive.bytes_written / _MB:.1f} MB",
+            f" {data_size(archive.bytes_written)}",
             "event loop": late is not None
             and f"late by {late:.1f} ms (99th percentile), {worst:.1f} ms at most",
             "deferred": frontier.deferred_queued
@@ -189,7 +189,7 @@ def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
         figures["in_flight"] and f"{figures['in_flight']:,} in flight",
         figures["deferred"] and f"{figures['deferred']:,} deferred, as hosts do not answer",
         figures["dropped"] and f"{figures['dropped']:,} dropped",
-        f"WARC {figures['archive_mb']:,.1f} MB",
+        f"WARC {data_size(figures['archive_mb'] * _MB)}",
         paused
         or (
             not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])
@@ -227,10 +227,8 @@ def _finished_files(archive: Path) -> str:
     """Return how many finished WARC files a folder has, and their size; "" without any."""
     if not (sizes := [file.stat().st_size for file in archive.glob(f"*{WARC}")]):
         return ""
-    size = sum(sizes) / _MB
-    return (
-        f"{len(sizes):,} finished, {size:,.1f} MB, in {archive}; the index of each is its {INDEX}"
-    )
+    size = data_size(sum(sizes))
+    return f"{len(sizes):,} finished, {size}, in {archive}; the index of each is its {INDEX}"
 
 
 def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.next_commands import scrapy_with
 from krowlspider.crawl.status import status_line
-from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.admin.words import counted, data_size
 from krowlspider.node.tree import processes
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Figures:
             "pages done": f"{total['done']:,} ({total['done'] / max(seconds, 0.001):.1f}/s)",
             "URLs": f"{total['dropped']:,} dropped, {left:,} left, {total['deferred']:,} of them"
             " deferred",
-            "archive": f"{total['archive_mb']:,.1f} MB",
+            "archive": data_size(total["archive_mb"] * 1e6),
         }
         for process, code in codes.items():
             folder = self._tree.folder(process).path

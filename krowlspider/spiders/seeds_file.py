@@ -50,7 +50,7 @@ class SeedsFile:
             raise SeedsError(f"seeds file {path} cannot be read: {reason}") from error
         if b"\0" in probe:
             raise SeedsError(
-                f"seeds file {path} is binary: give a text file, one domain or URL a line, or a"
+                f"seeds file {path} is binary: give text in UTF-8, one domain or URL a line, or a"
                 " gzip of it"
             )
 

@@ -69,6 +69,8 @@ def written(name: str) -> Iterator[IO[str]]:
 
 def _opened(name: str) -> AbstractContextManager[IO[str]]:
     if name == STDIO:
+        if sys.stdout is None:
+            raise KrowlError("standard output cannot be written: it is closed")
         return nullcontext(sys.stdout)
     if name.endswith(".gz"):
         return gzip.open(name, "wt", encoding="utf-8")

@@ -223,6 +223,26 @@ def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
     assert "Nothing to crawl: give -a seeds=FILE" in crawl.log
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("nosuch.Component", "No module named 'nosuch'"),
+        (
+            "scrapy.pipelines.Thing",
+            "Module 'scrapy.pipelines' doesn't define any object named 'Thing'",
+        ),
+    ],
+)
+def test_a_component_that_is_not_there_is_named(
+    tmp_path: Path, seeds: Path, path: str, reason: str
+) -> None:
+    settings = {"ITEM_PIPELINES": json.dumps({path: 1})}
+    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings)
+    assert refused(crawl) == (
+        f"krowlspider: ITEM_PIPELINES names {path!r}, which cannot be loaded: {reason}"
+    )
+
+
 def test_spider_setting_that_is_no_mapping_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

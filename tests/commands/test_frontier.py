@@ -19,11 +19,13 @@ from scrapy.utils.request import RequestFingerprinter, fingerprint
 from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.engine.dupefilter import DupeFilter
+from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.rebuild import Found
 from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.views.files import STDIO, written
 from krowlspider.views.frontier import repaired
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -410,6 +412,16 @@ def test_unwritable_output_is_one_line_and_exit_code_2(tmp_path: Path, options: 
     assert errors.read_text() == (
         "krowlspider: standard output cannot be written: No space left on device\n"
     )
+
+
+def test_closed_output_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Standard output is None if the process was started without it."""
+    monkeypatch.setattr("sys.stdout", None)
+    closed = "standard output cannot be written: it is closed"
+    with pytest.raises(KrowlError, match=closed), written(STDIO):
+        pass
 
 
 def test_without_room_to_open_the_frontier_the_exit_code_is_3(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from scrapy.utils.conf import build_component_list
 
 from krowlspider import settings as defaults
 from krowlspider.config.contact import is_placeholder, is_unreachable
-from krowlspider.config.table import CHECKERS, KNOWN
+from krowlspider.config.table import CHECKERS, KNOWN, SCRAPYS
 from krowlspider.config.validation import RENAMED, validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
@@ -165,6 +165,8 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
         "your.name@company.com",
         "email@example.com",
         "name@example.de",
+        "test@test.com",
+        "foo@bar.com",
     ],
 )
 def test_a_placeholder_as_contact_is_refused(contact: str):
@@ -212,7 +214,20 @@ def test_a_renamed_setting_is_refused_with_its_new_name(monkeypatch: pytest.Monk
 
 
 def test_settings_of_others_are_left_alone():
-    validate(project_settings(SOMEONE_ELSES="x", COOKIES_ENABLED="not looked at"))
+    validate(project_settings(SOMEONE_ELSES="x", FILES_EXPIRES="not looked at"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("COOKIES_ENABLED", "perhaps", "is neither True nor False"),
+        ("CLOSESPIDER_PAGECOUNT", "1h", "is not a whole number"),
+        ("CLOSESPIDER_TIMEOUT", "1h", "is not a number"),
+    ],
+)
+def test_setting_of_scrapys_has_the_type_of_its_default(name: str, value: object, reason: str):
+    assert refusal(**{name: value}) == f"{name}={value!r} {reason}"
+    validate(project_settings(**{name: None}))
 
 
 def test_all_problems_are_reported_together():
@@ -341,6 +356,8 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
         ("RETRY_HTTP_CODES", 500, "is not a list"),
         ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
+        ("FEEDS", {"a.foo": {"format": "foo"}}, "has 'a.foo' in the format 'foo': give one of csv"),
+        ("FEEDS", {"a.jsonl": {}}, "has 'a.jsonl' in the format None: give one of csv"),
         ("LOG_LEVEL", "LOUD", "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"),
         ("LOG_LEVEL", [], "is no level of a log"),
         ("TELNETCONSOLE_PORT", "[6023,6023]", "is no list of the first and the last of several"),
@@ -386,11 +403,13 @@ OPTIONAL = {
     *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
     *("LOG_FILE", "TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
     # None is an empty mapping.
-    "DOWNLOAD_SLOTS",
+    *("DOWNLOAD_SLOTS", "FEEDS"),
 }
 
 
-@pytest.mark.parametrize("name", sorted(CHECKERS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
+@pytest.mark.parametrize(
+    "name", sorted(CHECKERS.keys() - SCRAPYS.keys() - OPTIONAL - {"KROWL_CONTACT"})
+)
 def test_none_is_refused_where_a_value_is_needed(name: str):
     assert refusal(**{name: None}) == f"{name} is None: it must have a value"
 

@@ -637,7 +637,7 @@ def test_without_a_port_a_crawl_says_so_and_goes_on(tmp_path: Path) -> None:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
     assert crawl.stats["krowl/frontier/done_count"] == 4
     (complaint,) = crawl.complaints
-    assert "Prometheus metrics are not served" in complaint
+    assert "No metrics and no live page: no free port in PROMETHEUS_PORT=" in complaint
     assert "in use" in complaint
 
 

@@ -10,6 +10,7 @@ import shlex
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from statistics import quantiles
 
 import pytest
 from scrapy.settings import Settings, default_settings
@@ -99,6 +100,9 @@ def test_the_demo_runs(tmp_path: Path) -> None:
     assert ended, output[-5000:]
     # The delays of its hosts take most of the time, on any machine.
     assert float(ended[1]) < 60
+    # A steady rate, but for the beginning and the end.
+    lower, _, upper = quantiles(map(float, re.findall(r"([\d.]+) pages/s \|", output)), n=4)
+    assert 3 * lower > upper
     report = (tmp_path / "jobs" / "demo" / "report.html").read_text()
     hosts = re.findall(r"<summary><b>127\.10\.0\.(\d+)", report)
     assert hosts == [str(number) for number in range(1, 151)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import time
 from ipaddress import ip_address
@@ -101,7 +102,13 @@ class PageServer:
         try:
             address, port = await self.open(host, ports)
         except OSError as error:
-            _logger.warning("Prometheus metrics are not served: %s", error)
+            _logger.warning(
+                "No metrics and no live page: no free port in PROMETHEUS_PORT=%s at %s (%s);"
+                " give others, or PROMETHEUS_ENABLED=False",
+                ",".join(map(str, sorted({ports[0], ports[-1]}))),
+                host,
+                os.strerror(error.errno) if error.errno else error,
+            )
             return ""
         shown = f"[{address}]" if ":" in address else address
         if ports[0] not in {0, port}:

@@ -1,4 +1,4 @@
-"""Counts and durations as people read them."""
+"""Counts, sizes and durations as people read them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"{number:,} {noun}"
     return f"{number:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{number:,} {noun}s"
+
+
+def data_size(count: float) -> str:
+    """Return a number of bytes with its unit: ``14.3 KB``, ``7.3 MB``."""
+    return f"{count / 1e3:.1f} KB" if count < 999_950 else f"{count / 1e6:,.1f} MB"
 
 
 def duration(seconds: float) -> str:

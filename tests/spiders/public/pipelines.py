@@ -7,7 +7,10 @@ from urllib.parse import unquote, urlsplit
 from itemadapter import ItemAdapter
 from scrapy import Request
 from scrapy.exceptions import DropItem
+from scrapy.http.request import NO_CALLBACK
 from scrapy.pipelines.files import FilesPipeline
+
+from tests.spiders.public import SITE
 
 
 class DuplicatesPipeline:
@@ -49,6 +52,24 @@ class SQLitePipeline:
         self.connection.execute(
             "INSERT INTO author VALUES (?, ?, ?)", (row["name"], int(row["born"]), row["url"])
         )
+        return item
+
+
+class CoverPipeline:
+    """Fetches the cover of a book and adds its size."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        pipeline = cls()
+        pipeline.crawler = crawler
+        return pipeline
+
+    async def process_item(self, item):
+        adapter = ItemAdapter(item)
+        if adapter.get("cover"):
+            request = Request(f"{SITE}{adapter['cover']}", callback=NO_CALLBACK)
+            response = await self.crawler.engine.download_async(request)
+            adapter["cover_bytes"] = len(response.body)
         return item
 
 
