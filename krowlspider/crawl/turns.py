@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # Answers, or requests, in one turn of the event loop: so many as take TURN seconds, but at least
 # AT_LEAST. The loop spends a fiftieth of a page's time on a turn itself.
-TURN = 0.012
+TURN = 0.03
 AT_MOST = 16
 AT_LEAST = 4
 # The same while a client waits for an answer of the live page, which takes three turns.
