@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from krowlspider.crawl.meters import Histogram as Metric
 
 # Seconds between two planned times of the timer.
 INTERVAL = 0.02
@@ -25,6 +30,7 @@ class Histogram:
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._most = 0
+        self._sum = 0.0
         self.count = 0
 
     def record(self, seconds: float) -> None:
@@ -32,7 +38,15 @@ class Histogram:
         units = min(max(0, int(seconds * _UNITS)), _HIGHEST)
         self._counts[_top(units)] += 1
         self._most = max(self._most, units)
+        self._sum += seconds
         self.count += 1
+
+    def fill(self, metric: Metric) -> None:
+        """Give a histogram with fewer buckets the counts of this one."""
+        metric.counts[:] = [0] * len(metric.counts)
+        for top, count in self._counts.items():
+            metric.counts[bisect_left(metric.bounds, top / _UNITS)] += count
+        metric.sum = self._sum
 
     @property
     def max_ms(self) -> float:
