@@ -16,6 +16,7 @@ from tests.cluster.servers import Server, _running, free_port
 from tests.extensions.test_metrics_move import UNMOVED
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
+from tests.support.dashboards import DASHBOARDS
 from tests.support.debian import program
 
 if TYPE_CHECKING:
@@ -112,3 +113,14 @@ def test_metrics_of_a_cluster_move(ask: Asked) -> None:
     assert [name for name in names if not moved(name)] == []
     (agreed,) = ask("count(count_values('ring', krowl_cluster_ring))")
     assert agreed["value"][1] == "1"
+
+
+def test_each_panel_of_the_dashboards_has_data(ask: Asked) -> None:
+    empty = []
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
+            for query in panel.queries.values():
+                asked = query.replace("$__rate_interval", "20s").replace("$instance", ".*")
+                if not ask(asked):
+                    empty.append(f"{dashboard.name}, {panel.title}: {asked}")
+    assert empty == []
