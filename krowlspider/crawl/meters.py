@@ -80,11 +80,12 @@ class Meters:
 
     def fetched(self, exchange: Exchange) -> None:
         """Measure an exchange. It is one call for each page: hence its loop over histograms."""
-        times, tls = exchange.times, exchange.peer.tls
+        times, tls, stored = exchange.times, exchange.peer.tls, exchange.stored
         values = [
             (self.first_byte, times.latency),
             (self.fetch, times.duration),
-            (self.size, exchange.response_size),
+            # Not `response_size`, which is a call.
+            (self.size, len(exchange.response_bytes) if stored is None else stored.size),
         ]
         if (dialled := times.dialled) is not None:
             values.append((self.connect, dialled.connect))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +48,20 @@ def test_an_exchange_is_measured_with_its_connection_once() -> None:
     assert meters.http_versions == {"1.0": 0, "1.1": 3}
     assert (meters.tls_versions["TLSv1.3"], meters.tls_versions["none"]) == (2, 1)
     assert (meters.content_types["html"], meters.content_types["none"]) == (1, 2)
+
+
+def test_an_exchange_costs_one_call() -> None:
+    """So does a value of a histogram, of which a page has a few more."""
+    meters, made, calls = Meters(), exchange(Peer("1.2.3.4"), None, (b"Content-Type", b"x")), []
+    sys.setprofile(lambda frame, event, _: event == "call" and calls.append(frame.f_code.co_name))
+    try:
+        meters.fetched(made)
+        meters.batch.observe(0.1)
+    finally:
+        sys.setprofile(None)
+    # The first page of a Content-Type has its class looked up.
+    assert calls.count("fetched") == calls.count("observe") == 1
+    assert {*calls} <= {"fetched", "observe", "content_class", "<genexpr>"}
 
 
 @pytest.mark.parametrize(
