@@ -115,12 +115,17 @@ def test_metrics_of_a_cluster_move(ask: Asked) -> None:
     assert agreed["value"][1] == "1"
 
 
+# Nothing of it happens in this crawl, whose names need no DNS: their quantiles are no numbers.
+UNMEASURED = {"DNS look-up"}
+
+
 def test_each_panel_of_the_dashboards_has_data(ask: Asked) -> None:
     empty = []
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
             for query in panel.queries.values():
                 asked = query.replace("$__rate_interval", "20s").replace("$instance", ".*")
-                if not ask(asked):
+                values = {each["value"][1] for each in ask(asked)}
+                if not values - (set() if panel.title in UNMEASURED else {"NaN"}):
                     empty.append(f"{dashboard.name}, {panel.title}: {asked}")
     assert empty == []
