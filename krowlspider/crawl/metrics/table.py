@@ -207,7 +207,9 @@ MEASURED: tuple[Measured, ...] = (
     Measured("krowl_leveldb_memory_bytes", _G, "Memory of LevelDB's buffers and caches."),
     Measured("krowl_leveldb_compaction_seconds", _C, "Time of merges.", "level", _LEVELS),
     Measured("krowl_leveldb_compaction_read_bytes", _C, "Bytes read by merges.", "level", _LEVELS),
-    Measured("krowl_leveldb_compaction_written_bytes", _C, "Bytes written.", "level", _LEVELS),
+    Measured(
+        "krowl_leveldb_compaction_written_bytes", _C, "Bytes written by merges.", "level", _LEVELS
+    ),
     Measured("krowl_cluster_joined", _G, "1 if this process is a member of a cluster, else 0."),
     Measured("krowl_cluster_lease", _G, "1 while no other node may take over our hosts, else 0."),
     Measured("krowl_cluster_ring", _G, "A number of the ring: equal on nodes that agree."),
