@@ -90,8 +90,7 @@ class Samples:
         self._crawler = crawler
         self._seen: dict[str, bool] = {}
         crawler.signals.connect(self._open, signals.engine_started)
-        self._answers = 0
-        crawler.signals.connect(self._answered, signals.response_downloaded)
+        crawler.signals.connect(self._look, signals.response_downloaded)
         crawler.signals.connect(self._end, signals.spider_closed)
 
     @classmethod
@@ -106,12 +105,6 @@ class Samples:
         self._look()
         job.is_paused = False
         self._first = sorted(self._seen)
-
-    def _answered(self) -> None:
-        # Not at each: a look takes as long as several pages.
-        self._answers += 1
-        if self._answers % 4 == 1:
-            self._look()
 
     def _look(self) -> None:
         self._crawler.signals.send_catch_log(figures_wanted)
