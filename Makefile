@@ -67,6 +67,7 @@ check: $(DEV) ## ruff and mypy
 
 docs: $(DEV) ## docs/settings.md, from krowlspider/settings.py
 	@$(BIN)/python -m tests.support.settingsdoc
+	@$(BIN)/python -m tests.support.metricsdoc
 
 bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an hour
 	@$(BIN)/python -m bench $(ARGS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.loop_lag import INTERVAL, Lateness
 from krowlspider.crawl.status import figures_wanted, publish
 
@@ -25,6 +26,7 @@ class LoopLag:
     """
 
     def __init__(self, crawler: Crawler):
+        self._crawler = crawler
         self._stats = crawler.stats
         self._interval = crawler.settings.getfloat("KROWL_STATUS_INTERVAL")
         self._timer: asyncio.TimerHandle | None = None
@@ -49,8 +51,11 @@ class LoopLag:
         self._timer = self._call_later(self._late.planned - now, self._met)
 
     def _publish(self) -> None:
-        if self._timer is not None:
-            publish(self._stats, self._late.figures())
+        if self._timer is None:
+            return
+        publish(self._stats, self._late.figures())
+        if (meters := Job.of(self._crawler).meters) is not None:
+            self._late.whole.fill(meters.loop_lag)
 
     def _stop(self) -> None:
         if self._timer is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
 from krowlspider.config.checks import port_range
+from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.monitoring.metrics import registry, text
+from krowlspider.crawl.metrics.registry import registry_of, text
 from krowlspider.crawl.monitoring.page_note import forget_page, note_page
 from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from krowlspider.crawl.status import figures_wanted
@@ -21,6 +24,15 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.monitoring.endpoint import Route
+
+
+def reached_at(url: str) -> tuple[str, int]:
+    """Return the address and port at which other machines reach the server at ``url``."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ip_address(host).is_unspecified:
+        host = own_address() or host
+    return host, parts.port or 0
 
 
 class Metrics:
@@ -37,8 +49,7 @@ class Metrics:
         self._host: str = settings["PROMETHEUS_HOST"]
         self._ports = port_range(settings["PROMETHEUS_PORT"])
         self._path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
-        labels = {"spider": crawler.spidercls.name, "version": __version__}
-        self._registry = registry(crawler.stats.get_stats, labels)
+        self._labels = {"spider": crawler.spidercls.name, "version": __version__}
         self._server: PageServer | None = None
         # The engine starts when this has ended, and then the log names the address.
         crawler.signals.connect(self._start, signals.spider_opened)
@@ -50,12 +61,15 @@ class Metrics:
 
     async def _start(self) -> None:
         job = Job.of(self._crawler)
+        self._registry = registry_of(job, self._crawler.stats.get_stats, self._labels)
         served = {**job.served, "metrics": (self._path, self._routes)}
         makers = [make for _, make in served.values()]
         self._server = PageServer(makers, on_clients=job.turns.serve)
         if url := await self._server.serve(self._host, self._ports):
             if "page" in served:
                 note_page(job.folder.path, url)
+            if job.node is not None:
+                job.node.serve_metrics(*reached_at(url))
             job.watched_at[:0] = [f"{name} {url}{path}" for name, (path, _) in served.items()]
 
     def _routes(self) -> dict[str, Route]:

@@ -44,7 +44,7 @@ class Command(SinglePage, ScrapyCommand):
             budget = SimpleNamespace(left=None)
             requisites = SimpleNamespace(discover=lambda *_, **__: 0)
             spider.scheduler = SimpleNamespace(  # type: ignore[attr-defined]
-                intake=self._links, budget=budget, requisites=requisites
+                intake=self._links, budget=budget, requisites=requisites, meters=None
             )
             request.meta.update(depth=0, handle_httpstatus_all=True)
         return super().prepare_request(spider, request, opts)

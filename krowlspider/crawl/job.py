@@ -30,6 +30,7 @@ from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
+from krowlspider.crawl.meters import Meters
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
     crawl_log,
@@ -107,8 +108,10 @@ class Job:
         self.spider = spider
         # When this start began, in epoch seconds.
         self.began = self.wall()
+        # What is measured for the metrics; None if they are not served.
+        self.meters = Meters() if settings.getbool("PROMETHEUS_ENABLED") else None
         # This process as a node of a cluster; None for a crawl of one process.
-        self.node = _node(settings, spider)
+        self.node = _node(settings, spider, self.meters)
         self.rule = delay_policy(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
@@ -138,7 +141,7 @@ class Job:
         self.replaces_scope = False
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
-        self._guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
+        self.guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
@@ -187,9 +190,9 @@ class Job:
         self.replaces_scope = asked is not None and asked.replaces and not head.new
         try:
             self._open_parts(head, new=head.new or self.folder.untouched)
-            if self._guard is not None:
+            if self.guard is not None:
                 # A disk below the floor must be known before anything is popped.
-                self._guard.look()
+                self.guard.look()
         except SettingsError:
             self.folder.leave()
             raise
@@ -224,13 +227,15 @@ class Job:
             is_ending=is_ending,
         )
         self._checkpoint.start()
-        if self._guard is not None:
-            self._guard.start()
+        if self.guard is not None:
+            self.guard.start()
 
     def _open_parts(self, head: JobHead, *, new: bool) -> None:
         settings = self._settings
         self.hasher = IdentityHasher(head.seed)
-        self.store = LevelStore(self.folder.frontier, create=new)
+        meters = self.meters
+        on_write = None if meters is None else meters.batch.observe
+        self.store = LevelStore(self.folder.frontier, create=new, on_write=on_write)
         check_owner(self.store, head.seed, head.ring)
         put_owner(self.store, head.seed, head.ring)
         self.is_paused = self.store.get(CRAWL_PAUSED) is not None
@@ -266,7 +271,13 @@ class Job:
         payloads = self._payloads(archive)
         about = warcinfo(settings, self.contact, self.user_agent)
         self.archive = warc_writer(
-            self.writer, settings, archive, seed=head.seed, about=about, payloads=payloads
+            self.writer,
+            settings,
+            archive,
+            seed=head.seed,
+            about=about,
+            payloads=payloads,
+            on_pair=None if meters is None else meters.pair.observe,
         )
         self.notes = Provenance(settings, self.archive)
         own = "" if self.node is None else self.node.own
@@ -276,10 +287,11 @@ class Job:
         self._loop_clock = LoopClock(loop, self.monotonic)
         self._loop_clock.start()
         on_answer = self.notes.name if settings.getbool("KROWL_WARC_DNS") else None
-        self._resolver = resolver(settings, self._loop_clock, on_answer)
-        self.names = self._resolver.stats
+        on_look_up = None if meters is None else meters.dns.observe
+        self.resolver = resolver(settings, self._loop_clock, on_answer, on_look_up)
+        self.names = self.resolver.stats
         self.outages = Outages(self.frontier, self.names)
-        self.client = fetch_client(settings, self._loop_clock, self._resolver)
+        self.client = fetch_client(settings, self._loop_clock, self.resolver)
         # Where the disk guard looks too.
         self.spills = Spills(loop, archive)
         self._open_note = OpenWarcNote(self.store)
@@ -338,14 +350,14 @@ class Job:
         if self.stalled is not None:
             return self.stalled
         # Below the floor, a crawl with nothing left to fetch must still end.
-        if self._guard is None or not (self.frontier.hopeful or self.frontier.leased):
+        if self.guard is None or not (self.frontier.hopeful or self.frontier.leased):
             return None
-        return self._guard.low
+        return self.guard.low
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX
         URLs."""
-        return self._guard is None or not self._guard.is_scarce(self.folder.path)
+        return self.guard is None or not self.guard.is_scarce(self.folder.path)
 
     def _written_folders(self) -> tuple[Path, Path]:
         return self.archive.directory, self.folder.path
@@ -380,11 +392,14 @@ class Job:
 
     async def _commit(self) -> None:
         # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
+        begun = self.monotonic()
         commit = self.frontier.begin_commit()
         self._open_note.put(commit, await self.archive.sync())
         await _write(commit.write)
         self.frontier.end_commit(commit)
         self._cap_warnings.look()
+        if self.meters is not None:
+            self.meters.commit.observe(self.monotonic() - begun)
 
     async def make_durable(self) -> None:
         """Return when everything that was written to the frontier is synced to disk.
@@ -417,12 +432,12 @@ class Job:
             if self.crawl_log is not None:
                 await self.crawl_log.close()
             self._cap_warnings.end()
-            for clock in (self._checkpoint, self._guard):
+            for clock in (self._checkpoint, self.guard):
                 if clock is not None:
                     clock.stop()
             self.store.close()
             await self.client.close()
-            await self._resolver.close()
+            await self.resolver.close()
             await self.spills.close()
             self.decoders.close()
             self._loop_clock.stop()
@@ -453,7 +468,7 @@ async def _write(write: Callable[[], None]) -> None:
         logger.warning("The seen filter is not saved, so the next start takes longer: %s", error)
 
 
-def _node(settings: BaseSettings, spider: str) -> Node | None:
+def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | None:
     """Return this process as a node of the cluster; None for a crawl of one process.
 
     :raises ClusterError: this node is not among the members, or they cannot reach it
@@ -463,12 +478,12 @@ def _node(settings: BaseSettings, spider: str) -> Node | None:
         from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
         from krowlspider.crawl.nodes.static import StaticCluster  # noqa: PLC0415
 
-        return Node(settings, spider, StaticCluster)
+        return Node(settings, spider, StaticCluster, meters)
     if settings["KROWL_CONSUL"]:
         from krowlspider.crawl.nodes.consul import ConsulCluster  # noqa: PLC0415
         from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
 
-        return Node(settings, spider, ConsulCluster)
+        return Node(settings, spider, ConsulCluster, meters)
     return None
 
 

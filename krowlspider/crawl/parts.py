@@ -162,8 +162,9 @@ def resolver(
     settings: BaseSettings,
     clock: LoopClock,
     on_answer: Callable[[str, list[tuple[str, float]]], None] | None,
+    on_look_up: Callable[[float], None] | None,
 ) -> Resolver:
-    """Return the resolver of names; ``on_answer`` is as in `Resolver`."""
+    """Return the resolver of names; ``on_answer`` and ``on_look_up`` are as in `Resolver`."""
     return Resolver(
         overrides=settings.getdict("KROWL_RESOLVE"),
         servers=settings.getlist("KROWL_DNS_SERVERS"),
@@ -171,6 +172,7 @@ def resolver(
         timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
         loop_clock=clock,
         on_answer=on_answer,
+        on_look_up=on_look_up,
     )
 
 
@@ -182,6 +184,7 @@ def warc_writer(
     seed: int,
     about: dict[str, str],
     payloads: PayloadIndex | None,
+    on_pair: Callable[[float], None] | None,
 ) -> WarcWriter:
     """Return the writer of the WARC files in ``folder``, each of which begins with ``about``."""
     return kind(
@@ -198,6 +201,7 @@ def warc_writer(
         ),
         queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
         payloads=payloads,
+        on_pair=on_pair,
     )
 
 

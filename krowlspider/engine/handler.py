@@ -92,6 +92,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._job = Job.of(crawler)
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
+        self._meters = self._job.meters
         self._throttle = LoopThrottle(
             asyncio.get_event_loop(), self._job.turns, self._job.monotonic
         )
@@ -122,6 +123,8 @@ class DownloadHandler(BaseDownloadHandler):
         exchange = await self._fetch(request, in_flight, observer)
         if self._log is not None:
             self._log.fetched(in_flight, exchange)
+        if self._meters is not None:
+            self._meters.fetched(exchange)
         self._archive(request, in_flight, exchange)
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.

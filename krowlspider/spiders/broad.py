@@ -313,6 +313,8 @@ class BroadSpider(Spider):
             self._redirect(response, escape_octets(location), depth)
         else:
             page = self._read(response, content_type)
+            if (meters := self.scheduler.meters) is not None:
+                meters.links.observe(len(page.links))
             if self._notes:
                 meta["krowl_outlinks"] = len(page.links)
                 if isinstance(response, TextResponse):

@@ -175,12 +175,18 @@ def test_join_and_leave_are_seen_within_two_seconds(consul: Server, cluster: str
 
 def test_service_shows_no_password_and_goes_with_the_node(consul: Server, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A):
+        async with joined(consul, cluster, A) as a:
             name = f"krowlspider-{cluster}"
-            listed = json.loads(call(consul, "GET", f"/v1/health/service/{name}?passing"))
-            assert [each["Service"]["Meta"] for each in listed] == [
-                {"weight": "1", "redis": "redis://127.0.0.1:1/0", "address": "a.example:1"}
-            ]
+            for where in (("", 0), ("10.0.0.7", 9410)):
+                listed = json.loads(call(consul, "GET", f"/v1/health/service/{name}?passing"))
+                (service,) = [each["Service"] for each in listed]
+                assert (service["Address"], service["Port"]) == where
+                redis, address = "redis://127.0.0.1:1/0", "a.example:1"
+                own = {"node": "a", "weight": "1", "redis": redis, "address": address}
+                assert service["Meta"] == own
+                # Where Prometheus finds the node.
+                a.serve_metrics("10.0.0.7", 9410)
+                await a._service.renew()
         assert json.loads(call(consul, "GET", f"/v1/health/service/{name}")) == []
 
     asyncio.run(main())

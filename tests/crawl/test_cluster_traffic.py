@@ -149,7 +149,7 @@ def test_messages_are_taken_in_beyond_the_cap_of_the_frontier(tmp_path: Path) ->
     async def main() -> None:
         job, traffic = traffic_in(tmp_path, KROWL_FRONTIER_MAX=4)
         free = {tmp_path / "job": 5 * 10**9}
-        guard = job._guard = DiskGuard(2 * 10**9, lambda: free, job.fail, free.__getitem__)
+        guard = job.guard = DiskGuard(2 * 10**9, lambda: free, job.fail, free.__getitem__)
         guard.look()
         links = [Message(f"http://a.test/{number}", depth=1) for number in range(6)]
         await traffic.take_in(links)

@@ -114,7 +114,7 @@ def test_job_is_full_while_a_disk_is_short(
         job = job_in(tmp_path, KROWL_DISK_FLOOR=0, KROWL_WARC_DIR=str(warc))
         job.open()
         free = {warc: 9 * GB, tmp_path / "job": 9 * GB}
-        guard = job._guard = DiskGuard(2 * GB, lambda: free, job.fail, free.__getitem__)
+        guard = job.guard = DiskGuard(2 * GB, lambda: free, job.fail, free.__getitem__)
         queue(job, "http://a.test/1")
         guard.look()
         assert job.full is None
@@ -160,7 +160,7 @@ def test_a_disk_that_cannot_be_asked_stops_the_start(
 ) -> None:
     async def main() -> None:
         job = job_in(tmp_path)
-        monkeypatch.setattr(job._guard, "_free", broken)
+        monkeypatch.setattr(job.guard, "_free", broken)
         with pytest.raises(JobError, match="Input/output error"):
             job.open()
 
@@ -175,7 +175,7 @@ def test_a_disk_that_can_be_asked_no_more_has_failed(
     async def main() -> None:
         job, failed = job_in(tmp_path), asyncio.Event()
         job.open()
-        monkeypatch.setattr(job._guard, "_free", broken)
+        monkeypatch.setattr(job.guard, "_free", broken)
         run(job, on_failure=lambda _: failed.set())
         await asyncio.wait_for(failed.wait(), 30)
         assert isinstance(job.failure, OSError)
@@ -189,8 +189,8 @@ def run(job: Job, on_failure: Callable[[Exception], None]) -> None:
 
 
 def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:
-    assert job_in(tmp_path, KROWL_DISK_FLOOR=0)._guard is None
-    assert job_in(tmp_path)._guard is not None
+    assert job_in(tmp_path, KROWL_DISK_FLOOR=0).guard is None
+    assert job_in(tmp_path).guard is not None
 
 
 # --- whole crawls ---

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import time
@@ -138,10 +139,24 @@ def test_prometheus_scrapes_each_node() -> None:
     assert [each["url"] for each in sources] == ["http://prometheus:9090"]
 
 
+def test_grafana_has_the_dashboards() -> None:
+    found = COMPOSE.parent / "grafana" / "dashboards" / "krowlspider.yaml"
+    (provider,) = yaml.safe_load(found.read_text())["providers"]
+    places = {target: source for source, target in mounts(cluster()["services"]["grafana"])}
+    assert any((COMPOSE.parent / places[provider["options"]["path"]]).glob("overview.json"))
+    assert places["/etc/grafana/provisioning/dashboards"] == "./grafana/dashboards"
+
+
 @pytest.mark.slow
-def test_promtool_takes_the_configuration() -> None:
-    command = [program("promtool"), "check", "config", COMPOSE.parent / "prometheus.yml"]
-    subprocess.run(command, check=True, capture_output=True)
+def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
+    """With the alert rules, where Compose mounts both."""
+    folder = "/etc/prometheus/"
+    for source, target in mounts(cluster()["services"]["prometheus"]):
+        if target.startswith(folder):
+            shutil.copy(COMPOSE.parent / source, tmp_path / target.removeprefix(folder))
+    command = [program("promtool"), "check", "config", tmp_path / "prometheus.yml"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert re.search(r"\d\d rules found", done.stdout)
 
 
 @pytest.mark.slow

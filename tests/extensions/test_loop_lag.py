@@ -16,6 +16,7 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
 from extensions.loop_lag import LoopLag
+from krowlspider.crawl.meters import Histogram as Metric
 from krowlspider.crawl.monitoring.loop_lag import INTERVAL, Histogram, Lateness
 from krowlspider.crawl.status import figures_wanted
 
@@ -105,6 +106,10 @@ def test_a_stall_counts_for_each_time_that_was_planned_in_it() -> None:
     assert late.whole.max_ms == pytest.approx(1000, abs=25)
     assert late.whole.quantile_ms(850) == 0
     assert late.whole.quantile_ms(950) == pytest.approx(500, rel=0.1)
+    metric = Metric((0.001, 0.5, 1.0))
+    late.whole.fill(metric)
+    assert metric.counts == pytest.approx([450, 25, 25, 0], abs=1)
+    assert metric.sum == pytest.approx(25, rel=0.03)
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=20))

@@ -16,10 +16,10 @@ import pytest
 from scrapy.settings import Settings, default_settings
 
 from krowlspider import settings
-from krowlspider.crawl.monitoring.metrics import HELP
+from krowlspider.crawl.metrics.table import STATS
 from krowlspider.spiders.broad import BroadSpider
 from tests.mockweb import MockWeb
-from tests.support import settingsdoc
+from tests.support import metricsdoc, settingsdoc
 from tests.support.crawling import ROOT
 from tests.support.debian import program
 from tests.support.demopage import REPLAY, replay_commands
@@ -174,6 +174,10 @@ def test_the_page_of_settings_is_that_of_the_module() -> None:
     assert settingsdoc.PAGE.read_text() == settingsdoc.page(), "run make docs"
 
 
+def test_the_page_of_metrics_is_that_of_the_table() -> None:
+    assert metricsdoc.PAGE.read_text() == metricsdoc.page(), "run make docs"
+
+
 @pytest.mark.parametrize("page", ALL, ids=named)
 def test_every_name_and_link_of_a_page_exists(page: Path) -> None:
     text = page.read_text()
@@ -216,7 +220,7 @@ def test_the_page_of_stats_names_those_of_the_code_and_no_others() -> None:
     folders = (ROOT / name for name in ("krowlspider", "extensions", "middlewares"))
     source = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     written = set(re.findall(r'"(krowl/[a-z_0-9]+/[a-z_0-9]+)', source))
-    assert {*written, *(name for name in HELP if name.startswith("krowl/"))} <= listed
+    assert {*written, *(name for name in STATS if name.startswith("krowl/"))} <= listed
     # Some parts are put together.
     assert [
         name

@@ -37,6 +37,7 @@ PACKAGES = {
     "chromium": Package("chromium", "usr/lib/chromium/chromium"),
     "redis-server": Package("redis-server", "usr/bin/redis-server"),
     "nginx": Package("nginx", "usr/sbin/nginx"),
+    "prometheus": Package("prometheus", "usr/bin/prometheus"),
     "promtool": Package("prometheus", "usr/bin/promtool"),
     "systemd-analyze": Package("systemd", "usr/bin/systemd-analyze"),
     "unbound": Package("unbound", "usr/sbin/unbound"),

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.archive.disk import lock_directory, make_directory
@@ -48,7 +49,8 @@ class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
     The writer is `full` when ``queue_bytes`` bytes wait, in memory or in files. It closes
-    ``payloads``.
+    ``payloads``. ``on_pair`` is called in the thread with the seconds in which it has compressed
+    and written the records of a capture.
 
     On a full disk the writer is ``stalled``: it retries every second, and new captures wait. This
     ends when there is room, or with `give_up`. Any other disk failure is final: from then on every
@@ -64,15 +66,18 @@ class WarcWriter:
         *,
         queue_bytes: int,
         payloads: PayloadIndex | None = None,
+        on_pair: Callable[[float], None] | None = None,
     ) -> None:
         self._series = WarcSeries(directory, options, payloads)
         self._payloads = payloads
+        self._on_pair = on_pair
         self.directory = directory
         # Only the thread sets it.
         self.stalled = False
         self._given_up = threading.Event()
-        self._queue_bytes = queue_bytes
-        self._queued = 0
+        self.queue_bytes = queue_bytes
+        # Bytes of captures that are not yet written.
+        self.queued = 0
         self._waiting: list[_Order] = []
         self._timer: asyncio.TimerHandle | None = None
         # Orders for the thread, and whether they are the last.
@@ -109,7 +114,7 @@ class WarcWriter:
     @property
     def full(self) -> bool:
         """Return whether captures not yet written hold ``queue_bytes`` bytes or more."""
-        return self._queued >= self._queue_bytes
+        return self.queued >= self.queue_bytes
 
     def write(self, capture: Capture) -> asyncio.Future[Location]:
         """Hand a capture in; never blocks. The future returns where the response record lies.
@@ -120,7 +125,8 @@ class WarcWriter:
         :raises ArchiveError: the writer is not open
         """
         size = capture.size + capture.stored_size
-        return self._order(partial(self._series.append, capture), size)
+        append = self._series.append if self._on_pair is None else self._append_timed
+        return self._order(partial(append, capture), size)
 
     def note(self, note: FetchNote) -> asyncio.Future[None]:
         """Hand in a note on a fetch. Raises the errors of `write`."""
@@ -178,7 +184,7 @@ class WarcWriter:
         if self._loop is None or self._closed is not None:
             raise ArchiveError("the archive is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
-        self._queued += size
+        self.queued += size
         self._waiting.append(_Order(act, future, size))
         if immediately or len(self._waiting) >= _AT_ONCE:
             self._hand_over(last=last)
@@ -195,7 +201,7 @@ class WarcWriter:
 
     def _settle(self, outcomes: list[tuple[_Order, Any, Exception | None]]) -> None:
         for order, result, error in outcomes:
-            self._queued -= order.size
+            self.queued -= order.size
             # The task that awaited it may have been cancelled, and the future with it.
             if order.future.done():
                 continue
@@ -233,6 +239,13 @@ class WarcWriter:
         failure = ArchiveError(f"the archive has stopped: {self._cause!r}")
         failure.__cause__ = self._cause
         return order, None, failure
+
+    def _append_timed(self, capture: Capture) -> Location:
+        assert self._on_pair is not None
+        begun = perf_counter()
+        where = self._series.append(capture)
+        self._on_pair(perf_counter() - begun)
+        return where
 
     def _act(self, order: _Order) -> Any:
         """Return the result of the order's call; retry it while the disk is full.

@@ -8,6 +8,7 @@ import random
 from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -72,6 +73,8 @@ class Agent:
         if token:
             session.headers["X-Consul-Token"] = token
         self._pool = ThreadPoolExecutor(_THREADS, "consul")
+        # Called with the seconds of each call that was answered, blocking queries aside.
+        self.on_answer: Callable[[float], None] | None = None
 
     async def call(self, ask: Callable[[Consul], _T], *, wait: float = 0.0) -> _T:
         """Return what ``ask`` returns; ``wait`` are the seconds of a blocking query.
@@ -80,10 +83,11 @@ class Agent:
         :raises UnansweredError: no answer, not in time, or a refusal
         """
         loop = asyncio.get_running_loop()
+        begun = monotonic()
         try:
             # Consul adds up to a sixteenth to the wait of a blocking query.
             async with asyncio.timeout(2 * self._timeout + wait * 17 / 16):
-                return await loop.run_in_executor(self._pool, ask, self._consul)
+                found = await loop.run_in_executor(self._pool, ask, self._consul)
         except TimeoutError as error:
             raise UnansweredError(f"Consul at {self.url} {_NO_ANSWER}") from error
         except _FAILURES as error:
@@ -91,6 +95,9 @@ class Agent:
             if isinstance(error, NotFound) or "invalid session" in text:
                 raise SessionGoneError(text) from error
             raise UnansweredError(f"Consul at {self.url} {_what_failed(error, text)}") from error
+        if self.on_answer is not None and not wait:
+            self.on_answer(monotonic() - begun)
+        return found
 
     async def get(self, key: str) -> RegisterEntry | None:
         """Return a key as it stands now: the read is linearizable."""

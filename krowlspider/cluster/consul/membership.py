@@ -88,6 +88,10 @@ class ConsulMembership:
     def epoch(self) -> int:
         return self._live.epoch
 
+    def serve_metrics(self, host: str, port: int) -> None:
+        """Have the service name the address of the metrics."""
+        self._service.serve_metrics(host, port)
+
     @property
     def pending_nodes(self) -> frozenset[str]:
         """Nodes with work that may be on their disks, as read with the last heartbeat."""

@@ -157,7 +157,8 @@ class Inbox:
     ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable.
     ``take_hosts`` does both with chunks, and returns for each the reason why it cannot be taken, or
     None; without it, chunks are left. So do ``take_robots`` with messages about robots.txt, and
-    ``take_orders`` with orders. ``turn`` is the most messages taken at a time.
+    ``take_orders`` with orders. ``turn`` is the most messages taken at a time. ``on_batch`` is
+    called with the seconds from the reading of messages until they are durable and removed.
     """
 
     def __init__(
@@ -176,12 +177,14 @@ class Inbox:
         turn: int = TURN,
         wall: Callable[[], float] = time.time,
         poll: float = _POLL,
+        on_batch: Callable[[float], None] | None = None,
     ) -> None:
         requests, starts, hosts, robots, orders, self._dead = _keys(spider)
         self._take = take
         self._taking = asyncio.Lock()
         self._wall = wall
         self._poll = poll
+        self._on_batch = on_batch
         self.stats = InboxStats()
         messages = (self._take_messages, make_durable, paused, turn)
         self._lists = [
@@ -228,12 +231,15 @@ class Inbox:
     async def _turn(self, each: _List) -> bool:
         """Take the oldest messages of a list; return whether there were any."""
         messages = await each.reader.read(each.most)
+        begun = time.monotonic()
         for step in _steps(messages):
             await self._store(each, step)
             await asyncio.sleep(0)
         if messages:
             await each.make_durable()
             await each.reader.remove(messages)
+            if self._on_batch is not None:
+                self._on_batch(time.monotonic() - begun)
         return bool(messages)
 
     async def _store(self, each: _List, messages: list[bytes]) -> None:

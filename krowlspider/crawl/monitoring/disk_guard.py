@@ -74,12 +74,14 @@ class DiskGuard:
         free: Callable[[Path], int] = free_bytes,
     ):
         self.low: Path | None = None
+        self.floor = floor
         self._floor = DiskFloor(floor)
         self._folders = folders
         self._fail = fail
         self._free = free
         self._task: asyncio.Task[None] | None = None
-        self._found: Mapping[Path, int] = {}
+        # Free bytes for each folder, at the last look.
+        self.free_bytes: Mapping[Path, int] = {}
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -110,10 +112,10 @@ class DiskGuard:
 
     def is_scarce(self, folder: Path) -> bool:
         """Return whether a folder's disk had less than twice the floor free at the last look."""
-        return self._found.get(folder, inf) < 2 * self._floor.floor
+        return self.free_bytes.get(folder, inf) < 2 * self._floor.floor
 
     def _judge(self, free: Mapping[Path, int]) -> None:
-        self._found = free
+        self.free_bytes = free
         before, self.low = self.low, self._floor.short(free)
         if before is None and self.low is not None:
             logger.warning(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from krowlspider.crawl.meters import Histogram as Metric
 
 # Seconds between two planned times of the timer.
 INTERVAL = 0.02
@@ -25,6 +30,7 @@ class Histogram:
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._most = 0
+        self._sum = 0.0
         self.count = 0
 
     def record(self, seconds: float) -> None:
@@ -35,13 +41,22 @@ class Histogram:
         # Up to three digits all are kept apart.
         self._counts[units if units < 1000 else _top(units)] += 1
         self._most = max(self._most, units)
+        self._sum += max(0.0, seconds)
         self.count += 1
 
     def add(self, other: Histogram) -> None:
         """Count all durations of another histogram too."""
         self._counts.update(other._counts)
         self._most = max(self._most, other._most)
+        self._sum += other._sum
         self.count += other.count
+
+    def fill(self, metric: Metric) -> None:
+        """Give a histogram with fewer buckets the counts of this one."""
+        metric.counts[:] = [0] * len(metric.counts)
+        for top, count in self._counts.items():
+            metric.counts[bisect_left(metric.bounds, top / _UNITS)] += count
+        metric.sum = self._sum
 
     @property
     def max_ms(self) -> float:

@@ -124,6 +124,14 @@ class ConsulCluster:
         except UnansweredError:
             return True
 
+    def measure(self, on_answer: Callable[[float], None]) -> None:
+        """Have ``on_answer`` called with the seconds of each answer of Consul."""
+        self._agent.on_answer = on_answer
+
+    def serve_metrics(self, host: str, port: int) -> None:
+        """Have Consul's service name the port of the metrics at an address of this machine."""
+        self.membership.serve_metrics(host, port)
+
     def client_of(self, node: str) -> Redis | None:
         """Return the Redis client of a node, None if it takes no messages."""
         return self._clients.of_member(self.membership.members.get(node))

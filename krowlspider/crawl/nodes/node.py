@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
+    from krowlspider.crawl.meters import Meters
     from krowlspider.crawl.nodes.consul import ConsulCluster
     from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.static import StaticCluster
@@ -44,16 +45,20 @@ class Node:
         settings: BaseSettings,
         spider: str,
         make_cluster: Callable[[BaseSettings, str], ConsulCluster | StaticCluster],
+        meters: Meters | None = None,
     ):
         self.own: str = settings["KROWL_NODE_ID"] or socket.gethostname()
         self.cluster = cluster = make_cluster(settings, self.own)
         self._spider = spider
+        self._meters = meters
+        if meters is not None:
+            cluster.measure(meters.consul.observe)
         self._inbox_max = settings.getint("KROWL_INBOX_MAX")
         pages = settings.getint("KROWL_CLUSTER_PAGES")
         # The part of the page limit of all nodes that this node may use; None without a limit.
         self.allowance = Allowance(cluster.keys, pages) if pages else None
         # Messages in the inbox at the last look; -1 while it is not known.
-        self._waiting = -1
+        self.waiting = -1
         self._heartbeats = Heartbeats(
             cluster.membership,
             is_idle=self._is_idle,
@@ -192,6 +197,7 @@ class Node:
             take_orders=crawl.take_orders,
             # Not the frontier's cap: the former owner of a host has queued it already.
             hosts_paused=crawl.lacks_room,
+            on_batch=None if self._meters is None else self._meters.inbox.observe,
         )
         if self.knows:
             # The members of a static list do not change.
@@ -234,8 +240,11 @@ class Node:
         crawl.wake()
 
     async def _is_inbox_empty(self) -> bool:
-        self._waiting = await waiting(self.cluster.own_client, self._spider, self.own)
-        return not self._waiting
+        begun = time.monotonic()
+        self.waiting = await waiting(self.cluster.own_client, self._spider, self.own)
+        if self._meters is not None:
+            self._meters.redis.observe(time.monotonic() - begun)
+        return not self.waiting
 
     async def _is_idle(self) -> bool:
         # The inbox comes first: what leaves it meanwhile is seen in the frontier.
@@ -253,7 +262,7 @@ class Node:
         """Return the counters that are shown to people and read by nodes that leave."""
         epoch = self.cluster.epoch
         shown = {} if epoch is None else {"epoch": epoch}
-        own = {"inbox": self._waiting, "time": round(time.time())}
+        own = {"inbox": self.waiting, "time": round(time.time())}
         return {**self._crawl.figures(), **own, **shown}
 
     def counts(self) -> dict[str, int]:
@@ -272,6 +281,10 @@ class Node:
             counts |= {"members": live, **self._handover.counts()}
             failed += self._handover.failed()
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
+
+    def serve_metrics(self, host: str, port: int) -> None:
+        """Announce that the metrics of this node are at a port of an address of this machine."""
+        self.cluster.serve_metrics(host, port)
 
     async def part(self, *, drain: bool) -> None:
         """Prepare to leave; with ``drain``, hand over everything to the other nodes."""

@@ -73,7 +73,7 @@ class Resolver:
     "address:port"; empty means those of /etc/resolv.conf. ``cache_size`` is the number of names
     kept; the least recently used is dropped. ``timeout`` is in seconds of ``loop_clock``, for one
     look-up with all its tries. ``clock`` returns monotonic seconds. ``on_answer`` is called with
-    each answer of the DNS that has addresses.
+    each answer of the DNS that has addresses, ``on_look_up`` with the seconds of each look-up.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Resolver:
         loop_clock: LoopClock,
         clock: Callable[[], float] = time.monotonic,
         on_answer: OnAnswer | None = None,
+        on_look_up: Callable[[float], None] | None = None,
     ) -> None:
         hosts = HOSTS_FILE.read_text(errors="replace") if HOSTS_FILE.exists() else ""
         self._local = LocalNames(overrides, parse_hosts(hosts))
@@ -95,9 +96,15 @@ class Resolver:
         self._loop_clock = loop_clock
         self._clock = clock
         self._on_answer = on_answer
+        self._on_look_up = on_look_up
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
         self.stats = ResolverStats()
+
+    @property
+    def cached_names(self) -> int:
+        """Return how many names are in the cache."""
+        return len(self._cache)
 
     async def resolve(self, name: str) -> list[str]:
         """Return the addresses of ``name``, IPv4 first, never empty.
@@ -159,7 +166,10 @@ class Resolver:
             answer = await self._answer(name)
         finally:
             del self._asking[name]
-            self.stats.waited += self._clock() - begun
+            waited = self._clock() - begun
+            self.stats.waited += waited
+            if self._on_look_up is not None:
+                self._on_look_up(waited)
         if answer.failure is not None:
             self.stats.failures[answer.failure.kind] += 1
         if answer.failure in (None, errors.NameNotFound, errors.NameWithoutAddress):

@@ -8,6 +8,7 @@ from functools import partial
 from os import strerror
 from shutil import disk_usage
 from threading import Lock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import plyvel
@@ -156,14 +157,23 @@ class _LevelBatch:
 class LevelStore:
     """A store in a LevelDB folder, which is made with ``create``.
 
+    ``on_write`` is called with the seconds of each write of a batch, without its syncs.
+
     The first write that fails is the last one, even if the disk was only full: each later write
     raises StoreError. After half a record, LevelDB would lose all that follows in the log.
 
     :raises StoreError: the folder is missing, damaged or open in another process
     """
 
-    def __init__(self, folder: Path, *, create: bool = False):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        create: bool = False,
+        on_write: Callable[[float], None] | None = None,
+    ):
         self.folder = folder
+        self._on_write = on_write
         self.failure: Exception | None = None
         # Held by each writer, so that no write comes between another's failure and its record.
         self._lock = Lock()
@@ -201,12 +211,15 @@ class LevelStore:
         if sync:
             self._sync()
         with self._lock:
+            begun = 0.0 if self._on_write is None else perf_counter()
             if self.failure is not None:
                 raise self._failed(self.failure) from self.failure
             try:
                 batch.write()
             except plyvel.Error as error:
                 raise self._failed(error) from error
+            if self._on_write is not None:
+                self._on_write(perf_counter() - begun)
         if sync:
             self._sync()
 
@@ -281,6 +294,13 @@ class LevelStore:
             with suppress(plyvel.Error):
                 # LevelDB writes its buffer, and the range is empty.
                 self._db.compact_range(start=_AFTER_ALL, stop=_AFTER_ALL)
+
+    def property(self, name: str) -> str:
+        """Return a property of LevelDB; empty for an unknown name, or once it is closed."""
+        if self._db.closed:
+            return ""
+        found: bytes | None = self._db.get_property(f"leveldb.{name}".encode())
+        return (found or b"").decode()
 
     def close(self) -> None:
         self._db.close()

@@ -30,6 +30,8 @@ async def resolver(
     cache_size: int = 100,
     timeout: float = 3,
     on_answer: Callable[[str, list[tuple[str, float]]], None] | None = None,
+    *,
+    on_look_up: Callable[[float], None] | None = None,
 ) -> AsyncIterator[Resolver]:
     """Open a resolver that asks ``zone``, or the servers at these ports of 127.0.0.1."""
     ports = zone if isinstance(zone, list) else [zone.port]
@@ -43,6 +45,7 @@ async def resolver(
         loop_clock=loop_clock,
         clock=clock or Clock(),
         on_answer=on_answer,
+        on_look_up=on_look_up,
     )
     try:
         yield made

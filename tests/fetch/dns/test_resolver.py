@@ -288,7 +288,11 @@ def test_stats_count_questions_answers_and_failures(run: Run) -> None:
             "broken.test": SERVFAIL,
         }
         clock = Clock()
-        async with nameserver(names, hold=["a.test"]) as zone, resolver(zone, clock) as made:
+        seconds: list[float] = []
+        async with (
+            nameserver(names, hold=["a.test"]) as zone,
+            resolver(zone, clock, on_look_up=seconds.append) as made,
+        ):
             asking = [asyncio.ensure_future(made.resolve("a.test")) for _ in range(3)]
             await zone.heard.wait()
             clock.now += 2.5
@@ -302,6 +306,8 @@ def test_stats_count_questions_answers_and_failures(run: Run) -> None:
         # Two of them for empty.test; that for a..b never leaves c-ares.
         assert (stats.questions, stats.answered, stats.cached, stats.joined) == (6, 3, 2, 2)
         assert stats.waited == 2.5
+        assert seconds == [2.5, 0, 0, 0, 0]
+        assert made.cached_names == 4
         assert stats.failures == {
             "dns_no_address": 1,
             "dns_servfail": 1,

@@ -1,0 +1,1 @@
+"""The metrics of a crawl: the stats, histograms, and figures that are read at each scrape."""

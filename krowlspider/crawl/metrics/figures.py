@@ -1,0 +1,139 @@
+"""Figures of a job that are read at each scrape."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    from krowlspider.crawl.job import Job
+    from krowlspider.crawl.meters import Histogram, Meters
+
+    # A number, or one for each value of the label.
+    Figures: TypeAlias = Mapping[str, float | dict[str, float]]
+
+_MB = 1024 * 1024
+
+
+def histograms(meters: Meters) -> dict[str, Histogram]:
+    """Return the histograms by their names in the table."""
+    return {
+        "krowl_dns_seconds": meters.dns,
+        "krowl_fetch_connect_seconds": meters.connect,
+        "krowl_fetch_tls_seconds": meters.tls,
+        "krowl_fetch_first_byte_seconds": meters.first_byte,
+        "krowl_fetch_seconds": meters.fetch,
+        "krowl_fetch_size_bytes": meters.size,
+        "krowl_page_links": meters.links,
+        "krowl_commit_seconds": meters.commit,
+        "krowl_leveldb_batch_seconds": meters.batch,
+        "krowl_archive_pair_seconds": meters.pair,
+        "krowl_cluster_inbox_batch_seconds": meters.inbox,
+        "krowl_cluster_redis_seconds": meters.redis,
+        "krowl_cluster_consul_seconds": meters.consul,
+        "krowl_loop_lag_seconds": meters.loop_lag,
+    }
+
+
+def figures(job: Job) -> Figures:
+    """Return the counters and gauges of the table by their names."""
+    meters = job.meters
+    assert meters is not None
+    return {
+        "krowl_fetch_content_type": meters.content_types,
+        "krowl_fetch_http_version": meters.http_versions,
+        "krowl_fetch_tls_version": meters.tls_versions,
+        "krowl_dns_cache_names": job.resolver.cached_names,
+        "krowl_archive_queue_bytes": job.archive.queued,
+        "krowl_archive_queue_limit_bytes": job.archive.queue_bytes,
+        "krowl_memory_limit_bytes": job.memory.limit,
+        "krowl_machine_memory_bytes": memory_to_be_had(),
+        "krowl_process_threads": threading.active_count(),
+        "krowl_crawl_paused": _paused(job),
+        **_of_frontier(job),
+        **_of_disks(job),
+        **_of_leveldb(job),
+        **_of_cluster(job),
+    }
+
+
+def _of_frontier(job: Job) -> Figures:
+    schedule = job.frontier.schedule
+    states = Counter(host.state for host in schedule.cache.hosts.values())
+    due = schedule.next_due()
+    return {
+        "krowl_frontier_hosts_in_memory": {
+            state.value.replace(" ", "_"): float(count) for state, count in states.items()
+        },
+        "krowl_frontier_oldest_due_seconds": (
+            0.0 if due is None else max(0.0, job.frontier.now() - due)
+        ),
+    }
+
+
+def _of_disks(job: Job) -> Figures:
+    if job.guard is None:
+        return {"krowl_disk_free_bytes": {}, "krowl_disk_floor_bytes": 0}
+    free = job.guard.free_bytes
+    return {
+        "krowl_disk_free_bytes": {
+            "archive": free.get(job.archive.directory, 0),
+            "frontier": free.get(job.folder.path, 0),
+        },
+        "krowl_disk_floor_bytes": job.guard.floor,
+    }
+
+
+def _paused(job: Job) -> dict[str, float]:
+    node = job.node
+    return {
+        "person": job.is_paused,
+        "disk": job.full is not None,
+        "outage": bool(job.outages.paused),
+        "memory": job.memory.keeps_out,
+        "cluster": node is not None and node.running and bool(node.waits_for),
+    }
+
+
+def _of_leveldb(job: Job) -> Figures:
+    """Return the figures of ``leveldb.stats``, a table with a line for each level."""
+    parts = ("files", "size", "compaction", "read", "written")
+    found: dict[str, dict[str, float]] = {part: {} for part in parts}
+    for line in job.store.property("stats").splitlines():
+        level, *columns = line.split()
+        if level.isdigit() and len(columns) == len(parts):
+            for part, column in zip(parts, columns, strict=True):
+                found[part][level] = float(column)
+
+    def in_bytes(part: str) -> dict[str, float]:
+        return {level: size * _MB for level, size in found[part].items()}
+
+    return {
+        "krowl_leveldb_files": found["files"],
+        "krowl_leveldb_size_bytes": in_bytes("size"),
+        "krowl_leveldb_memory_bytes": float(job.store.property("approximate-memory-usage") or 0),
+        "krowl_leveldb_compaction_seconds": found["compaction"],
+        "krowl_leveldb_compaction_read_bytes": in_bytes("read"),
+        "krowl_leveldb_compaction_written_bytes": in_bytes("written"),
+    }
+
+
+def _of_cluster(job: Job) -> Figures:
+    node = job.node
+    if node is None or not node.running:
+        names = ("joined", "lease", "ring", "dead_nodes", "inbox_messages")
+        return {f"krowl_cluster_{name}": 0 for name in names}
+    view = node.cluster.view
+    return {
+        "krowl_cluster_joined": node.joined,
+        "krowl_cluster_lease": node.cluster.has_lease,
+        "krowl_cluster_ring": 0 if view is None else view.ring.number,
+        "krowl_cluster_dead_nodes": len(node.dead),
+        "krowl_cluster_inbox_messages": node.waiting,
+    }

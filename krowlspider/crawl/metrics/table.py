@@ -1,0 +1,220 @@
+"""The table of metrics: `STATS` are stats, renamed by a rule; `MEASURED` are the others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from krowlspider.crawl.meters import CONTENT_TYPES, HTTP_VERSIONS, TLS_VERSIONS
+from krowlspider.crawl.metrics.labels import (
+    DROPPED,
+    ERRORS,
+    LEVELS,
+    NAME_ERRORS,
+    REDIS_ERRORS,
+    STATES,
+    STATUSES,
+)
+
+
+class Stat(NamedTuple):
+    """A stat. With a ``label``, ``values`` are there from zero; others may come."""
+
+    help: str
+    label: str = ""
+    values: tuple[str, ...] = ()
+
+
+class Measured(NamedTuple):
+    """A metric that is no stat. ``kind`` is the TYPE of Prometheus.
+
+    The samples of a counter have ``_total`` behind ``name``.
+    """
+
+    name: str
+    kind: str
+    help: str
+    label: str = ""
+    values: tuple[str, ...] = ()
+
+
+STATS: dict[str, Stat] = {
+    "downloader/exception_count": Stat("Requests that ended without an answer."),
+    "downloader/request_count": Stat("Requests sent, robots.txt and retries included."),
+    "downloader/response_bytes": Stat("Bytes of the answers' heads and bodies."),
+    "downloader/response_count": Stat("Answers, those of robots.txt and retries included."),
+    "downloader/response_status_count": Stat("Answers by status code.", "status", STATUSES),
+    "dupefilter/filtered": Stat("URLs that were known already."),
+    "item_scraped_count": Stat("Items that the spider made."),
+    "log_count": Stat("Lines of the log, by level.", "level", LEVELS),
+    "memusage/max": Stat("Most resident memory since the start, bytes."),
+    "response_received_count": Stat("Answers that came to the spider."),
+    "retry/count": Stat("Requests that are sent again."),
+    "retry/max_reached": Stat("Pages that were given up after the last try."),
+    "robotstxt/response_count": Stat("Answers to requests for robots.txt."),
+    "robotstxt/response_status_count": Stat(
+        "Answers to requests for robots.txt, by status code.", "status", STATUSES
+    ),
+    "scheduler/enqueued": Stat("URLs queued."),
+    "krowl/archive/bytes_count": Stat("Bytes of WARC written, compressed."),
+    "krowl/archive/failed_count": Stat("Pages whose bytes cannot be a WARC record."),
+    "krowl/archive/files_count": Stat("WARC files begun."),
+    "krowl/archive/records_count": Stat("WARC records written."),
+    "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
+    "krowl/cluster/arrived_count": Stat("Hosts received from other nodes."),
+    "krowl/cluster/dead_count": Stat("Unreadable messages of our inbox."),
+    "krowl/cluster/dead_lost_count": Stat("Unreadable messages that no list kept."),
+    "krowl/cluster/failed_count": Stat("Failed calls of Redis, by kind.", "reason", REDIS_ERRORS),
+    "krowl/cluster/held_count": Stat("Times that a full inbox held messages back."),
+    "krowl/cluster/members": Stat("Nodes that live."),
+    "krowl/cluster/moved_count": Stat("Hosts handed over to other nodes."),
+    "krowl/cluster/moving": Stat("Hosts on their way to other nodes."),
+    "krowl/cluster/sent_count": Stat("Messages sent to other inboxes."),
+    "krowl/cluster/stays": Stat("Entries of other nodes' hosts that no other node can read."),
+    "krowl/cluster/taken_count": Stat("Messages taken from our inbox."),
+    "krowl/control/change_count": Stat(
+        "Changes to the crawl by a person, by kind.",
+        "reason",
+        ("pause", "resume", "block", "unblock", "delay", "add", "reload", "set"),
+    ),
+    "krowl/disk/pauses_count": Stat("Times that the crawl waited for room on its disk."),
+    "krowl/dns/cached_count": Stat("Names found in the cache."),
+    "krowl/dns/failed_count": Stat(
+        "Names without an address, by kind of failure.", "reason", NAME_ERRORS
+    ),
+    "krowl/dns/joined_count": Stat("Calls that waited for a look-up under way."),
+    "krowl/dns/question_count": Stat("Questions to the DNS."),
+    "krowl/dns/wait_seconds": Stat("Time of look-ups, all together."),
+    "krowl/fetch/failed_count": Stat(
+        "Fetches without an answer that is of use, by kind of failure.", "reason", ERRORS
+    ),
+    "krowl/fetch/unknown_seed_count": Stat("Look-ups that found no host for a seed."),
+    "krowl/frontier/deferred": Stat("URLs queued for hosts that are deferred."),
+    "krowl/frontier/done_count": Stat("Pages acknowledged."),
+    "krowl/frontier/dropped_count": Stat("URLs dropped, by reason.", "reason", DROPPED),
+    "krowl/frontier/due": Stat("Hosts that could be asked now, of those in memory."),
+    "krowl/frontier/foreign_count": Stat("URLs of other nodes put into the outbox."),
+    "krowl/frontier/hosts": Stat("Hosts with URLs queued."),
+    "krowl/frontier/in_flight": Stat("Requests sent and not ended."),
+    "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
+    "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
+    "krowl/links/left_count": Stat(
+        "Links left before they were URLs to decide on, by reason.",
+        "reason",
+        ("scheme", "link_count", "length", "nofollow"),
+    ),
+    "krowl/loop/lag_max_ms": Stat("How late the event loop is, most since the start."),
+    "krowl/loop/lag_p50_ms": Stat("How late the event loop is, median since the start."),
+    "krowl/loop/lag_p999_ms": Stat("How late the event loop is, 99.9 % since the start."),
+    "krowl/loop/lag_p99_ms": Stat("How late the event loop is, 99 % since the start."),
+    "krowl/loop/recent_lag_max_ms": Stat(
+        "How late the event loop was, most of KROWL_STATUS_INTERVAL."
+    ),
+    "krowl/loop/recent_lag_p99_ms": Stat(
+        "How late the event loop was, 99 % of KROWL_STATUS_INTERVAL."
+    ),
+    "krowl/memory/held_bytes": Stat("Bytes of bodies in memory."),
+    "krowl/memory/waits_count": Stat("Times that a body or the next request waited for memory."),
+    "krowl/pages/duplicate_count": Stat(
+        "Pages whose links were left: the host sent the body before."
+    ),
+    "krowl/politeness/address_rested_count": Stat("Times that an address backed off."),
+    "krowl/politeness/blameless_count": Stat("Failures that count against no host."),
+    "krowl/politeness/outages_count": Stat("Outages of our own network or name servers."),
+    "krowl/politeness/parked_count": Stat("Times that a host was parked for a day."),
+    "krowl/politeness/throttling_count": Stat("Answers 429 and 503."),
+    "krowl/politeness/turned_back_count": Stat(
+        "Requests not sent for want of room at their address."
+    ),
+    "krowl/requisites/fetched_count": Stat(
+        "Requisites answered, by kind.", "reason", ("image", "style", "manifest", "other")
+    ),
+    "krowl/requisites/left_count": Stat(
+        "References of requisites that were left out, by reason.",
+        "reason",
+        ("scheme", "length", "count", "level"),
+    ),
+    "krowl/requisites/queued_count": Stat("Requisites queued."),
+    "krowl/seeds/bad_count": Stat("Seed lines skipped as bad."),
+    "krowl/seeds/read_count": Stat("Seed lines read."),
+    "krowl/seen/expected_losses": Stat("URLs that the seen filter took for known, at most."),
+    "krowl/seen/false_positives_count": Stat("Mistakes of the seen filter that were found."),
+    "krowl/seen/fill": Stat("Part of the seen filter that is full, 0 to 1."),
+    "krowl/seen/keys": Stat("URLs in the seen set."),
+    "krowl/seen/layers": Stat("Layers of the seen filter."),
+    "krowl/sitemaps/bad_count": Stat("Answers in place of sitemaps that are none."),
+    "krowl/sitemaps/read_count": Stat("Sitemaps read."),
+    "krowl/sitemaps/url_count": Stat("URLs in sitemaps."),
+    "krowl/upload/bytes_count": Stat("Bytes verified in the bucket."),
+    "krowl/upload/failed_count": Stat("Tries to upload a file that failed."),
+    "krowl/upload/files_count": Stat("Files verified in the bucket."),
+    "krowl/upload/waiting": Stat("Files that are not uploaded yet."),
+    "krowl/watchdog/blamed_count": Stat("Holds of the event loop for which a host is blamed."),
+    "krowl/watchdog/holds_count": Stat("Times that the event loop was held for over 5 s."),
+    "krowl/watchdog/set_aside_count": Stat(
+        "Hosts that were set aside at the start for their holds."
+    ),
+}
+_LEVELS = tuple(map(str, range(7)))
+_DISKS = ("archive", "frontier")
+_H, _C, _G = "histogram", "counter", "gauge"
+MEASURED: tuple[Measured, ...] = (
+    Measured("krowl_dns_seconds", _H, "Time of a look-up that asked the DNS."),
+    Measured("krowl_fetch_connect_seconds", _H, "Time of a TCP connection of an answered request."),
+    Measured("krowl_fetch_tls_seconds", _H, "Time of a TLS handshake of an answered request."),
+    Measured("krowl_fetch_first_byte_seconds", _H, "Time from the request to the first byte."),
+    Measured("krowl_fetch_seconds", _H, "Time of a whole fetch, look-up and connection included."),
+    Measured("krowl_fetch_size_bytes", _H, "Bytes of an answer as received, its head included."),
+    Measured("krowl_page_links", _H, "Links of a page."),
+    Measured("krowl_commit_seconds", _H, "Time of a group commit, its syncs included."),
+    Measured("krowl_leveldb_batch_seconds", _H, "Time of a write to LevelDB, syncs excluded."),
+    Measured(
+        "krowl_archive_pair_seconds", _H, "Time to write the records of a request and answer."
+    ),
+    Measured("krowl_cluster_inbox_batch_seconds", _H, "Time to take messages in, durably."),
+    Measured("krowl_cluster_redis_seconds", _H, "Time of a look at the own Redis, each second."),
+    Measured("krowl_cluster_consul_seconds", _H, "Time of a call of Consul."),
+    Measured("krowl_loop_lag_seconds", _H, "How late the event loop runs a timer."),
+    Measured(
+        "krowl_fetch_content_type",
+        _C,
+        "Answers by class of Content-Type.",
+        "content_type",
+        CONTENT_TYPES,
+    ),
+    Measured(
+        "krowl_fetch_http_version", _C, "Answers by version of HTTP.", "version", HTTP_VERSIONS
+    ),
+    Measured("krowl_fetch_tls_version", _C, "Answers by version of TLS.", "version", TLS_VERSIONS),
+    Measured("krowl_frontier_hosts_in_memory", _G, "Hosts in memory by state.", "state", STATES),
+    Measured("krowl_frontier_oldest_due_seconds", _G, "Time since the next host has been due."),
+    Measured("krowl_dns_cache_names", _G, "Names in the DNS cache."),
+    Measured("krowl_archive_queue_bytes", _G, "Bytes of captures that wait for the WARC writer."),
+    Measured("krowl_archive_queue_limit_bytes", _G, "KROWL_WARC_QUEUE."),
+    Measured("krowl_memory_limit_bytes", _G, "Most bytes of bodies in memory."),
+    Measured("krowl_machine_memory_bytes", _G, "Memory that this process may use."),
+    Measured("krowl_disk_free_bytes", _G, "Free bytes of a disk.", "disk", _DISKS),
+    Measured("krowl_disk_floor_bytes", _G, "KROWL_DISK_FLOOR."),
+    Measured(
+        "krowl_crawl_paused",
+        _G,
+        "1 while no request is sent for this reason, else 0.",
+        "reason",
+        ("person", "disk", "outage", "memory", "cluster"),
+    ),
+    Measured("krowl_process_threads", _G, "Threads of Python."),
+    Measured("krowl_leveldb_files", _G, "Tables of LevelDB by level.", "level", _LEVELS),
+    Measured("krowl_leveldb_size_bytes", _G, "Bytes of these tables.", "level", _LEVELS),
+    Measured("krowl_leveldb_memory_bytes", _G, "Memory of LevelDB's buffers and caches."),
+    Measured("krowl_leveldb_compaction_seconds", _C, "Time of merges.", "level", _LEVELS),
+    Measured("krowl_leveldb_compaction_read_bytes", _C, "Bytes read by merges.", "level", _LEVELS),
+    Measured(
+        "krowl_leveldb_compaction_written_bytes", _C, "Bytes written by merges.", "level", _LEVELS
+    ),
+    Measured("krowl_cluster_joined", _G, "1 if this process is a member of a cluster, else 0."),
+    Measured("krowl_cluster_lease", _G, "1 while no other node may take over our hosts, else 0."),
+    Measured("krowl_cluster_ring", _G, "A number of the ring: equal on nodes that agree."),
+    Measured("krowl_cluster_dead_nodes", _G, "Nodes that have died with work on their disks."),
+    Measured(
+        "krowl_cluster_inbox_messages", _G, "Messages in our inbox; -1 if Redis does not answer."
+    ),
+)

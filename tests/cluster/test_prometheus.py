@@ -1,0 +1,131 @@
+"""A real Prometheus scrapes two nodes, as Consul names them, while they crawl."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.nodes import NAME, Cluster
+from tests.cluster.servers import Server, _running, free_port
+from tests.extensions.test_metrics_move import UNMOVED
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.support.dashboards import DASHBOARDS
+from tests.support.debian import program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+# More than the crawl fetches while it is scraped.
+GRAPH = Graph(hosts=30, pages=200, seed=5, tls=True)
+# Scrapes of each node before anything is asked, one a second: a rate needs two.
+SCRAPES = 8
+
+
+def targets(consul: Server) -> list[dict[str, Any]]:
+    """Return the targets as consul_sd_configs finds them, which Debian's Prometheus is without."""
+    url = f"{consul.url}/v1/health/service/krowlspider-{NAME}?passing"
+    with urllib.request.urlopen(url, timeout=5) as response:
+        services = [each["Service"] for each in json.load(response)]
+    return [
+        {
+            "targets": [f"{service['Address']}:{service['Port']}"],
+            "labels": {"node": service["Meta"]["node"]},
+        }
+        for service in services
+        if service["Port"]
+    ]
+
+
+@contextmanager
+def prometheus(folder: Path, found: list[dict[str, Any]]) -> Iterator[Server]:
+    """A Prometheus that scrapes these targets each second."""
+    folder.mkdir()
+    config = folder / "prometheus.yml"
+    jobs = [{"job_name": "krowlspider", "static_configs": found}]
+    config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
+    port = free_port("127.0.0.1")
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        *(program("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder}/data"),
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/-/ready", timeout=1):
+                return True
+        except OSError:
+            return False
+
+    with _running(Server(url, folder, command, answers)) as server:
+        yield server
+
+
+class Asked:
+    """Answers of a Prometheus, as of the time at which this was made."""
+
+    def __init__(self, server: Server):
+        self._url = server.url
+        self.time = time.time()
+
+    def __call__(self, query: str) -> list[dict[str, Any]]:
+        """Return the series of a query."""
+        words = urllib.parse.urlencode({"query": query, "time": self.time})
+        with urllib.request.urlopen(f"{self._url}/api/v1/query?{words}", timeout=30) as response:
+            found: list[dict[str, Any]] = json.load(response)["data"]["result"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    """Asks the Prometheus of a crawl of two nodes that goes on."""
+    folder = tmp_path_factory.mktemp("cluster")
+    settings = {"KROWL_DELAY_MIN": 0.2, "KROWL_DISK_FLOOR": 1000}
+    with MockWeb(graph=GRAPH) as web, Cluster(folder, web, **settings) as cluster:
+        cluster.start_together("a", "b")
+        cluster.until(lambda: len(targets(cluster.consul)) == 2)
+        with prometheus(folder / "prometheus", targets(cluster.consul)) as server:
+            scraped = f"count(count_over_time(krowl_cluster_joined[1m]) >= {SCRAPES})"
+            cluster.until(lambda: [each["value"][1] for each in Asked(server)(scraped)] == ["2"])
+            yield Asked(server)
+
+
+def test_consul_names_where_the_metrics_of_each_node_are(ask: Asked) -> None:
+    assert sorted(each["metric"]["node"] for each in ask("up == 1")) == ["a", "b"]
+    assert ask('krowl_crawl_info{spider="broad"}')
+
+
+def test_metrics_of_a_cluster_move(ask: Asked) -> None:
+    def moved(name: str) -> bool:
+        return any(ask(f"max_over_time({each}[1m]) > 0") for each in (name, f"{name}_count"))
+
+    names = UNMOVED["tests/cluster/test_prometheus.py"]
+    assert [name for name in names if not moved(name)] == []
+    (agreed,) = ask("count(count_values('ring', krowl_cluster_ring))")
+    assert agreed["value"][1] == "1"
+
+
+# Nothing of it happens in this crawl, whose names need no DNS: their quantiles are no numbers.
+UNMEASURED = {"DNS look-up"}
+
+
+def test_each_panel_of_the_dashboards_has_data(ask: Asked) -> None:
+    empty = []
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
+            for query in panel.queries.values():
+                asked = query.replace("$__rate_interval", "20s").replace("$instance", ".*")
+                values = {each["value"][1] for each in ask(asked)}
+                if not values - (set() if panel.title in UNMEASURED else {"NaN"}):
+                    empty.append(f"{dashboard.name}, {panel.title}: {asked}")
+    assert empty == []

@@ -1,0 +1,68 @@
+"""``python -m tests.support.metricsdoc``: write docs/metrics.md from the table of metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.metrics.stats import is_counter, metric_name
+from krowlspider.crawl.metrics.table import MEASURED, STATS
+from tests.support.crawling import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = ROOT / "docs" / "metrics.md"
+HEAD = """# Metrics
+
+Every metric of http://127.0.0.1:9410/metrics; `make docs` writes this page anew. All of them are
+there from zero, with the values of their labels. Times are in seconds, sizes in bytes. No metric
+and no label has a host or a URL in it. Counters and histograms are of this start of the crawl.
+
+[stats.md](stats.md) says what the reasons mean. Other stats, as of your own spiders, become
+metrics [by a rule](stats.md#prometheus), and so do others of Scrapy's. A histogram `x_seconds` has
+the series `x_seconds_bucket`, `x_seconds_sum` and `x_seconds_count`. Connection, TLS and first byte
+are measured for requests that were answered; `krowl_fetch_failed_total` counts the others.
+[operations.md](operations.md#prometheus-and-grafana) shows dashboards and alert rules that use
+them.
+
+| metric | type | labels | meaning |
+| --- | --- | --- | --- |
+"""
+# Metrics of the process, which prometheus-client makes.
+PROCESS = (
+    ("process_cpu_seconds_total", "counter", "", "CPU time of the process."),
+    ("process_resident_memory_bytes", "gauge", "", "Resident memory."),
+    ("process_virtual_memory_bytes", "gauge", "", "Virtual memory."),
+    ("process_open_fds", "gauge", "", "Open files and sockets."),
+    ("process_max_fds", "gauge", "", "Most open files and sockets."),
+    ("process_start_time_seconds", "gauge", "", "When the process started, in epoch seconds."),
+    ("python_gc_collections_total", "counter", "generation", "Garbage collections."),
+    ("python_gc_objects_collected_total", "counter", "generation", "Objects collected."),
+    ("python_gc_objects_uncollectable_total", "counter", "generation", "Objects that stay."),
+    ("krowl_crawl_info", "gauge", "spider, version", "1, with what crawl this is as labels."),
+    ("krowl_metrics_left_out", "gauge", "", "Stats that are no metrics: they may name a host."),
+)
+
+
+def rows() -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, type, labels and meaning of every metric."""
+    for stat, known in STATS.items():
+        kind = "counter" if is_counter(stat) else "gauge"
+        yield metric_name(stat), kind, known.label, known.help
+    for metric in MEASURED:
+        name = f"{metric.name}_total" if metric.kind == "counter" else metric.name
+        yield name, metric.kind, metric.label, metric.help
+    yield from PROCESS
+
+
+def page() -> str:
+    """Return the text of docs/metrics.md."""
+    lines = (
+        f"| `{name}` | {kind} | {f'`{label}`' if label else ''} | {text} |"
+        for name, kind, label, text in sorted(rows())
+    )
+    return HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
