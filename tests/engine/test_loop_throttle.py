@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.crawl.turns import AT_LEAST, AT_MOST, FOR_CLIENTS, TURN, Turns
+from krowlspider.crawl.turns import AT_LEAST, AT_MOST, FOR_CLIENTS, TURN, WATCHED, Turns
 from krowlspider.engine.loop_throttle import LoopThrottle
 
 
@@ -58,7 +58,7 @@ def test_one_that_is_cancelled_takes_nobodys_place() -> None:
 # --- how many ---
 
 
-def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
+def test_a_turn_has_as_many_answers_as_it_has_time_for_while_somebody_watches() -> None:
     """On a machine of which others take their part, a page takes longer."""
     now = 0.0
 
@@ -73,18 +73,25 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
             await throttle()
             now += cost
 
-        for page in (0.02, TURN / 8.5, 1e-5):
-            await asyncio.gather(*(one(page) for _ in range(1000)))
+        async def pages(number: int, cost: float) -> None:
+            await asyncio.gather(*(one(cost) for _ in range(number)))
             found.append(turns.at_once)
+
+        await pages(1000, 0.02)
+        for cost in (0.02, TURN / 8.5, 1e-5):
+            turns.serve(0)
+            await pages(300, cost)
+        await pages(AT_LEAST * WATCHED + 300, 0.02)
         return found
 
-    assert asyncio.run(main()) == [AT_LEAST, 8, AT_MOST]
+    assert asyncio.run(main()) == [AT_MOST, AT_LEAST, 8, AT_MOST, AT_MOST]
 
 
 def test_a_turn_is_shortest_while_a_client_waits() -> None:
     turns = Turns()
     turns.serve(2)
-    turns.took(TURN, 8)
+    for _ in range(100):
+        turns.took(TURN, 8)
     assert turns.at_once == FOR_CLIENTS
     turns.serve(0)
     assert turns.at_once == 8
