@@ -20,7 +20,7 @@ settings.register_profile("krowlspider", deadline=None)
 settings.load_profile("krowlspider")
 
 # A quick run tries one in so many examples of a property.
-FEWER = 5
+FEWER = 10
 
 # Modules of a minute and more: the others go on beside them, so that none is left for the end.
 LONGEST = {
