@@ -20,13 +20,13 @@ settings.register_profile("krowlspider", deadline=None)
 settings.load_profile("krowlspider")
 
 # A quick run tries one in so many examples of a property.
-FEWER = 5
+FEWER = 10
 
 # Modules of a minute and more: the others go on beside them, so that none is left for the end.
 LONGEST = {
     *("test_politeness.py", "test_kills.py", "test_growth.py", "test_chaos_consul.py"),
     *("test_chaos_partition.py", "test_chaos_nodes.py", "test_chaos_redis.py"),
-    "test_chaos_static.py",
+    *("test_chaos_static.py", "test_flat_memory.py"),
 }
 
 warm.enabled = True

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from krowlspider.archive.index.cdxj import target
 from krowlspider.corpus.document import document
 from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
@@ -151,7 +152,7 @@ class SliceReader:
                 self._counts["responses"] += 1
                 if number in self._task.fatal:
                     reason = self._task.fatal[number]
-                    self._problem(offset, f"{_url(record)}: {reason}")
+                    self._problem(offset, f"{target(record)}: {reason}")
                     yield _encode(self._refused(record, offset, number, reason))
                     continue
                 signal.setitimer(signal.ITIMER_PROF, job.seconds)
@@ -172,7 +173,7 @@ class SliceReader:
     def _line(self, record: WarcRecord, offset: int, number: int) -> Line | None:
         """Return the line of a response; if it has no page that was asked for, count why."""
         try:
-            if not self._job.choice.fits(_url(record), record.headers.get("WARC-Date") or ""):
+            if not self._job.choice.fits(target(record), record.headers.get("WARC-Date") or ""):
                 raise NoPage("not asked for")
             return self._judged(page_of(record, self._job.decode), offset, number)
         except NoPage as error:
@@ -189,7 +190,7 @@ class SliceReader:
         return self._refused(record, offset, number, reason)
 
     def _refused(self, record: WarcRecord, offset: int, number: int, reason: str) -> Line:
-        refusal = Refusal(self._part.file, offset, _url(record), reason, "")
+        refusal = Refusal(self._part.file, offset, target(record), reason, "")
         return Line(number, offset, refusal=refusal)
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
@@ -203,7 +204,3 @@ class SliceReader:
         made = record_of(page, found, given, (self._part.file, offset), marks.simhash)
         raw = msgspec.Raw(_encode(made))
         return Line(number, offset, page.url, found.language, *marks, raw)
-
-
-def _url(record: WarcRecord) -> str:
-    return (record.headers.get("WARC-Target-URI") or "").strip("<>")

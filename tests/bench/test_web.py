@@ -112,6 +112,7 @@ def test_gzip_coded_pages_are_the_same_pages(web: BenchWeb) -> None:
             assert len(body) < len(plain[1]) / 2
 
 
+@pytest.mark.slow
 def test_the_same_pages_come_over_tls() -> None:
     with BenchWeb(Shape(hosts=3, per_host=20, tls=True, templates=4)) as web:
         status, body, _ = get(web, 0)

@@ -8,7 +8,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import urllib.request
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -478,17 +477,6 @@ def test_a_server_that_cannot_be_loaded_is_logged_and_closed(
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [
         "Metrics and live page are not served"
     ]
-
-
-def test_no_web_server_is_loaded_without_a_client() -> None:
-    """aiohttp would take a tenth of the CPU time of a start."""
-    program = (
-        "import asyncio, sys; import extensions.metrics as m, extensions.live_page\n"
-        "served = asyncio.run(m.PageServer([]).serve('127.0.0.1', range(1)))\n"
-        "print(served[:17], 'aiohttp' in sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert said.stdout == b"http://127.0.0.1: False\n"
 
 
 # --- settings ---

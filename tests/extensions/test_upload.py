@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +18,7 @@ from extensions.upload import Upload
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
-from krowlspider.archive.upload.uploader import finished_files
+from krowlspider.archive.upload.uploader import finished_files, upload_folder
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
 from tests.archive.captures import capture, written
@@ -37,8 +36,9 @@ from tests.archive.upload.s3 import (
 )
 from tests.mockweb import MockWeb
 from tests.support.archived import assert_archived
-from tests.support.crawling import ROOT, frontier_view
+from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_of, page, pages
+from tests.support.in_process import run_here
 from tests.support.settings import project_settings
 
 if TYPE_CHECKING:
@@ -374,23 +374,24 @@ def test_command_uploads_and_removes_the_files_of_a_crawl(tmp_path: Path, server
 
 
 @pytest.mark.slow
-def test_command_exits_with_1_when_files_are_left(tmp_path: Path, server: S3Server) -> None:
-    """It waits for a minute."""
+def test_command_exits_with_1_when_files_are_left(
+    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a minute; here for 1.5 s."""
+    monkeypatch.setattr(
+        "krowlspider.programs.warc.upload_folder", partial(upload_folder, stalled_after=1.5)
+    )
     written(tmp_path, map(capture, range(3)), max_size=1)
     files = dict(contents(tmp_path))
     taken = min(name for name in files if name.endswith(".warc.gz"))
     server.ask("PUT", f"/{BUCKET}/{tmp_path.name}/{taken}", b"another's")
     there = f"s3://{BUCKET}/{tmp_path.name}"
-    done = subprocess.run(
+    done = run_here(
         [
-            *(sys.executable, "-m", "scrapy", "warc", "upload", str(tmp_path)),
+            *("warc", "upload", str(tmp_path)),
             *("-s", f"KROWL_WARC_UPLOAD={there}", "-s", "KROWL_WARC_UPLOAD_DELETE=True"),
             *("-s", f"KROWL_WARC_UPLOAD_ENDPOINT={server.url}"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=110,
-        check=False,
+        ]
     )
     assert done.returncode == 1, done.stderr.decode()
     assert done.stdout.decode() == f"5 files uploaded to {there}, 1 left\n"

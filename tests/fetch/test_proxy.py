@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +22,6 @@ from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.http.request import Proxy
 from krowlspider.fetch.proxy.url import parse_proxy
 from tests.fetch.web import Peer, Run, answering, client, closing, serve
-from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
@@ -208,14 +205,3 @@ def test_urls_of_proxies() -> None:
     for header in (b"Basic x\r\nHost: y", b"Basic !"):
         with pytest.raises(ProxyInvalid, match="uthorization"):
             parse_proxy("socks5://h:1", header)
-
-
-def test_crawl_without_proxies_imports_nothing_for_them() -> None:
-    program = (
-        "import sys, krowlspider.engine.handler, krowlspider.fetch.client\n"
-        "print([name for name in sys.modules if name.startswith('krowlspider.fetch.proxy')])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"

@@ -349,7 +349,8 @@ def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
         assert violations(web.log(), min_delay=0.02) == []
 
 
-@pytest.mark.parametrize("packed", [pytest.param("a coding", marks=pytest.mark.slow), "a file"])
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", ["a coding", "a file"])
 def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
     tmp_path: Path, packed: str
 ) -> None:

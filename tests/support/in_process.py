@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
 import os
@@ -11,9 +12,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
-from typing import IO, TYPE_CHECKING
+from functools import cache
+from typing import IO, TYPE_CHECKING, Any
 
+from scrapy import cmdline
 from scrapy.cmdline import execute
+from scrapy.settings import SettingsAttribute
+from scrapy.utils import versions
 from scrapy.utils.log import _uninstall_scrapy_root_handler
 from twisted.python import log as twisted_log
 
@@ -21,6 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ATOMS = (str, int, float, bool, type(None))
+
+
+def _copied(self: SettingsAttribute, memo: dict[int, Any]) -> SettingsAttribute:
+    value = self.value if type(self.value) in _ATOMS else copy.deepcopy(self.value, memo)
+    made = SettingsAttribute.__new__(SettingsAttribute)
+    made.value, made.priority = value, self.priority
+    return made
+
+
+# A quarter of the CPU time of a small crawl: each start copies all settings four times, and reads
+# the metadata of all installed packages.
+SettingsAttribute.__deepcopy__ = _copied
+cmdline.entry_points = cache(cmdline.entry_points)
+versions.version = cache(versions.version)
 
 
 def run_here(

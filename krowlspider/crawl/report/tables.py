@@ -121,7 +121,7 @@ class _Hosts:
                     self.deferred.add(name)
 
 
-def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Tables:
+def read_tables(store: Store) -> Tables:
     """Return the tables of a frontier. This may take many seconds: call it in a thread.
 
     :raises StoreError: the store cannot be read
@@ -133,10 +133,10 @@ def read_tables(store: Store, clock: Callable[[], float] = time.monotonic) -> Ta
     for seeds in in_slices(read_seeds(store)):
         wanted.update(host_of(seed.url) for seed in seeds)
     hosts = _Hosts(wanted)
-    end, is_whole = clock() + _TIME_LIMIT, True
+    end, is_whole = time.monotonic() + _TIME_LIMIT, True
     for read in in_slices(records(store)):
         hosts.add([(name, figures_in(record)) for name, record in read])
-        if clock() > end:
+        if time.monotonic() > end:
             is_whole = False
             break
     seed_rows: list[Row] = []

@@ -76,8 +76,6 @@ class Effect(_ById):
     UNCOUNT_BLOCKED = "no longer count it as blocked in memory"
     COUNT_DEFERRED = "count its entries as deferred"
     UNCOUNT_DEFERRED = "no longer count its entries as deferred"
-    COUNT_HELD = "count it as held"
-    UNCOUNT_HELD = "no longer count it as held"
     RECORD = "have the next commit write its record"
 
 
@@ -105,7 +103,7 @@ _TABLE: dict[SchedulingState, _Row] = {
     },
     _S.SCHEDULED: {
         **_ignore(_S.SCHEDULED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED),
-        _E.NOT_OURS: (_S.HELD, (_F.END_SESSION, _F.COUNT_HELD)),
+        _E.NOT_OURS: (_S.HELD, (_F.END_SESSION,)),
         _E.WAIT_FOR_ROOM: (_S.BLOCKED, (_F.COUNT_BLOCKED,)),
         _E.WAIT_IN_LINE: (_S.SCHEDULED, (_F.END_SESSION,)),
         _E.ENTER_FLIGHT: (_S.IN_FLIGHT, ()),
@@ -165,10 +163,10 @@ _TABLE: dict[SchedulingState, _Row] = {
     },
     _S.HELD: {
         **_ignore(_S.HELD, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED, _E.HAS_PAGES, _E.HAS_ROBOTS_FETCHES),
-        _E.HAS_NOTHING: (_S.IDLE, (_F.UNCOUNT_HELD, _F.RECORD)),
-        _E.IS_DEFERRED: (_S.DEFERRED, (_F.UNCOUNT_HELD, _F.COUNT_DEFERRED)),
-        _E.RING_CHANGED: (_S.SCHEDULED, (_F.UNCOUNT_HELD,)),
-        _E.SEAL: (_S.SEALED, (_F.UNCOUNT_HELD,)),
+        _E.HAS_NOTHING: (_S.IDLE, (_F.RECORD,)),
+        _E.IS_DEFERRED: (_S.DEFERRED, (_F.COUNT_DEFERRED,)),
+        _E.RING_CHANGED: (_S.SCHEDULED, ()),
+        _E.SEAL: (_S.SEALED, ()),
     },
     _S.SEALED: {
         **_ignore(_S.SEALED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED),

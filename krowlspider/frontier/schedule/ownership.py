@@ -65,7 +65,6 @@ class Ownership:
                 # With nothing queued, the host has no place on disk.
                 self._due.push(host.due, host.name)
         # Held hosts that have left memory are read again too.
-        self._transitions.held = 0
         self._due.read_again()
 
     def seal(self, name: str) -> Host:

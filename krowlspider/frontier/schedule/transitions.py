@@ -25,8 +25,8 @@ _OVERDUE = 1.0
 class Transitions:
     """The only place that changes the scheduling state of a host in memory.
 
-    ``blocked`` counts the blocked hosts, ``held`` those held since the last change of the ring,
-    ``deferred`` the entries that are queued for deferred hosts. ``calls`` calls hosts for room.
+    ``blocked`` counts the blocked hosts, ``deferred`` the entries that are queued for deferred
+    hosts. ``calls`` calls hosts for room.
     """
 
     def __init__(
@@ -40,7 +40,6 @@ class Transitions:
         now: Callable[[], float],
     ):
         self.blocked = 0
-        self.held = 0
         self.deferred = deferred
         self.calls = Calls(shares, host=cache.get, move=self.move, now=now)
         self._due = due
@@ -57,8 +56,6 @@ class Transitions:
             Effect.UNCOUNT_BLOCKED: self._uncount_blocked,
             Effect.COUNT_DEFERRED: self._count_deferred,
             Effect.UNCOUNT_DEFERRED: self._uncount_deferred,
-            Effect.COUNT_HELD: self._count_held,
-            Effect.UNCOUNT_HELD: self._uncount_held,
             Effect.RECORD: cache.note,
         }
         # The table, with the methods that apply the effects.
@@ -111,9 +108,3 @@ class Transitions:
 
     def _uncount_deferred(self, host: Host) -> None:
         self.deferred -= host.queue.queued
-
-    def _count_held(self, _: Host) -> None:
-        self.held += 1
-
-    def _uncount_held(self, _: Host) -> None:
-        self.held -= 1

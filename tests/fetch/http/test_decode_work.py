@@ -48,9 +48,8 @@ def cost_of_refusal(body: bytes, encodings: bytes) -> float:
 
 
 @emptiness
-@pytest.mark.parametrize("size", [100_000, 200_000])
-def test_work_on_empty_blocks_is_linear(kind: Emptiness, size: int) -> None:
-    assert cost(kind.of(size), kind.coding) < PER_BYTE * size
+def test_work_on_empty_blocks_is_linear(kind: Emptiness) -> None:
+    assert cost(kind.of(200_000), kind.coding) < PER_BYTE * 200_000
 
 
 @emptiness

@@ -49,7 +49,6 @@ def test_leaving_flight_always_gives_up_the_places() -> None:
     [
         (_S.BLOCKED, _F.COUNT_BLOCKED, _F.UNCOUNT_BLOCKED),
         (_S.DEFERRED, _F.COUNT_DEFERRED, _F.UNCOUNT_DEFERRED),
-        (_S.HELD, _F.COUNT_HELD, _F.UNCOUNT_HELD),
     ],
 )
 def test_a_counted_state_is_counted_both_ways(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import SessionLimits
 from krowlspider.urls.host import host_of
 from tests.frontier.conftest import LIMITS, TINY, World
@@ -220,10 +221,10 @@ def test_a_foreign_host_in_a_session_is_held(world: World) -> None:
     world.foreign.add("a.test")
     assert order(world, 12) == "bbbccc" * 2
     assert world.fetch() is None
-    assert world.frontier.schedule.transitions.held == 1
+    host = world.frontier.schedule.cache.get("a.test")
+    assert host.state is SchedulingState.HELD
     world.commit()
     # A held host need not stay in memory.
-    host = world.frontier.schedule.cache.get("a.test")
     assert not world.frontier.schedule.cache._is_pinned(host)
     world.foreign.clear()
     world.robots_fetches.ring_changed()

@@ -172,6 +172,7 @@ def coded() -> dict[str, tuple[bytes, bytes]]:
     }
 
 
+@pytest.mark.slow
 def test_costly_bodies_hold_up_no_other_page(tmp_path: Path) -> None:
     """Bodies of a few bytes that take seconds to decode. Good hosts are crawled completely, and the
     loop is never blocked."""
