@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 HOP = 0.002
 # Consul ends a session at this many TTLs after its last renewal.
 _SESSION_TTLS = 2
+# Commands that write what another process reads.
+_WRITES = frozenset({"LPUSH", "SET"})
 # Seconds between two looks of a blocking query.
 _LOOK = 0.3
 _REFUSED = ClientError("409 a step is refused")
@@ -216,12 +218,13 @@ class MemoryAgent(Agent):
 class MemoryRedis:
     """A server. While it is frozen, it takes commands and does them when it thaws.
 
-    ``pushed`` counts the messages that came, by list.
+    ``pushed`` counts the messages that came, by list. ``changed_at`` is the time of the last write.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
     pushed: Counter[str] = field(default_factory=Counter)
     is_down: bool = False
+    changed_at: float = 0.0
     _is_frozen: bool = False
     _waiting: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -317,6 +320,11 @@ class _Connection:
             for command in commands:
                 server.late(command)
             await asyncio.Future()
+        # The loop of another process may be ahead: nothing is read before it was written.
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, server.changed_at - loop.time()))
+        if any(command[0] in _WRITES for command in commands):
+            server.changed_at = loop.time()
         self._replies.extend(map(server.do, commands))
         await asyncio.sleep(HOP)
 

@@ -66,13 +66,22 @@ class HandoverStats:
 
 @dataclass(slots=True, eq=False)
 class _Host:
-    """A host under way: ``sent`` chunks, of which ``arrived`` are acknowledged at ``key``."""
+    """A host under way: ``sent`` chunks, of which ``arrived`` are acknowledged at ``key``.
+
+    ``total`` is the number of its chunks, 0 while it is not known.
+    """
 
     name: str
     departure: Departure
     key: str
     arrived: int = 0
     sent: int = 0
+    total: int = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether all chunks are sent, and not all acknowledged."""
+        return self.arrived < self.sent == self.total
 
 
 class PeerHandover:
@@ -217,20 +226,16 @@ class PeerHandover:
 
     async def _next_chunk(self, host: _Host) -> bytes | None:
         """Return the next chunk of a host, None if there is none. End a host that has arrived."""
+        if host.is_waiting:
+            return None
         steps = host.departure.skip(host.sent)
         is_over = False
         while not is_over:
             async with self._share:
                 is_over = next(steps, True) is True
-        async with self._share:
-            try:
-                chunk = host.departure.chunk(host.sent)
-            except LookupError:
-                self._restart(host)
-                return None
-            data = b"" if chunk is None else msgspec.json.encode(chunk)
-        if chunk is None:
-            if host.sent == host.arrived:
+                data = self._cut(host) if is_over else None
+        if data is None:
+            if host.total == host.arrived > 0:
                 await self._remove(host)
             return None
         if len(data) > MAX_CHUNK:
@@ -238,6 +243,17 @@ class PeerHandover:
             return None
         host.sent += 1
         return data
+
+    def _cut(self, host: _Host) -> bytes | None:
+        """Return the next chunk of a host as JSON, None if there is none, or all are sent again."""
+        try:
+            chunk = host.departure.chunk(host.sent)
+        except LookupError:
+            self._restart(host)
+            return None
+        if chunk is None or chunk["last"]:
+            host.total = host.sent + (chunk is not None)
+        return None if chunk is None else msgspec.json.encode(chunk)
 
     async def _remove(self, host: _Host) -> None:
         """Remove a host that has arrived.
@@ -264,7 +280,7 @@ class PeerHandover:
         self._old_keys.append(host.key)
         host.departure.begin_again()
         host.key = self._key_of(host.name, host.departure)
-        host.arrived = host.sent = 0
+        host.arrived = host.sent = host.total = 0
 
     def _keep(self, host: _Host) -> None:
         """Keep a host that its owner cannot take, until the ring changes."""
@@ -309,7 +325,7 @@ class PeerHandover:
 
     async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
         """Return whether there is any news."""
-        hosts = list(self.open.values())
+        hosts = [host for host in self.open.values() if host.arrived < host.sent]
         values = await connection.call("MGET", *(host.key for host in hosts))
         has_news = False
         for host, value in zip(hosts, values, strict=True):

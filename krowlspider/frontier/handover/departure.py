@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 from xxhash import xxh3_64_digest
 
-from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover.chunks import (
     CHUNK_BYTES,
     CHUNK_ITEMS,
@@ -30,7 +30,7 @@ from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of, split_queue_key
+from krowlspider.frontier.store.schema import authorities_of, place_in
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Departure:
                 yield "robots", most, -(-len(record) // 3) * 4, (authority, record)
         queued: set[bytes] = set()
         for state, key, value in entries_of(self._frontier, name):
-            entry = entry_of(key, value)
+            entry = Entry.decode(value, name)
             if stays(entry, identify):
                 self._stays[key] = None
                 continue
@@ -234,7 +234,7 @@ class Departure:
                 queued.add(identity)
             # An entry that is due goes before those that were not tried.
             wait = max(0.0, entry.due - now) if entry.due else UNSET
-            priority, more = split_queue_key(key)[1], {"strikes": entry.strikes, "free": free}
+            priority, more = place_in(key)[0], {"strikes": entry.strikes, "free": free}
             item = EntryItem.of_entry(entry, priority, state, wait=wait, **more)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
@@ -252,8 +252,6 @@ class Departure:
         self.is_ending = True
         host = self._host
         kept = yield from give_up(self._frontier, host, self._stays)
-        yield
-        yield from self._frontier.seen.remove_marks(host.name)
         del self._all.under_way[host.name]
         if kept:
             self._all.kept[host.name] = kept

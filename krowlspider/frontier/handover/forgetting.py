@@ -28,8 +28,6 @@ def forget_now(frontier: Frontier, name: str) -> int | None:
     # No other node must be able to read its entries.
     for _ in give_up(frontier, host, ()):
         pass
-    for _ in frontier.seen.remove_marks(name):
-        pass
     schedule.cache.remove(host)
     frontier.poisoned.discard(name)
     frontier.counters["dropped/operator"] += queued

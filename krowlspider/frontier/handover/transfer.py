@@ -46,11 +46,11 @@ def _keys_of(frontier: Frontier, name: str) -> Iterator[bytes]:
 
 
 def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generator[None, None, int]:
-    """Remove a sealed host that another frontier has taken over, except its seen marks: the caller
-    removes those by `SeenSet.remove_marks`. Return how many entries stay: those with the keys
-    ``kept``, because no other job can read them.
+    """Remove a sealed host that another frontier has taken over, with its seen marks. Return how
+    many entries stay: those with the keys ``kept``, because no other job can read them.
 
-    Some entries are read in each step. They are removed in one batch, in the last step.
+    Some entries are read in each step. They are removed in one batch. After it, some marks are
+    removed in each step.
     """
     name, store = host.name, frontier.store
     batch = store.batch()
@@ -64,7 +64,7 @@ def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generato
     if not kept:
         _delete_robots(frontier, name, batch)
         batch.delete(schema.deferred_key(name))
-    frontier.seen.forget(name, batch)
+    marks = frontier.seen.forget(name, batch)
     queued = [key for key in kept if key[:1] == schema.QUEUE]
     if frontier.budget.most:
         gone = host.queue.queued - len(queued)
@@ -76,6 +76,7 @@ def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generato
     else:
         frontier.schedule.cache.erase(host, batch)
     batch.write()
+    yield from marks
     return len(kept)
 
 

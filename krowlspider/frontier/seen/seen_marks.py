@@ -110,11 +110,19 @@ class SeenMarks:
             and self._store.get(gone_key(host)) is not None
         )
 
-    def forget(self, host: str, batch: Batch) -> None:
-        """Count a host as handed over, with the batch. Then call `remove`; a restart does."""
-        batch.put(gone_key(host), _REMOVING)
+    def forget(self, host: str, batch: Batch) -> Iterator[list[bytes]]:
+        """Count a host as handed over, with the batch, which removes its marks if they are few.
+
+        Then take all steps of the returned iterator, as of `remove`; a restart does.
+        """
+        marks = list(islice(self._store.items(seen_prefix(host)), _STEP))
+        is_small = len(marks) < _STEP
+        for key, _ in marks if is_small else ():
+            batch.delete(key)
+        batch.put(gone_key(host), b"" if is_small else _REMOVING)
         if not self.is_gone(host):
             self._gone.update([xxh3_64_digest(host.encode())])
+        return iter([list(marked_by(marks))]) if is_small else self.remove(host)
 
     def remove(self, host: str) -> Iterator[list[bytes]]:
         """Remove the marks of a host step by step; yield the identities of each step."""

@@ -181,15 +181,10 @@ class SeenSet:
             self._recent.add(self._new)
             self._new.clear()
 
-    def forget(self, host: str, batch: Batch) -> None:
-        """Forget a handed-over host, with the batch. Then call `remove_marks`; a restart does."""
-        self._marks.forget(host, batch)
-
-    def remove_marks(self, host: str) -> Iterator[None]:
-        """Remove the marks of a host, some in each step."""
-        for identities in self._marks.remove(host):
-            self._recent.remove(identities)
-            yield
+    def forget(self, host: str, batch: Batch) -> Iterator[None]:
+        """Forget a handed-over host, with the batch. Then take all steps of the returned iterator,
+        which remove its marks; a restart does."""
+        return map(self._recent.remove, self._marks.forget(host, batch))
 
     # --- saving the filter ---
 

@@ -130,8 +130,13 @@ def host_in(key: bytes) -> str:
 
 def split_queue_key(key: bytes) -> tuple[str, int, int]:
     """Return host, priority and sequence of a queue or poison key."""
+    return host_in(key), *place_in(key)
+
+
+def place_in(key: bytes) -> tuple[int, int]:
+    """Return priority and sequence of a queue or poison key."""
     inverse, sequence = _PLACE.unpack(key[-_PLACE.size :])
-    return host_in(key), PRIORITY_LIMIT - inverse, sequence
+    return PRIORITY_LIMIT - inverse, sequence
 
 
 def seen_prefix(host: str) -> bytes:

@@ -580,12 +580,21 @@ def test_a_start_removes_marks_that_a_death_left(
     steps = world.departures.under_way[HOST_NAME].end()
     while world.frontier.queued:
         next(steps)
-    next(steps)
     assert sum(1 for _ in marked_by(world.store.items(seen_prefix(HOST_NAME)))) == 1500
     world.crash()
     assert list(world.store.keys(SEEN)) == []
     assert list(world.store.keys(QUEUE)) == []
     assert world.add(url(0)) == 1
+
+
+def test_a_small_host_is_removed_in_one_step(world: World, other: World) -> None:
+    """No mark on its removal is left for a start to complete."""
+    world.add(*urls(0, 1))
+    for chunk in chunks(world):
+        other.arrivals.take(chunk)
+    next(world.departures.under_way[HOST_NAME].end())
+    assert list(world.store.keys(QUEUE)) == list(world.store.keys(SEEN)) == []
+    assert [value for _, value in world.store.items(GONE)] == [b""]
 
 
 def test_a_long_queue_is_removed_in_steps(open_store: Callable[[], Store], other: World) -> None:
