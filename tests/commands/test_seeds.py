@@ -15,7 +15,7 @@ import pytest
 from krowlspider.errors import KrowlError
 from krowlspider.programs.seeds import Conversion
 from krowlspider.urls.lists import Tranco, Zone
-from krowlspider.urls.seeds import seed_lines
+from krowlspider.urls.seeds import parse_seed, seed_lines
 from krowlspider.views.files import read_lines
 from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import page
@@ -254,3 +254,16 @@ def test_the_documented_commands_make_the_seeds_of_a_crawl(tmp_path: Path) -> No
         ).run()
         urls = [item["url"] for item in crawl.items]
         assert sorted(urls) == [f"http://{name}.test:{web.port}/" for name in "abc"]
+
+
+def test_the_starter_list_is_one_of_hosts() -> None:
+    lines = (ROOT / "seeds" / "starter.txt").read_bytes().splitlines()
+    assert b"CC0" in b"".join(lines[:6])
+    hosts = [line for line in lines if line and not line.startswith(b"#")]
+    for host in hosts:
+        seed = parse_seed(host)
+        assert seed is not None
+        assert (seed.url, seed.bare) == (f"https://{host.decode()}/", True)
+    # A name and the same with www are one site.
+    assert len({host.removeprefix(b"www.") for host in hosts}) == len(hosts)
+    assert 200 <= len(hosts) <= 400
