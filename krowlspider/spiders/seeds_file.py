@@ -10,7 +10,14 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, without_credentials
+from krowlspider.urls.seeds import (
+    BadSeed,
+    ListLine,
+    Seed,
+    parse_seed,
+    seed_lines,
+    without_credentials,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +31,8 @@ _CHUNK = 500
 _BAD_LOGGED = 20
 # Bytes read to distinguish a text file from a binary file.
 _PROBE = 8192
-# Bytes of a line that are read; the rest of the line is skipped.
-_LINE_MAX = 65536
+# Bytes read at once for the archive.
+_PIECE = 65536
 # Bytes of seeds that go into the archive.
 TEXT_MAX = 10 * 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -51,7 +58,7 @@ class SeedsFile:
         if b"\0" in probe:
             raise SeedsError(
                 f"seeds file {path} is binary: give text in UTF-8, one domain or URL a line, or a"
-                " gzip of it"
+                " gzip of it; scrapy seeds converts a zip file"
             )
 
     def _open(self) -> IO[bytes] | gzip.GzipFile:
@@ -70,7 +77,7 @@ class SeedsFile:
         """
         content = bytearray()
         with suppress(OSError, EOFError, zlib.error), self._open() as file:
-            while len(content) <= TEXT_MAX and (piece := file.read(_LINE_MAX)):
+            while len(content) <= TEXT_MAX and (piece := file.read(_PIECE)):
                 content += piece
         truncated = len(content) > TEXT_MAX
         if truncated:
@@ -100,18 +107,15 @@ class SeedsFile:
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
         """Yield the lines of the file, up to the first read error, which is logged."""
         try:
-            while line := file.readline(_LINE_MAX):
-                yield line
-                # Skip the rest of a line that is too long to be a seed.
-                while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
-                    pass
+            yield from seed_lines(file)
         except (OSError, EOFError, zlib.error) as error:
             logger.error("%s ends early: %s; the seeds before that are crawled", self.path, error)
 
     def _report(self, number: int, error: BadSeed) -> None:
         self.bad += 1
         level = logging.WARNING if self.bad <= _BAD_LOGGED else logging.DEBUG
-        logger.log(level, "%s line %d skipped: %s", self.path, number, error)
+        way = "; scrapy seeds converts such lists" if isinstance(error, ListLine) else ""
+        logger.log(level, "%s line %d skipped: %s%s", self.path, number, error, way)
         if self.bad == _BAD_LOGGED + 1:
             logger.warning("%s: further bad lines are logged with LOG_LEVEL=DEBUG", self.path)
 

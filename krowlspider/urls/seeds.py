@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 from krowlspider.urls.ports import is_blocked, port_of
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Characters of the longest seed; longer URLs are not queued.
 MAX_SEED = 2048
 
+# Bytes of a line that are read; the rest of the line is skipped.
+_LINE_MAX = 65536
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(r"(?:^|\s)#.*", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -27,6 +33,14 @@ _CREDENTIALS = re.compile(r"(^[ \t]*|//)[^/?#\s]*@", re.MULTILINE)
 
 class BadSeed(ValueError):
     """A line is no seed; the message is the reason."""
+
+
+class ListLine(BadSeed):
+    """A line is no seed, but looks as one of a list that ``scrapy seeds`` converts."""
+
+
+class _Readable(Protocol):
+    def readline(self, size: int = -1, /) -> bytes: ...
 
 
 @dataclass(slots=True)
@@ -61,6 +75,14 @@ def parse_seed(line: bytes) -> Seed | None:
     return Seed(_url(text, text), bare=False)
 
 
+def seed_lines(file: _Readable) -> Iterator[bytes]:
+    """Yield the lines of a file; of a line that is too long to be a seed, only the beginning."""
+    while line := file.readline(_LINE_MAX):
+        yield line
+        while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
+            pass
+
+
 def without_credentials(text: str) -> str:
     """Return lines of seeds without user names and passwords, for logs and archives."""
     return _CREDENTIALS.sub(r"\1...@", text)
@@ -75,12 +97,17 @@ def _check(text: str) -> None:
         raise BadSeed(f"longer than {MAX_SEED} characters")
     if _CONTROL.search(text):
         raise BadSeed("a control character inside")
-    if len(text.split()) > 1:
+    fields = text.split()
+    if len(fields) > 3 and fields[1].isdigit() and fields[2].upper() == "IN":
+        raise ListLine(f"a record of a zone file: {_shown(text)}")
+    if len(fields) > 1:
         raise BadSeed("whitespace inside")
 
 
 def _bare_url(text: str) -> str:
     name = re.split(r"[/?#:]", text, maxsplit=1)[0]
+    if "," in name:
+        raise ListLine(f"several fields: {_shown(text)}")
     if "." not in name.strip(".") and name != "localhost" and not name.startswith("["):
         raise BadSeed(f"neither a URL nor a domain: {_shown(text)}")
     return _url(f"https://{text}", text)

@@ -1,4 +1,4 @@
-"""Files that commands read and write, plain or gzip; "-" means standard input or output.
+"""Files that commands read and write; "-" means standard input or output.
 
 Every error is a KrowlError with a one-line message.
 """
@@ -12,22 +12,28 @@ import zlib
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from zipfile import BadZipFile, ZipFile
 
 import plyvel
 
+from krowlspider.archive.disk import write_durably
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from io import BufferedReader
+
+    _Opened = IO[bytes] | gzip.GzipFile
 
 STDIO = "-"
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGIC = b"PK\x03\x04"
 
 
-def read_lines(name: str) -> Iterator[bytes]:
-    """Open a file, plain or gzip, or standard input for "-", and return an iterator of its lines.
+def read_lines(name: str, split: Callable[[_Opened], Iterable[bytes]] = iter) -> Iterator[bytes]:
+    """Open a file, or standard input for "-", and return an iterator of its lines.
 
+    The content is plain, gzip, or a zip of one file. ``split`` yields the lines of what is open.
     The file is opened immediately, before the first line is read.
 
     :raises KrowlError: the file cannot be opened; the iterator raises it if reading fails
@@ -37,25 +43,50 @@ def read_lines(name: str) -> Iterator[bytes]:
         file = open(0, "rb", closefd=False) if stdin else Path(name).open("rb")
     except OSError as error:
         raise _file_error(name, "read", error) from error
-    return _lines_of(file, "standard input" if stdin else name)
+    return _lines_of(file, "standard input" if stdin else name, split)
 
 
-def _lines_of(file: BufferedReader, name: str) -> Iterator[bytes]:
+def _lines_of(
+    file: BufferedReader, name: str, split: Callable[[_Opened], Iterable[bytes]]
+) -> Iterator[bytes]:
     try:
         with file:
-            yield from gzip.open(file) if file.peek(2)[:2] == _GZIP_MAGIC else file
-    except (OSError, EOFError, zlib.error) as error:
+            yield from split(_content(file, name))
+    except (OSError, EOFError, zlib.error, BadZipFile) as error:
+        raise _file_error(name, "read", error) from error
+
+
+def _content(file: BufferedReader, name: str) -> _Opened:
+    """Return the file itself, or what is compressed in it."""
+    magic = file.peek(4)[:4]
+    if magic[:2] == _GZIP_MAGIC:
+        return gzip.open(file)
+    if magic != _ZIP_MAGIC:
+        return file
+    if not file.seekable():
+        raise KrowlError(f"{name} is a zip file, which cannot be read from a pipe: name the file")
+    archive = ZipFile(file)
+    members = archive.infolist()
+    if len(members) != 1:
+        raise KrowlError(f"{name} has {len(members)} files: give a zip file with one, or unpack it")
+    try:
+        return archive.open(members[0])
+    except RuntimeError as error:
+        # Encrypted, or compressed by a method that Python does not have.
         raise _file_error(name, "read", error) from error
 
 
 @contextmanager
-def written(name: str) -> Iterator[IO[str]]:
+def written(name: str, *, whole: bool = False) -> Iterator[IO[str]]:
     """Open a file for writing, as gzip if its name ends with ".gz", or standard output for "-".
+
+    With ``whole``, a file is written beside, and replaces the one of that name on exit. An error
+    leaves that as it was.
 
     :raises KrowlError: the file cannot be written
     """
     try:
-        with _opened(name) as file:
+        with _opened(name, whole=whole) as file:
             yield file
             file.flush()
     except (BrokenPipeError, plyvel.Error):
@@ -67,14 +98,30 @@ def written(name: str) -> Iterator[IO[str]]:
         raise _file_error("standard output", "written", error) from error
 
 
-def _opened(name: str) -> AbstractContextManager[IO[str]]:
+def _opened(name: str, *, whole: bool) -> AbstractContextManager[IO[str]]:
     if name == STDIO:
         if sys.stdout is None:
             raise KrowlError("standard output cannot be written: it is closed")
         return nullcontext(sys.stdout)
+    path = Path(name)
+    # A pipe or a device is not replaced.
+    if whole and (path.is_file() or not path.exists()):
+        return _replacing(path)
     if name.endswith(".gz"):
         return gzip.open(name, "wt", encoding="utf-8")
-    return Path(name).open("w", encoding="utf-8")
+    return path.open("w", encoding="utf-8")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[str]]:
+    with write_durably(path.resolve() if path.is_symlink() else path) as draft:
+        opened: IO[str]
+        if path.suffix == ".gz":
+            opened = gzip.open(draft, "wt", encoding="utf-8")
+        else:
+            opened = open(draft.fileno(), "w", encoding="utf-8", closefd=False)
+        with opened as file:
+            yield file
 
 
 def drop_output() -> None:

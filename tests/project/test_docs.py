@@ -39,6 +39,7 @@ NOT_RUN = {
     "jobs/default/replay/bin/pip": "installs from the network",
     ".venv/bin/scrapy warc replay": "runs until Ctrl-C: tests/replay/test_other_crawls.py",
     ".venv/bin/scrapy warc upload": "needs a bucket: tests/extensions/test_upload.py",
+    ".venv/bin/scrapy seeds": "needs a list: tests/commands/test_seeds.py",
     ".venv/bin/scrapy ring": "needs Consul: tests/cluster",
     ".venv/bin/scrapy top": "needs a crawl that runs: tests/commands/test_top.py",
     "redis-cli": "needs Redis: tests/cluster",

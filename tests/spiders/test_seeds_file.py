@@ -67,12 +67,14 @@ def test_bad_lines_keep_their_numbers_after_an_endless_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "seeds.txt"
-    path.write_bytes(b"a.test\n" + b"x" * 300_000 + b"\nb.test\nftp://c.test/\n")
+    path.write_bytes(b"1,a.test\n" + b"x" * 300_000 + b"\nb.test\n1,1,c.test,test\n")
     seeds = SeedsFile(path)
     with caplog.at_level(logging.WARNING):
         assert [urls for urls, _ in seeds.chunks()] == [["https://a.test/", "https://b.test/"]]
     named = [record.getMessage().split(" skipped")[0] for record in caplog.records]
     assert named == [f"{path} line 2", f"{path} line 4"]
+    assert "scrapy seeds converts such lists" in caplog.records[1].getMessage()
+    assert "scrapy seeds" not in caplog.records[0].getMessage()
 
 
 def test_after_twenty_bad_lines_one_more_says_where_the_rest_is(

@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, object] = {
 
 
 # Commands that install no reactor: a test process could not remove it.
-WITHOUT_ENGINE = {"frontier", "ring", "warc"}
+WITHOUT_ENGINE = {"frontier", "ring", "seeds", "warc"}
 
 _started: list[warm.Process] = []
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.lists import seed_text
 from krowlspider.urls.seeds import MAX_SEED, BadSeed, Seed, parse_seed
 
 
@@ -79,7 +80,7 @@ def test_line_ends_byte_order_mark_and_comments_are_left_out(line: bytes) -> Non
         (b"https://exam ple.com/", "whitespace"),
         (b"example", "neither a URL nor a domain: 'example'"),
         (b"7", "neither a URL nor a domain"),
-        (b"7,", "neither a URL nor a domain"),
+        (b"7,", "several fields: '7,'"),
         (b"/etc/hosts", "neither a URL nor a domain"),
         (b"mailto:a@example.com", "neither a URL nor a domain"),
         (b"ftp://example.com/", "scheme ftp"),
@@ -89,7 +90,9 @@ def test_line_ends_byte_order_mark_and_comments_are_left_out(line: bytes) -> Non
         (b"https://user:password@example.com/", "user name"),
         (b"a@example.com", "user name"),
         (b'"example.com"', "not a host name"),
-        (b"example.com,7", "not a host name"),
+        (b"example.com,7", "several fields: 'example.com,7'"),
+        (b"1,1,example.com,com", "several fields"),
+        (b"a.test.\t3600\tin\tns\tns.test.", "a record of a zone file"),
         (b"example..com", "not a host name: 'example..com'"),
         (b"http://.example.com/", "not a host name"),
     ],
@@ -112,4 +115,6 @@ def test_any_line_is_a_normalised_seed_or_none_or_bad(line: bytes) -> None:
         seed = parse_seed(line)
     except BadSeed:
         return
-    assert seed is None or normalise(seed.url) == seed.url
+    if seed is not None:
+        assert normalise(seed.url) == seed.url
+        assert parse_seed(seed_text(seed).encode()) == seed

@@ -1,0 +1,7 @@
+"""``scrapy seeds``."""
+
+from krowlspider.programs.deferred import DeferredCommand
+
+
+class Command(DeferredCommand):
+    program = "krowlspider.programs.seeds"
