@@ -27,7 +27,7 @@ class Parts:
         self.batch, self.acknowledged = None, ()
         self._failed = failed
 
-    async def sync(self) -> None:
+    async def sync(self, _: object) -> None:
         self.done.append("sync the archive")
         if self._failed:
             raise ArchiveError("the disk failed")
