@@ -398,7 +398,12 @@ class Job:
         async with self._commit_lock:
             if not self._opened:
                 raise JobError("the crawl has ended")
-            await self._commit(snapshot.note_archive)
+            try:
+                await self._commit(snapshot.note_archive)
+            except Exception as error:
+                # As of any commit: nothing can be acknowledged from now on.
+                self.fail(error)
+                raise
             await run_in_thread(snapshot.fix)
 
     async def _commit(self, on_sync: Callable[[Synced | None], None] | None = None) -> None:
