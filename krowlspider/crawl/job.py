@@ -44,6 +44,7 @@ from krowlspider.crawl.parts import (
     warc_folder,
     warc_writer,
 )
+from krowlspider.crawl.snapshots.running import RunningSnapshot
 from krowlspider.crawl.turns import Turns
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
 from krowlspider.fetch.loop_clock import LoopClock
@@ -65,8 +66,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.archive.reading import Synced
     from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.robots.fetch import RobotsFetch
@@ -142,6 +145,7 @@ class Job:
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
         self.guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
+        self.snapshot = RunningSnapshot(self._commit_for)
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
@@ -390,11 +394,23 @@ class Job:
             if self._opened:
                 await self._commit()
 
-    async def _commit(self) -> None:
+    async def _commit_for(self, snapshot: Snapshot) -> None:
+        async with self._commit_lock:
+            if not self._opened:
+                raise JobError("the crawl has ended")
+            try:
+                await self._commit(snapshot.note_archive)
+            except Exception as error:
+                # As of any commit: nothing can be acknowledged from now on.
+                self.fail(error)
+                raise
+            await run_in_thread(snapshot.fix)
+
+    async def _commit(self, on_sync: Callable[[Synced | None], None] | None = None) -> None:
         # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
         begun = self.monotonic()
         commit = self.frontier.begin_commit()
-        self._open_note.put(commit, await self.archive.sync())
+        self._open_note.put(commit, await self.archive.sync(on_sync))
         await _write(commit.write)
         self.frontier.end_commit(commit)
         self._cap_warnings.look()
@@ -415,6 +431,7 @@ class Job:
         Errors go to ``failure``.
         """
         self.give_up()
+        await self.snapshot.end()
         if self.node is not None:
             await self.node.stop()
         async with self._commit_lock:

@@ -21,10 +21,12 @@ from krowlspider.frontier.hosts.table import SchedulingState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.explain import Explanation
+    from krowlspider.crawl.snapshots.taking import Taken
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
@@ -104,6 +106,13 @@ class Control:
             "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 1),
             "paused": pause_reason(self._job),
         }
+
+    def snapshot(self, target: Path) -> Taken | None:
+        """Return the snapshot that was begun to ``target``, None while it is under way.
+
+        :raises JobError: it failed, or none was begun
+        """
+        return self._job.snapshot.outcome(target)
 
     def why_nothing_is_sent(self) -> str:
         """Return why the crawl may not fetch: a failure, a pause, its disk, its memory, the network

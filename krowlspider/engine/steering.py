@@ -14,6 +14,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
+from krowlspider.crawl.snapshots.taking import Snapshot
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError
@@ -26,6 +27,8 @@ from krowlspider.urls.host import domain_of
 from krowlspider.urls.rules.blocks import block_rule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scrapy.crawler import Crawler
 
     from krowlspider.cluster.transport.order_post import Plain
@@ -89,6 +92,17 @@ class Steering:
             reload()
         self._note("reload", ", ".join(reloads))
         return list(reloads)
+
+    def begin_snapshot(self, target: Path) -> None:
+        """Begin to take a snapshot of the crawl's folder to ``target``, which ``Job.snapshot``
+        goes on with.
+
+        :raises JobError: it cannot be made there, or another one is under way
+        """
+        job = self._job
+        snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
+        job.snapshot.begin(snapshot)
+        logger.info("Snapshot by %s: %s", self._who, target)
 
     def set(self, name: str, value: object) -> None:
         """Change a setting of `LIVE` until the process ends.

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plyvel
@@ -16,7 +17,9 @@ from scrapy.exceptions import UsageError
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
-from krowlspider.crawl.parts import delay_policy
+from krowlspider.crawl.parts import delay_policy, warc_folder
+from krowlspider.crawl.snapshots.restoring import restore
+from krowlspider.crawl.snapshots.taking import take_stopped
 from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
@@ -31,6 +34,7 @@ from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
 from krowlspider.programs.explaining import explain
 from krowlspider.programs.importing import import_into
+from krowlspider.programs.snapshots import snapshot_of_running
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, drop_output, read_lines, written
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options for more than an overview, with what they do. None can be used while a crawl runs.
+# Options for more than an overview, with what they do. While a crawl runs, only --snapshot works.
 _OF_HOSTS = {
     "host": "one host, and why it is not being fetched",
     "explain": "where a URL is, and why it is not being fetched",
@@ -57,7 +61,11 @@ _OF_FILES = {
     "export": "write the queued URLs to FILE or standard output, one JSON line each",
     "import": "queue the URLs of such lines; - reads standard input",
 }
-_ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair", "migrate")
+_OF_FOLDERS = {
+    "snapshot": "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
+    "restore": "make JOBDIR, which must not exist, of the snapshot DIR",
+}
+_ACTIONS = (*_OF_HOSTS, *_OF_FILES, *_OF_FOLDERS, "repair", "migrate")
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
@@ -86,6 +94,8 @@ class Command(ScrapyCommand):
             # An export without a file goes to standard output.
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
             one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
+        for name, text in _OF_FOLDERS.items():
+            one.add_argument(f"--{name}", metavar="DIR", help=text)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
         one.add_argument(
             "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
@@ -95,6 +105,9 @@ class Command(ScrapyCommand):
         folder = None
         try:
             self._check(args, opts)
+            if opts.restore:
+                self._restore(Path(opts.restore), Path(args[0]), opts)
+                return
             folder = JobFolder.existing(args[0])
             self._run(folder, opts)
         except BrokenPipeError:
@@ -125,6 +138,7 @@ class Command(ScrapyCommand):
         for name in _ACTIONS:
             if getattr(opts, name) == "":
                 wanted = "a file" if name in _OF_FILES else "the name of a host"
+                wanted = "a folder" if name in _OF_FOLDERS else wanted
                 wanted = "a URL" if name == "explain" else wanted
                 raise KrowlError(f"--{name} is given an empty name: give {wanted}")
         if opts.format and not opts.export:
@@ -136,6 +150,10 @@ class Command(ScrapyCommand):
         try:
             head = folder.take(to_repair=opts.repair, to_migrate=opts.migrate)
         except JobInUseError as error:
+            if opts.snapshot:
+                text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
+                self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
+                return
             if any(getattr(opts, name) for name in _ACTIONS):
                 raise JobError(
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
@@ -181,6 +199,11 @@ class Command(ScrapyCommand):
         report = {"migrated": True, **asdict(copied), "copy": str(kept.parent), "bytes": size}
         self._say(opts, report, frontier.migrated(copied, head.format, kept.parent, size))
 
+    def _restore(self, snapshot: Path, jobdir: Path, opts: argparse.Namespace) -> None:
+        made = restore(snapshot, jobdir)
+        text = frontier.restored(made, self.settings["KROWL_WARC_DIR"])
+        self._say(opts, {"restored": asdict(made)}, text)
+
     def _act(
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
     ) -> None:
@@ -214,6 +237,11 @@ class Command(ScrapyCommand):
             text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
             text += "; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped}, text)
+        elif given["snapshot"]:
+            archive = warc_folder(self.settings, folder.path)
+            taken = take_stopped(folder, store, archive, Path(given["snapshot"]))
+            values = {"snapshot": taken.folder, "running": False}
+            self._say(opts, values, frontier.snapshot_taken(taken))
         else:
             view = view_frontier(store, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.explain import Explanation
+    from krowlspider.crawl.snapshots.restoring import Restored
+    from krowlspider.crawl.snapshots.taking import Taken
     from krowlspider.engine.control import PageRow
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
@@ -196,6 +198,26 @@ def migrated(copied: Copied, number: int, kept: Path, size: int) -> str:
         f"the frontier as it was is in {kept} ({size / 1e6:,.1f} MB);"
         f" when the crawl goes well, remove it: rm -r {quote(str(kept))}"
     )
+
+
+def snapshot_taken(taken: Taken) -> str:
+    """Return where a snapshot is, and whether its files are copies."""
+    return f"snapshot in {taken.folder}: {_files(taken.linked, taken.copied)}"
+
+
+def restored(made: Restored, archive: str | None) -> str:
+    """Return what was made of a snapshot; ``archive`` is what KROWL_WARC_DIR names."""
+    text = f"restored {made.folder}: {_files(made.linked, made.copied)}"
+    if archive:
+        text += f"; move the files of {made.folder}/warc to the KROWL_WARC_DIR of its next start"
+    return text
+
+
+def _files(linked: int, copied: int) -> str:
+    if not copied:
+        return counted(linked, "file") + " linked"
+    text = f"{counted(copied, 'file')} copied, because the disk of the new folder is another one"
+    return f"{counted(linked, 'file')} linked, {text}" if linked else text
 
 
 def _lost(report: Repaired) -> list[str]:

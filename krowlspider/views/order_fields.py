@@ -48,6 +48,10 @@ ORDERS: dict[str, dict[str, Field]] = {
     },
     "forget": {"name": Field(("string",), "a host that is not being fetched")},
     "reload": {},
+    "snapshot": {
+        "folder": Field(("string",), "absolute path of a new folder on the crawl's machine"),
+        "begun": Field(("boolean",), "true: how the snapshot goes that was begun before", False),
+    },
     "set": {
         "name": Field(("string",), f"one of {', '.join(LIVE)}"),
         "value": Field(("string", "number", "boolean"), "its value until the process ends"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from krowlspider.crawl.explain import Explanation
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
+from krowlspider.views.frontier import snapshot_taken
 from krowlspider.views.names import named_host
 from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
 from krowlspider.views.statuses import ERRORS, status_of
@@ -135,6 +137,16 @@ class Ordering:
     def reload(self) -> Outcome:
         """Read the files of settings again."""
         return Outcome(True, f"{', '.join(self._steering.reload())}: the log says what is found")
+
+    def snapshot(self, folder: str, begun: bool = False) -> Outcome:
+        """Begin to take a snapshot, or tell how it goes."""
+        target = Path(folder)
+        if not target.is_absolute():
+            raise BadRequestError(f"{folder} is not an absolute path")
+        if not begun:
+            self._steering.begin_snapshot(target)
+        taken = self._control.snapshot(target)
+        return Outcome(taken is not None, "under way" if taken is None else snapshot_taken(taken))
 
     def set(self, name: str, value: object) -> Outcome:
         """Change a setting until the process ends."""

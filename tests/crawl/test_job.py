@@ -12,6 +12,7 @@ from scrapy.settings import Settings
 from krowlspider import settings as defaults
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.snapshots.taking import Snapshot
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Parts:
         self.batch, self.acknowledged = None, ()
         self._failed = failed
 
-    async def sync(self) -> None:
+    async def sync(self, _: object) -> None:
         self.done.append("sync the archive")
         if self._failed:
             raise ArchiveError("the disk failed")
@@ -43,10 +44,10 @@ class Parts:
         self.done.append("end the leases")
 
 
-def commit(folder: Path, parts: Parts) -> None:
-    """Commit a job that has these parts."""
+def commit(folder: Path, parts: Parts, *, for_snapshot: bool = False) -> Exception | None:
+    """Commit a job that has these parts, and return the failure for which it stops."""
 
-    async def main() -> None:
+    async def main() -> Exception | None:
         ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
         given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(folder / "job")}
         job = Job(Settings({**ours, **given}))
@@ -54,12 +55,19 @@ def commit(folder: Path, parts: Parts) -> None:
         archive, frontier = job.archive, job.frontier
         job.archive = job.frontier = parts
         try:
-            await job.commit()
+            if for_snapshot:
+                snapshot = Snapshot(job.folder, job.store, archive.directory, folder / "taken")
+                with pytest.raises(ArchiveError):
+                    await job._commit_for(snapshot)
+            else:
+                await job.commit()
         finally:
+            failure = job.failure
             job.archive, job.frontier = archive, frontier
             await job.close()
+        return failure
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 def test_invariant_5_archive_is_synced_before_the_frontier(tmp_path: Path) -> None:
@@ -74,3 +82,9 @@ def test_invariant_5_failed_archive_acknowledges_nothing(tmp_path: Path) -> None
     with pytest.raises(ArchiveError, match="the disk failed"):
         commit(tmp_path, parts)
     assert parts.done == ["sync the archive"]
+
+
+def test_a_commit_that_fails_for_a_snapshot_stops_the_crawl(tmp_path: Path) -> None:
+    """The acknowledgements in it are lost."""
+    parts = Parts(failed=True)
+    assert isinstance(commit(tmp_path, parts, for_snapshot=True), ArchiveError)

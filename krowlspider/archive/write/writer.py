@@ -140,18 +140,19 @@ class WarcWriter:
         """Hand in the seeds, which wait for the first capture. Raises the errors of `write`."""
         return self._order(partial(self._series.seeds, seeds), len(seeds.text))
 
-    async def sync(self) -> Synced | None:
+    async def sync(self, then: Callable[[Synced | None], None] | None = None) -> Synced | None:
         """Return when everything handed in before is durable; while stalled, wait for room.
 
-        Return what of the open file is durable; None if no file is open. On a closed writer it does
-        what `close` does.
+        Return what of the open file is durable; None if no file is open. ``then`` is called with it
+        in the thread, before anything else is written. On a closed writer it does what `close`
+        does.
 
         :raises ArchiveError: the archive has failed, or was never opened
         """
         if self._closed is not None:
             await self.close()
             return None
-        return await self._order(self._series.sync, immediately=True)
+        return await self._order(partial(self._sync, then), immediately=True)
 
     async def close(self) -> None:
         """Write all waiting captures, finish the open file and end the thread. Idempotent.
@@ -239,6 +240,12 @@ class WarcWriter:
         failure = ArchiveError(f"the archive has stopped: {self._cause!r}")
         failure.__cause__ = self._cause
         return order, None, failure
+
+    def _sync(self, then: Callable[[Synced | None], None] | None) -> Synced | None:
+        synced = self._series.sync()
+        if then is not None:
+            then(synced)
+        return synced
 
     def _append_timed(self, capture: Capture) -> Location:
         assert self._on_pair is not None

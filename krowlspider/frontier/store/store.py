@@ -223,6 +223,17 @@ class LevelStore:
         if sync:
             self._sync()
 
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Let all writes wait. LevelDB's own thread goes on merging tables.
+
+        :raises StoreError: the store has failed
+        """
+        with self._lock:
+            if self.failure is not None:
+                raise self._failed(self.failure) from self.failure
+            yield
+
     def _sync(self) -> None:
         try:
             sync_logs(self.folder)

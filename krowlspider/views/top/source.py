@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.monitoring.page_note import noted_page
@@ -77,6 +78,27 @@ class Source:
         except (OSError, HTTPException, ValueError) as error:
             raise NoCrawlError(f"No crawl answers at {self.url}") from error
 
+    def order(self, name: str, fields: dict[str, object], token: str) -> Any:
+        """Give an order as JSON, and return the answer.
+
+        :raises KrowlError: the crawl has refused it, with its reason
+        :raises NoCrawlError: there is no answer
+        """
+        request = Request(  # noqa: S310 - the URL is of http
+            f"{self.url}/api/v1/{name}",
+            json.dumps(fields).encode(),
+            {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT) as answer:
+                return json.loads(answer.read(_ANSWER_MAX))
+        except HTTPError as error:
+            with error:
+                text = error.read(_ANSWER_MAX).decode(errors="replace")
+            raise KrowlError(_reason(text)) from error
+        except (OSError, HTTPException, ValueError) as error:
+            raise NoCrawlError(f"No crawl answers at {self.url}") from error
+
     def snapshot(self, sort: str, hosts: int) -> Snapshot:
         """Return what the crawl answers now, with so many hosts, the greatest by ``sort``.
 
@@ -90,6 +112,14 @@ class Source:
             self.ask("pages"),
             {name: [row[at] for row in samples] for at, name in enumerate(past["fields"])},
         )
+
+
+def _reason(text: str) -> str:
+    """Return the reason in the answer of a refused order."""
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the crawl has answered {text[:200]!r}"
 
 
 def _stopped(jobdir: Path) -> str:

@@ -1,0 +1,1 @@
+"""Snapshots of a crawl's folder: `taking` one, while the crawl is `running` too; `restoring`."""

@@ -1,0 +1,74 @@
+"""The snapshot of a crawl that runs: one at a time, beside its work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy.utils.asyncio import run_in_thread
+
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.errors import JobError, KrowlError, error_text
+from krowlspider.frontier.store.store import STORE_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from krowlspider.crawl.snapshots.taking import Snapshot, Taken
+
+logger = logging.getLogger(__name__)
+
+
+class RunningSnapshot:
+    """Takes snapshots of one crawl. ``commit`` commits, and has the snapshot note what there is
+    then."""
+
+    def __init__(self, commit: Callable[[Snapshot], Awaitable[None]]):
+        self._commit = commit
+        self._snapshot: Snapshot | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._outcome: Taken | JobError | None = None
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Begin to take a snapshot.
+
+        :raises JobError: another one is under way
+        """
+        if self._task is not None and not self._task.done():
+            assert self._snapshot is not None
+            raise JobError(f"a snapshot is being taken to {self._snapshot.target}: wait for it")
+        self._snapshot, self._outcome = snapshot, None
+        self._task = asyncio.get_running_loop().create_task(self._take(snapshot))
+
+    def outcome(self, target: Path) -> Taken | None:
+        """Return the snapshot that was begun last, None while it is under way.
+
+        :raises JobError: it failed, or it is not to ``target``
+        """
+        if self._snapshot is None or self._snapshot.target != target:
+            raise JobError(f"no snapshot is being taken to {target}: take it again")
+        if isinstance(self._outcome, JobError):
+            raise self._outcome
+        return self._outcome
+
+    async def end(self) -> None:
+        """Give up a snapshot that is under way, because the crawl ends."""
+        if self._snapshot is not None and self._task is not None:
+            self._snapshot.stop()
+            await self._task
+
+    async def _take(self, snapshot: Snapshot) -> None:
+        try:
+            await run_in_thread(snapshot.gather)
+            await self._commit(snapshot)
+            taken = await run_in_thread(snapshot.complete)
+        except (KrowlError, ArchiveError, OSError, *STORE_ERRORS) as error:
+            await run_in_thread(snapshot.discard, error)
+            text = f"No snapshot to {snapshot.target}: {error_text(error)}"
+            logger.warning("%s", text)
+            self._outcome = JobError(text)
+            return
+        logger.info("Snapshot taken: %s", taken.folder)
+        self._outcome = taken

@@ -1,0 +1,54 @@
+"""``scrapy frontier JOBDIR --snapshot DIR`` while a crawl runs in JOBDIR: it takes the snapshot."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.monitoring.control_token import FILE
+from krowlspider.errors import JobError
+from krowlspider.views.top.source import NoCrawlError, Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy.settings import Settings
+
+    from krowlspider.crawl.folder import JobInUseError
+
+# Seconds between two questions how it goes, and how many in a row may have no answer.
+_INTERVAL = 0.2
+_MISSES = 10
+
+
+def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) -> str:
+    """Have the crawl that uses a folder take a snapshot of it; return what it says at the end.
+
+    :raises JobError: it takes no orders, or ends before
+    :raises KrowlError: it could not take it
+    """
+    target = target.absolute()
+    try:
+        token = str(settings["KROWL_CONTROL_TOKEN"]) or (error.path / FILE).read_text().strip()
+        source = Source.of(str(error.path))
+        source.order("snapshot", {"folder": str(target)}, token)
+    except (NoCrawlError, FileNotFoundError) as cause:
+        raise JobError(
+            f"JOBDIR {error.path} is in use by process {error.holder}, which takes no orders over"
+            " HTTP: stop it first, or have it serve its live page (KROWL_LIVE_PAGE)"
+        ) from cause
+    misses = 0
+    while misses < _MISSES:
+        time.sleep(_INTERVAL)
+        try:
+            answer = source.order("snapshot", {"folder": str(target), "begun": True}, token)
+        except NoCrawlError:
+            misses += 1
+            continue
+        if answer["done"]:
+            return str(answer["message"])
+        misses = 0
+    if target.is_dir():
+        # It has got its name, and then the crawl has ended.
+        return f"snapshot in {target}"
+    raise JobError(f"the crawl in {error.path} has ended before the snapshot was whole")
