@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
-    "corpus": {"archive", "urls"},
+    "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
