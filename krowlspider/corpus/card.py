@@ -37,7 +37,7 @@ The pages are the work of their authors: this collection gives no licence to the
 """
 
 
-def card(counts: Counter[str], rules: Rules, form: str) -> str:
+def card(counts: Counter[str], languages: Counter[str], rules: Rules, form: str) -> str:
     """Return the card as Markdown."""
     signals = ", ".join(f"`{each}`" for each in sorted(rules.refused)) or "no signal"
     # WET has none of the fields, and `datasets` does not read it.
@@ -49,12 +49,12 @@ def card(counts: Counter[str], rules: Rules, form: str) -> str:
         responses=counts["responses"],
         refused=signals,
     )
-    for title, prefix in (
-        ("Skipped: no page, or none that could be read", "skipped/"),
-        ("Rejected, by the first rule that a page failed", "rejected/"),
-        ("Languages of accepted pages", "language/"),
+    for title, prefix, numbers in (
+        ("Skipped: no page, or none that could be read", "skipped/", counts),
+        ("Rejected, by the first rule that a page failed", "rejected/", counts),
+        ("Languages of accepted pages", "", languages),
     ):
-        rows = {name: n for name, n in counts.items() if name.startswith(prefix)}
+        rows = {name: n for name, n in numbers.items() if n and name.startswith(prefix)}
         if rows:
             lines = [f"| {name.removeprefix(prefix)} | {rows[name]:,} |" for name in _sorted(rows)]
             text += f"\n## {title}\n\n| what | pages |\n| --- | ---: |\n" + "\n".join(lines) + "\n"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import read_lines
 from krowlspider.corpus.shards import ENDINGS
 from tests.corpus.warcs import html, prose, response, write
@@ -151,6 +152,13 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path, form: str) -> None:
     assert killed > 1
     assert texts(out) == texts(tmp_path / "whole")
     assert refusals(tmp_path / "r1") == refusals(tmp_path / "r0")
+    found = figures(out)
+    assert found == figures(tmp_path / "whole")
+    rejected = found["pages"] - found["accepted"]
+    assert rejected > 100
+    for rows in (found["hosts"], found["languages"], found["lengths"]):
+        assert sum(row["accepted"] for row in rows) == found["accepted"]
+        assert sum(row["rejected"] for row in rows) == rejected
     assert (out / "README.md").read_text() == (tmp_path / "whole" / "README.md").read_text()
     urls = Counter(each["url"] for shard in texts(out).values() for each in shard)
     assert set(urls.values()) == {1}

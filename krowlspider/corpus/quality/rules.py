@@ -82,6 +82,11 @@ def default_text() -> str:
     return files("krowlspider.corpus.quality").joinpath("rules.toml").read_text(encoding="utf-8")
 
 
+def rule_names() -> list[str]:
+    """Return the names of all rules, in the order in which a page meets them."""
+    return [name for name in tomllib.loads(default_text()) if name not in _TABLES]
+
+
 def read_rules(path: Path | None = None) -> Rules:
     """Return the default rules, with the tables and keys of a file in their place.
 
