@@ -100,6 +100,15 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
     assert read_rules().judge(short, URL, ["noai"]) == ("noai", "set")
 
 
+def test_an_unknown_language_is_named_with_what_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('language.accepted = ["en", "unknown", "eng"]')
+    with pytest.raises(
+        KrowlError, match=r"language\.accepted has 'eng': .* af, ar, .* en, .* zh, unknown"
+    ):
+        read_rules(path)
+
+
 @pytest.mark.parametrize(
     "text",
     [
