@@ -15,10 +15,19 @@ from xxhash import xxh3_128_digest
 
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.corpus.duplicates import DuplicateIndex, Place
-from krowlspider.corpus.folder import LINES, Fatal, Slice, Summary, read_lines, write_lines
+from krowlspider.corpus.folder import (
+    LINES,
+    Fatal,
+    Slice,
+    Summary,
+    read_lines,
+    read_summaries,
+    write_lines,
+)
 from krowlspider.corpus.pool import Pool
 from krowlspider.corpus.record import Line, Refusal
 from krowlspider.corpus.shards import ENDINGS, write_shard
+from krowlspider.corpus.tallies import HOSTS_OF_SLICE
 from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.corpus.folder import Folder
+    from krowlspider.corpus.tallies import Tallies
 
 # Seconds between two looks at the workers, and at the folder while a crawl is followed.
 _LOOK = 0.2
@@ -35,13 +45,19 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Contents:
-    """What a corpus holds: counts by name, and problems with file, offset and reason."""
+    """What a corpus holds: counts by name, accepted pages by language, and problems.
+
+    A problem is a file, an offset and a reason.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
+    languages: Counter[str] = field(default_factory=Counter)
     problems: list[tuple[str, int, str]] = field(default_factory=list)
 
     def add(self, file: str, summary: Summary) -> None:
         self.counts.update(summary.counts)
+        for name, (accepted, _) in summary.tallies.languages.items():
+            self.languages[name] += accepted
         room = PROBLEMS_MAX - len(self.problems)
         self.problems += [(file, *each) for each in summary.problems[:room]]
 
@@ -70,7 +86,7 @@ class Build:
         self._sizes: dict[str, int] = {}
         self._read = 0
         self.built = Contents()
-        for file, summary in folder.summaries():
+        for file, summary in read_summaries(folder.path):
             self.built.add(file, summary)
 
     def run(self, source: Path, processes: int, *, follow: bool = False) -> None:
@@ -170,15 +186,21 @@ class Build:
     def _finish(self, part: Slice, summary: Summary, index: DuplicateIndex) -> None:
         counts = Counter(summary.counts)
         refused: list[Refusal] = []
-        accepted = self._accepted(part, index, counts, refused)
+        accepted = self._accepted(part, index, counts, refused, summary.tallies)
         write_shard(self._folder.data / (part.name + ENDINGS[self._form]), self._form, accepted)
         write_lines(self._folder.rejected / (part.name + LINES), map(_encode, refused))
         index.sync()
         summary.counts = dict(counts)
+        summary.tallies.keep_hosts(HOSTS_OF_SLICE)
         self._folder.finish(part, summary)
 
     def _accepted(
-        self, part: Slice, index: DuplicateIndex, counts: Counter[str], refused: list[Refusal]
+        self,
+        part: Slice,
+        index: DuplicateIndex,
+        counts: Counter[str],
+        refused: list[Refusal],
+        tallies: Tallies,
     ) -> Iterator[bytes]:
         """Yield the records of a slice that repeat no other; count them, and those refused."""
         rules, limit = self._job.rules, self._job.limit
@@ -196,10 +218,10 @@ class Build:
                     rule = "near duplicate" if found.distance else "duplicate"
                     of = f"{found.place.file}:{found.place.offset}"
                     refusal = Refusal(part.file, line.offset, line.url, rule, of)
+            tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
             if refusal is not None:
                 refused.append(refusal)
                 counts[f"rejected/{refusal.rule}"] += 1
                 continue
             counts["accepted"] += 1
-            counts[f"language/{line.language}"] += 1
             yield bytes(line.record)

@@ -11,19 +11,22 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.quality.rules import Rules
 
-_HEAD = """\
+_CONFIGS = """\
 ---
 configs:
 - config_name: default
   data_files: data/*{ending}
 ---
 
+"""
+_FIELDS = "`license` holds what a page itself names, `signals` its opt-outs. "
+_HEAD = """\
 # Text of web pages
 
 {accepted:,} pages, made by `scrapy corpus` from the responses of WARC files.
 
-The pages are the work of their authors: this collection gives no licence to them. `license` holds
-what a page itself names. `signals` holds its opt-outs; pages with {refused} were left out.
+The pages are the work of their authors: this collection gives no licence to them.
+{fields}Pages with {refused} were left out.
 
 ## Counts
 
@@ -34,21 +37,24 @@ what a page itself names. `signals` holds its opt-outs; pages with {refused} wer
 """
 
 
-def card(counts: Counter[str], rules: Rules, form: str) -> str:
+def card(counts: Counter[str], languages: Counter[str], rules: Rules, form: str) -> str:
     """Return the card as Markdown."""
     signals = ", ".join(f"`{each}`" for each in sorted(rules.refused)) or "no signal"
-    text = _HEAD.format(
-        ending=ENDINGS[form],
+    # WET has none of the fields, and `datasets` does not read it.
+    has_fields = form != "wet"
+    text = _CONFIGS.format(ending=ENDINGS[form]) if has_fields else ""
+    text += _HEAD.format(
+        fields=_FIELDS if has_fields else "",
         accepted=counts["accepted"],
         responses=counts["responses"],
         refused=signals,
     )
-    for title, prefix in (
-        ("Skipped: no page, or none that could be read", "skipped/"),
-        ("Rejected, by the first rule that a page failed", "rejected/"),
-        ("Languages of accepted pages", "language/"),
+    for title, prefix, numbers in (
+        ("Skipped: no page, or none that could be read", "skipped/", counts),
+        ("Rejected, by the first rule that a page failed", "rejected/", counts),
+        ("Languages of accepted pages", "", languages),
     ):
-        rows = {name: n for name, n in counts.items() if name.startswith(prefix)}
+        rows = {name: n for name, n in numbers.items() if n and name.startswith(prefix)}
         if rows:
             lines = [f"| {name.removeprefix(prefix)} | {rows[name]:,} |" for name in _sorted(rows)]
             text += f"\n## {title}\n\n| what | pages |\n| --- | ---: |\n" + "\n".join(lines) + "\n"

@@ -105,7 +105,7 @@ def _link_chars(html: str) -> int:
     count = 0
     for part in html.replace("<A ", "<a ").split("<a ")[1:]:
         inner = part.partition(">")[2].partition("</")[0]
-        count += len(_TAG.sub("", inner).strip())
+        count += len((_TAG.sub("", inner) if "<" in inner else inner).strip())
     return count
 
 
@@ -125,7 +125,7 @@ def _read_head(tree: Any, url: str, found: Document) -> None:
             fields[wanted] = _short(value)
     if language := tree.document.query_selector("html").getattr("lang"):
         fields["html_lang"] = _short(language)
-    for link in tree.head.query_selector_all("link"):
+    for link in tree.head.query_selector_all("link[rel~=canonical i], link[rel~=license i]"):
         rel, href = (link.getattr("rel") or "").lower().split(), link.getattr("href") or ""
         if href and "canonical" in rel and "canonical" not in fields:
             fields["canonical"] = normalise(href, url) or _short(href)

@@ -11,6 +11,7 @@ from backports.zstd import ZstdFile
 
 from krowlspider.archive.disk import lock_directory, make_directory, remove_drafts, write_durably
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.corpus.tallies import Tallies
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Summary(msgspec.Struct):
     following: int | None = None
     counts: dict[str, int] = {}
     problems: list[tuple[int, str]] = []
+    tallies: Tallies = msgspec.field(default_factory=Tallies)
 
 
 class Fatal(msgspec.Struct):
@@ -92,7 +94,7 @@ class Folder:
 
     @property
     def done(self) -> Path:
-        return self.path / "state" / "done"
+        return _done(self.path)
 
     @property
     def rejected(self) -> Path:
@@ -111,13 +113,13 @@ class Folder:
 
         :raises KrowlError: it was begun with others
         """
-        path = self.path / "state" / "options.json"
+        path = _options(self.path)
         text = msgspec.json.format(msgspec.json.encode(options, order="deterministic"))
         if not path.exists():
             with write_durably(path) as file:
                 file.write(text)
         elif path.read_bytes() != text:
-            before = msgspec.json.decode(path.read_bytes())
+            before = read_options(self.path)
             names = ", ".join(name for name in options if options[name] != before.get(name))
             raise KrowlError(
                 f"{self.path} was begun with other options: give the same {names}, or a new folder"
@@ -143,13 +145,6 @@ class Folder:
         with write_durably(self.work / (part.name + _MARKER)) as file:
             file.write(msgspec.json.encode(summary))
 
-    def summaries(self) -> Iterator[tuple[str, Summary]]:
-        """Yield the name of the WARC file and the summary of each final slice, by name."""
-        for path in sorted(self.done.glob(f"*{_MARKER}")):
-            summary = _read_summary(path)
-            if summary is not None:
-                yield path.name.removesuffix(_MARKER).rpartition("-")[0], summary
-
     def note_fatal(self, fatal: Fatal) -> None:
         with self._fatal.open("ab") as file:
             file.write(msgspec.json.encode(fatal) + b"\n")
@@ -164,6 +159,28 @@ class Folder:
         lines = [line for line in self._fatal.read_bytes().splitlines() if line.endswith(b"}")]
         found = [msgspec.json.decode(line, type=Fatal) for line in lines]
         return {f.number: f.reason for f in found if (f.file, f.start) == (part.file, part.start)}
+
+
+def _done(path: Path) -> Path:
+    return path / "state" / "done"
+
+
+def _options(path: Path) -> Path:
+    return path / "state" / "options.json"
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """Return the options with which the corpus in a folder was begun. Raises OSError."""
+    found: dict[str, Any] = msgspec.json.decode(_options(path).read_bytes())
+    return found
+
+
+def read_summaries(path: Path) -> Iterator[tuple[str, Summary]]:
+    """Yield the name of the WARC file and the summary of each final slice, by name."""
+    for marker in sorted(_done(path).glob(f"*{_MARKER}")):
+        summary = _read_summary(marker)
+        if summary is not None:
+            yield marker.name.removesuffix(_MARKER).rpartition("-")[0], summary
 
 
 def _read_summary(path: Path) -> Summary | None:

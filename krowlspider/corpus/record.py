@@ -50,12 +50,16 @@ class Refusal(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """A record on its way to the duplicates, or a page refused already."""
+    """A record on its way to the duplicates, or a page refused already.
+
+    ``chars`` is the length of the text; a page that could not be read has no language.
+    """
 
     number: int
     offset: int
-    url: str = ""
+    url: str
     language: str = ""
+    chars: int = 0
     exact: bytes = b""
     simhash: int = 0
     record: msgspec.Raw = msgspec.Raw(b"null")

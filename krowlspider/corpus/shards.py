@@ -1,4 +1,4 @@
-"""Write the final shards: JSON lines or Parquet."""
+"""Write the final shards: JSON lines, Parquet or WET."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from krowlspider.archive.disk import write_durably
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.record import Record
+from krowlspider.corpus.wet import write_wet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-ENDINGS = {"jsonl": LINES, "parquet": ".parquet"}
+ENDINGS = {"jsonl": LINES, "parquet": ".parquet", "wet": ".warc.wet.gz"}
 # Records that Parquet holds in memory: one row group.
 _ROWS = 5000
 _INTEGERS = frozenset({"warc_offset", "language_rank"})
@@ -33,7 +34,7 @@ def write_shard(path: Path, form: str, records: Iterator[bytes]) -> None:
         path.unlink(missing_ok=True)
         return
     with write_durably(path) as file:
-        _WRITERS[form](file, _joined(first, records))
+        _WRITERS[form](file, _joined(first, records), path.name)
 
 
 def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -41,13 +42,13 @@ def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _jsonl(file: BinaryIO, records: Iterator[bytes]) -> None:
+def _jsonl(file: BinaryIO, records: Iterator[bytes], _: str) -> None:
     with ZstdFile(file, "wb") as stream:
         for record in records:
             stream.write(record + b"\n")
 
 
-def _parquet(file: BinaryIO, records: Iterator[bytes]) -> None:
+def _parquet(file: BinaryIO, records: Iterator[bytes], _: str) -> None:
     arrow, parquet = need("pyarrow"), need("pyarrow.parquet")
     schema = arrow.schema([(name, _kind(arrow, name)) for name in Record.__struct_fields__])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -67,7 +68,8 @@ def _kind(arrow: Any, name: str) -> Any:
     return arrow.list_(arrow.string()) if name in _LISTS else arrow.string()
 
 
-_WRITERS: dict[str, Callable[[BinaryIO, Iterator[bytes]], None]] = {
+_WRITERS: dict[str, Callable[[BinaryIO, Iterator[bytes], str], None]] = {
     "jsonl": _jsonl,
     "parquet": _parquet,
+    "wet": write_wet,
 }

@@ -25,6 +25,7 @@ from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
+from krowlspider.corpus.tallies import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,11 +55,8 @@ class Choice:
     sample: float = 1.0
 
     def fits(self, url: str, date: str) -> bool:
-        host = (
-            url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0].lower()
-        )
         return (
-            (not self.host or host == self.host or host.endswith(f".{self.host}"))
+            (not self.host or f".{name_of(url)}".endswith(f".{self.host}"))
             and _NO_DIGIT.sub("", date)[:14] >= self.since
             and (self.sample >= 1 or xxh3_64_intdigest(url.encode()) < self.sample * 2**64)
         )
@@ -190,17 +188,18 @@ class SliceReader:
         return self._refused(record, offset, number, reason)
 
     def _refused(self, record: WarcRecord, offset: int, number: int, reason: str) -> Line:
-        refusal = Refusal(self._part.file, offset, target(record), reason, "")
-        return Line(number, offset, refusal=refusal)
+        url = target(record)
+        refusal = Refusal(self._part.file, offset, url, reason, "")
+        return Line(number, offset, url, refusal=refusal)
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
         found = document(page)
         given = signals(page.headers, found.metas)
         rejected = self._job.rules.judge(found, page.url, given)
+        about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:
-            refusal = Refusal(self._part.file, offset, page.url, *rejected)
-            return Line(number, offset, refusal=refusal)
+            return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
         marks = fingerprints(found.text)
         made = record_of(page, found, given, (self._part.file, offset), marks.simhash)
         raw = msgspec.Raw(_encode(made))
-        return Line(number, offset, page.url, found.language, *marks, raw)
+        return Line(*about, *marks, raw)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import plyvel
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
@@ -19,6 +20,7 @@ from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
 from krowlspider.corpus.extras import need
+from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import LINES, Folder, read_lines
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
@@ -28,6 +30,7 @@ from krowlspider.errors import KrowlError, error_text, for_want_of_room
 from krowlspider.programs.warc import FOUND_WRONG, folder_of
 from krowlspider.views import captures
 from krowlspider.views.corpus import built
+from krowlspider.views.corpus_report import corpus_page
 from krowlspider.views.files import STDIO, drop_output, written
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ _SECONDS = 10.0
 
 class Command(ScrapyCommand):
     def syntax(self) -> str:
-        return "<JOBDIR> -o DIR [options]"
+        return "<JOBDIR> -o DIR [options] | report <DIR>"
 
     def short_desc(self) -> str:
         return "Make a corpus of text from a crawl's WARC files"
@@ -49,7 +52,8 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         return (
             "Make a corpus of text from the finished WARC files of a JOBDIR, or of a folder of"
-            " WARC files. The same command again goes on where it stopped."
+            " WARC files. The same command again goes on where it stopped. `report` writes"
+            " report.html and report.json into the folder of a corpus, from its counts."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -85,6 +89,8 @@ class Command(ScrapyCommand):
         try:
             if opts.print_rules:
                 self._say(default_text().rstrip("\n"))
+            elif len(args) == 2 and args[0] == "report":
+                self._report(Path(args[1]))
             else:
                 self._build(self._checked(args, opts), opts)
         except BrokenPipeError:
@@ -95,6 +101,15 @@ class Command(ScrapyCommand):
             way = ": make room on its disk, and do it again" if is_full else ""
             print(f"krowlspider: {error_text(error)}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
+
+    def _report(self, folder: Path) -> None:
+        found = figures(folder)
+        page = folder / "report.html"
+        with write_durably(folder / "report.json") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+        with write_durably(page) as file:
+            file.write(corpus_page(folder.resolve().name, found).encode(errors="replace"))
+        self._say(str(page))
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> str:
         """Return the JOBDIR, once the command line and the settings are checked.
@@ -108,7 +123,7 @@ class Command(ScrapyCommand):
                     f"{name.partition('=')[0]} is not an option: scrapy corpus --help lists them"
                 )
         if len(args) != 1:
-            raise UsageError("give one JOBDIR, before the options")
+            raise UsageError("give one JOBDIR, before the options, or report and one DIR")
         if not opts.output:
             raise KrowlError("give the folder to write: scrapy corpus <JOBDIR> -o DIR")
         if opts.processes < 1:
@@ -165,7 +180,7 @@ class Command(ScrapyCommand):
                 build.run(source, opts.processes, follow=opts.follow)
             finally:
                 with write_durably(folder.path / "README.md") as file:
-                    text = card(build.built.counts, rules, opts.format)
+                    text = card(build.built.counts, build.built.languages, rules, opts.format)
                     file.write(text.encode())
         if opts.rejected:
             with write_durably(Path(opts.rejected)) as file:

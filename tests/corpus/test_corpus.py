@@ -12,8 +12,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import read_lines
+from krowlspider.corpus.shards import ENDINGS
 from tests.corpus.warcs import html, prose, response, write
 from tests.support.crawling import ROOT
 
@@ -45,7 +48,18 @@ def run(source: Path, out: Path, *options: str, code: int = 0) -> tuple[str, str
 def texts(out: Path) -> dict[str, list[dict[str, Any]]]:
     """Return the records of each shard."""
     shards = sorted((out / "data").iterdir())
-    return {path.name: [json.loads(line) for line in read_lines(path)] for path in shards}
+    return {path.name: read(path) for path in shards}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.name.endswith(ENDINGS["jsonl"]):
+        return [json.loads(line) for line in read_lines(path)]
+    fields = {"url": "WARC-Target-URI", "source": "WARC-Refers-To", "digest": "WARC-Block-Digest"}
+    with path.open("rb") as file:
+        return [
+            {name: record.headers[field] for name, field in fields.items()}
+            for record in ArchiveIterator(file, record_types=WarcRecordType.conversion)
+        ]
 
 
 def names(out: Path) -> set[Path]:
@@ -55,7 +69,7 @@ def names(out: Path) -> set[Path]:
 
 def half_final(out: Path) -> bool:
     """Return whether a shard has no marker yet: the moment at which most is at stake."""
-    shards = {path.name.partition(".jsonl")[0] for path in out.glob("data/*")}
+    shards = {path.name[: path.name.rindex("-") + 13] for path in out.glob("data/*")}
     return bool(shards - {path.stem for path in out.glob("state/done/*.json")})
 
 
@@ -105,8 +119,10 @@ def test_hostile_pages_are_named_and_end_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["jsonl", "wet"])
+def test_kills_leave_each_accepted_page_once(tmp_path: Path, form: str) -> None:
     """kill -9 at any moment: the shards are those of an undisturbed run."""
+    options = ("--processes", "2", "--format", form)
     source = tmp_path / "warc"
     source.mkdir()
     for number in range(12):
@@ -114,14 +130,14 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
         pages = [html(n, words=120) for n in range(number * 20, number * 20 + 40)]
         records = [response(f"{NAME}{number}/{n}", page) for n, page in enumerate(pages)]
         write(source / f"{number:02}.warc.gz", records)
-    run(source, tmp_path / "whole", "--processes", "2", "--rejected", str(tmp_path / "r0"))
+    run(source, tmp_path / "whole", *options, "--rejected", str(tmp_path / "r0"))
     chance, killed, out = random.Random(), 0, tmp_path / "killed"
     # No file may be larger than a few kilobytes: that is treated like a full disk.
-    full = start(source, out, "--processes", "2", before="ulimit -f 8")
+    full = start(source, out, *options, before="ulimit -f 8")
     assert "make room on its disk" in full.communicate()[1]
     assert full.returncode == 3
-    for number in range(6):
-        process = start(source, out, "--processes", "2", "--rejected", str(tmp_path / "r1"))
+    for number in range(4):
+        process = start(source, out, *options, "--rejected", str(tmp_path / "r1"))
         before = names(out)
         while process.poll() is None and names(out) == before:
             time.sleep(0.01)
@@ -132,10 +148,17 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path) -> None:
         killed += process.poll() is None
         process.kill()
         process.communicate()
-    run(source, out, "--processes", "2", "--rejected", str(tmp_path / "r1"))
-    assert killed > 2
+    run(source, out, *options, "--rejected", str(tmp_path / "r1"))
+    assert killed > 1
     assert texts(out) == texts(tmp_path / "whole")
     assert refusals(tmp_path / "r1") == refusals(tmp_path / "r0")
+    found = figures(out)
+    assert found == figures(tmp_path / "whole")
+    rejected = found["pages"] - found["accepted"]
+    assert rejected > 100
+    for rows in (found["hosts"], found["languages"], found["lengths"]):
+        assert sum(row["accepted"] for row in rows) == found["accepted"]
+        assert sum(row["rejected"] for row in rows) == rejected
     assert (out / "README.md").read_text() == (tmp_path / "whole" / "README.md").read_text()
     urls = Counter(each["url"] for shard in texts(out).values() for each in shard)
     assert set(urls.values()) == {1}

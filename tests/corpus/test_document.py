@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HEAD = """
 <meta name=Description content="  What it
  is "><meta property=og:site_name content=Site><meta name=article:published_time content=2026-01-02>
-<link rel=canonical href="/b?x#y"><link rel=license href=https://l.example/by>
+<link rel=Canonical href="/b?x#y"><link rel=license href=https://l.example/by>
 <script type="application/ld+json">
 {"@graph": [{"@type": ["Article", "Thing"], "author": {"name": "A. Writer"}, "datePublished": 3}]}
 </script><script type="application/ld+json">{"@type":</script>

@@ -100,6 +100,15 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
     assert read_rules().judge(short, URL, ["noai"]) == ("noai", "set")
 
 
+def test_an_unknown_language_is_named_with_what_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('language.accepted = ["en", "unknown", "eng"]')
+    with pytest.raises(
+        KrowlError, match=r"language\.accepted has 'eng': .* af, ar, .* en, .* zh, unknown"
+    ):
+        read_rules(path)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -160,7 +169,10 @@ def test_index_gives_the_same_answers_again(tmp_path: Path) -> None:
 def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text('words.min = 20\nword_length.enabled = false\nlanguage.accepted = ["en"]\n')
-    text = card(Counter({"accepted": 1, "rejected/words": 7}), read_rules(path), "jsonl")
+    counts = Counter({"accepted": 1, "rejected/words": 7})
+    text = card(counts, Counter({"en": 1, "de": 0}), read_rules(path), "jsonl")
+    assert "\n| en | 1 |\n" in text
+    assert "| de |" not in text
     assert "\n| words | 7 |\n" in text
     assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits.\n" in text
     assert "\n| words | 20 | 100,000 |\n" in text

@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
-    "corpus": {"archive", "urls"},
+    "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
-    *("corpus.quality.measures", "corpus.fingerprints", "corpus.signals"),
+    *("corpus.quality.measures", "corpus.fingerprints", "corpus.signals", "corpus.tallies"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

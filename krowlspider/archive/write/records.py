@@ -30,7 +30,8 @@ _EPOCH = datetime(1970, 1, 1)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # WARC 1.1, 5.12: escaped by RFC 3986, so printable ASCII without whitespace. fastwarc reads a
 # header of at most 32 KiB; half of that remains for the other fields.
-_URI = re.compile(r"[!-~]{1,16384}")
+URI_MAX = 16384
+_URI = re.compile(rf"[!-~]{{1,{URI_MAX}}}")
 # WARC 1.1, 4, "token": no control characters and no separators.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # Addresses remembered as they stand in fields; about 150 bytes each.
@@ -52,6 +53,7 @@ _FIELDS = "application/warc-fields"
 _RESPONSE = "application/http; msgtype=response"
 _REQUEST = "application/http; msgtype=request"
 DNS = "text/dns"
+_TEXT = "text/plain; charset=utf-8"
 SEEDS = "text/plain"
 # Fields of a warcinfo record that a user may set, besides those with other names.
 _OF_USER = {name.lower(): name for name in ("operator", "description", "isPartOf")}
@@ -226,6 +228,29 @@ class RecordMaker:
         head += f"WARC-Payload-Digest: {self._digest(block)}\r\n"
         return self._record(head, DNS, block)
 
+    def conversion(
+        self,
+        identity: str,
+        *,
+        url: str,
+        date: str,
+        source: str | None,
+        language: str | None,
+        text: str,
+    ) -> bytes:
+        """Return a conversion record (WARC 1.1, 6.8): the text of the record ``source``.
+
+        ``language`` is a code of ISO 639-3.
+        """
+        fields = [("WARC-Target-URI", _uri(url)), ("WARC-Date", date), ("WARC-Record-ID", identity)]
+        if source is not None:
+            fields.append(("WARC-Refers-To", source))
+        if language is not None:
+            fields.append(("WARC-Identified-Content-Language", language))
+        # Some readers of WET find these fields by their order.
+        head = "WARC-Type: conversion\r\n" + _lines(fields)
+        return self._record(head, _TEXT, text.encode())
+
     def seeds(self, seeds: SeedsRead, identity: str) -> bytes:
         """Return the resource record of the seeds."""
         head = _named("resource", identity) + self._about(SEEDS_URI, seeds.started)
@@ -315,7 +340,7 @@ def _wire_lines(wire: Wire) -> str:
 
 def _uri(url: str) -> str:
     if not is_uri(url):
-        raise ValueError(f"not an escaped URI of at most 16384 bytes: {url[:200]!r}")
+        raise ValueError(f"not an escaped URI of at most {URI_MAX} bytes: {url[:200]!r}")
     return url
 
 

@@ -36,6 +36,7 @@ _SPECIAL_TITLE = re.compile(
     r"|404\b.*|403 forbidden|error \d{3}\b.*|access denied)$",
     re.IGNORECASE,
 )
+_LOREM_IPSUM = ("lorem ipsum", "Lorem ipsum", "Lorem Ipsum", "LOREM IPSUM")
 _JAVASCRIPT = re.compile(r"(?:enable|activate|requires?) javascript", re.IGNORECASE)
 
 
@@ -47,10 +48,6 @@ class Measures:
         self._url = url
         self._text = document.text
         self._spaced = document.language not in SPACELESS
-
-    @cached_property
-    def _lower(self) -> str:
-        return self._text.lower()
 
     @cached_property
     def _words(self) -> list[str]:
@@ -128,7 +125,7 @@ class Measures:
         return _share(self._lines, lambda line: line.endswith(_ENDS))
 
     def lorem_ipsum(self) -> float:
-        return float("lorem ipsum" in self._lower)
+        return float(any(each in self._text for each in _LOREM_IPSUM))
 
     def javascript(self) -> float:
         return float(len(self._text) < 2000 and bool(_JAVASCRIPT.search(self._text)))

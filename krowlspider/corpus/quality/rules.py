@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.corpus.duplicates import BITS_MAX
+from krowlspider.corpus.languages import LANGUAGES
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.signals import SIGNALS
 from krowlspider.errors import KrowlError
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from krowlspider.corpus.document import Document
 
 _TABLES = frozenset({"signals", "language", "duplicates"})
+# What a list may have.
+_NAMES = {
+    ("signals", "refused"): sorted(SIGNALS),
+    ("language", "accepted"): [*LANGUAGES, "unknown"],
+}
 _KEYS = {"enabled": bool, "min": (int, float), "max": (int, float)}
 
 
@@ -82,6 +88,11 @@ def default_text() -> str:
     return files("krowlspider.corpus.quality").joinpath("rules.toml").read_text(encoding="utf-8")
 
 
+def rule_names() -> list[str]:
+    """Return the names of all rules, in the order in which a page meets them."""
+    return [name for name in tomllib.loads(default_text()) if name not in _TABLES]
+
+
 def read_rules(path: Path | None = None) -> Rules:
     """Return the default rules, with the tables and keys of a file in their place.
 
@@ -112,12 +123,9 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
         )
     if (name, key) == ("duplicates", "bits") and value not in range(BITS_MAX + 1):
         raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0 to {BITS_MAX}")
-    if (name, key) == ("signals", "refused"):
-        signals = sorted(SIGNALS)
-        if wrong := [signal for signal in value if signal not in signals]:
-            raise KrowlError(
-                f"{path}: {name}.{key} has {wrong[0]!r}: it may have {', '.join(signals)}"
-            )
+    allowed = _NAMES.get((name, key))
+    if allowed and (wrong := [each for each in value if each not in allowed]):
+        raise KrowlError(f"{path}: {name}.{key} has {wrong[0]!r}: it may have {', '.join(allowed)}")
 
 
 def _made(tables: dict[str, dict[str, Any]]) -> Rules:
