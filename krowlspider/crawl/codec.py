@@ -137,12 +137,12 @@ class RequestCodec:
         )
 
     def request(self, entry: Entry) -> Request:
-        if entry.is_requisite:
-            request = self._requisite(entry)
-        elif entry.request:
-            request = self._unpack(entry.request)
-        else:
+        if not entry.request:
             request = self._page(entry.url, {"depth": entry.depth})
+        elif entry.is_requisite:
+            request = self._requisite(entry)
+        else:
+            request = self._unpack(entry.request)
         meta = request.meta
         if self._page_spider is not None:
             # A request pushed from outside has no depth, and such a spider reads it.

@@ -57,7 +57,9 @@ class Flights:
         self.on_the_wire += 1
         if self._job.outages.paused:
             self._job.outages.sent(in_flight.host)
-        if _counts(in_flight.lease):
+        lease = in_flight.lease
+        # Most pages have no request of their own, and need no call.
+        if lease is not None and (not lease.entry.request or _counts(lease)):
             self._budget.take()
 
     def reserve_address(self, in_flight: InFlight, address: str) -> bool:

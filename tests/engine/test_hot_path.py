@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import resource
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,9 @@ from scrapy.utils.test import get_crawler
 from extensions.gc_tuning import GcTuning
 from krowlspider.crawl.parts import idle_connections
 from krowlspider.engine.logformatter import LogFormatter
+from krowlspider.frontier.entry import Entry
+from krowlspider.urls.page.links import read_page
+from krowlspider.urls.page.requisites import requisites_of
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 
@@ -59,6 +63,20 @@ def test_each_page_has_its_line_in_the_log_at_debug_alone(
     said = crawl.log
     assert said.count("DEBUG: Crawled (200)") == lines
     assert said.count("DEBUG: Scraped from") == lines
+
+
+def test_requisites_cost_no_call_when_off(tmp_path: Path) -> None:
+    called = set()
+    with SimulatedWeb(spec=SITE) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")])
+        sys.setprofile(lambda frame, *_: called.add(frame.f_code))
+        try:
+            crawl.run()
+        finally:
+            sys.setprofile(None)
+    assert read_page.__code__ in called
+    assert Entry.is_requisite.fget.__code__ not in called
+    assert requisites_of.__code__ not in called
 
 
 def test_without_scrapys_handler_every_page_is_told() -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ import pytest
 from krowlspider.archive.index.cdxj import REVISIT
 from krowlspider.archive.index.indexes import indexes_in, parsed
 from tests.mockweb import MockWeb
+from tests.replay.test_replay import manage, wayback
 from tests.replay.venv import tool
 from tests.support.crawling import ROOT, Crawl, scrapy, write_seeds
 
@@ -93,8 +94,37 @@ def replay(*jobs: Path, path: Path) -> Iterator[tuple[str, subprocess.Popen[byte
         process.communicate()
 
 
+def assert_replayed(address: str, job: Path, expected: dict[str, str]) -> None:
+    """Assert that pywb's collection at ``address`` has the body of each page of a crawl."""
+    parts = urlsplit(address)
+    found = captures(job)
+    assert {line.url for line in found} == expected.keys()
+    with closing(HTTPConnection(parts.netloc)) as connection:
+        for line in found:
+            connection.request("GET", f"{parts.path}{line.timestamp}id_/{line.url}")
+            answer = connection.getresponse()
+            content = answer.read()
+            assert answer.status == 200, (line, content)
+            assert content.decode() == expected[line.url]
+
+
+def valid_wacz(folder: Path, job: Path, *earlier: Path) -> Path:
+    """Return the WACZ of a crawl with the bodies of earlier ones; assert that wacz accepts it."""
+    out = folder / "crawl.wacz"
+    scrapy("warc", "wacz", job, *earlier, "-o", out)
+    done = subprocess.run(
+        [tool("wacz"), "validate", "-f", out], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "the passed WACZ is valid" in done.stdout) == (0, True), done
+    return out
+
+
 def test_later_crawls_are_small_and_replay(tmp_path: Path) -> None:
-    """The second crawl knows the first by its JOBDIR, the third both by a dedup index."""
+    """The second crawl knows the first by its JOBDIR, the third both by a dedup index.
+
+    pywb serves their folders together, and then nothing but the WACZ of the third, which has the
+    bodies of the first.
+    """
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     bodies = {}
     with MockWeb(spec=site()) as web:
@@ -117,19 +147,17 @@ def test_later_crawls_are_small_and_replay(tmp_path: Path) -> None:
     for job, revisits in (second, 3 * PAGES), (third, 3 * PAGES * 9 // 10):
         assert [line.mime for line in captures(job)].count(REVISIT) == revisits
     with replay(first, second, third, path=tool("wayback").parent) as (url, process):
-        parts = urlsplit(url)
-        connection = HTTPConnection(parts.netloc)
         for job, expected in bodies.items():
-            found = captures(job)
-            assert {line.url for line in found} == expected.keys()
-            for line in found:
-                connection.request("GET", f"{parts.path}{line.timestamp}id_/{line.url}")
-                answer = connection.getresponse()
-                content = answer.read()
-                assert answer.status == 200, (line, content)
-                assert content.decode() == expected[line.url]
-        connection.close()
+            assert_replayed(url, job, expected)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+        parts = urlsplit(url)
         with pytest.raises(OSError, match="refused"):
             socket.create_connection((parts.hostname, parts.port), timeout=5)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    manage(alone, "--unpack-wacz", valid_wacz(tmp_path, third, first, second))
+    for job in bodies:
+        job.rename(tmp_path / f"{job.name}-away")
+    with wayback(alone) as address:
+        assert_replayed(f"{address}/crawl/", tmp_path / "third-away", bodies[third])

@@ -34,8 +34,6 @@ _NOFOLLOW = ":not([rel~=nofollow i])"
 # Columns of a plan that only items need: title, canonical, language. Each column costs time per
 # page, even if nothing is found.
 _DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
-# Numbers of columns after the first four, of the plans that read a description.
-_DESCRIBED = frozenset({len(_DESCRIPTION), len(_DESCRIPTION) + len(COLUMNS)})
 
 
 @lru_cache(maxsize=16)
@@ -111,7 +109,14 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     """
     html = bounded(body)
     hrefs, refreshes, bases, robots, *more = plan.extract(html, charset)
-    titles, canonicals, langs = more[:3] if len(more) in _DESCRIBED else ([], [], [])
+    match more:
+        case []:
+            titles, canonicals, langs, columns = [], [], [], more
+        case [titles, canonicals, langs]:
+            columns = []
+        case _:
+            titles, canonicals, langs = more[: -len(COLUMNS)] or ([], [], [])
+            columns = more[-len(COLUMNS) :]
     if target := _refresh_target(refreshes):
         hrefs.insert(0, target)
     surplus = max(0, len(hrefs) - MAX_LINKS)
@@ -126,8 +131,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     base = _base(bases, url)
     nofollow, noindex = refusals_in(_robots_tokens(robots))
     requisites = None
-    if len(more) >= len(COLUMNS):
-        columns = more[-len(COLUMNS) :]
+    if columns:
         requisites = requisites_of(columns, base, lambda: detect_encoding(html, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
