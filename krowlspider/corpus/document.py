@@ -24,8 +24,10 @@ _DECLARED = 1024
 # Characters of a field that are kept, and of text in which the language is detected.
 _FIELD_MAX = 1000
 _DETECTED = 4000
-# Larger distances are usually false (resiliparse's documentation).
+# A language at a larger distance is usually false (resiliparse's documentation).
 _RANK_MAX = 1200
+# No distance is larger.
+_RANK_ANY = 2**31 - 1
 _TAG = re.compile(r"<[^<>]*>")
 # Which meta elements fill which field, the best first.
 _FIELDS = {
@@ -47,8 +49,9 @@ _LD_MAX = 100_000
 class Document:
     """The text of a page, its language, and what its head says of it.
 
-    ``rank`` is the distance from the profile of the language: larger is less certain. ``metas`` are
-    pairs of lower-case name and content. ``link_chars`` are the characters of its links' texts.
+    ``rank`` is the distance from the nearest profile of a language: larger is less certain, and
+    above 1,200 the language is "unknown". ``metas`` are pairs of lower-case name and content.
+    ``link_chars`` are the characters of its links' texts.
     """
 
     text: str
@@ -68,7 +71,9 @@ def document(page: Page) -> Document:
     text = need("resiliparse.extract.html2text").extract_plain_text(
         tree, main_content=True, preserve_formatting=True, alt_texts=False, list_bullets=True
     )
-    language, rank = need("resiliparse.parse.lang").detect_fast(text[:_DETECTED], cutoff=_RANK_MAX)
+    language, rank = need("resiliparse.parse.lang").detect_fast(text[:_DETECTED], cutoff=_RANK_ANY)
+    # Not by the cutoff: it returns 0 as the rank of all that is above.
+    language = language if rank <= _RANK_MAX else "unknown"
     found = Document(text, language, rank, encoding, len(html), _link_chars(html))
     if tree.head is not None:
         _read_head(tree, page.url, found)

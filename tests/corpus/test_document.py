@@ -9,6 +9,7 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of
+from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.signals import signals
 from tests.corpus.warcs import html, response
 
@@ -53,6 +54,15 @@ def test_head_becomes_fields() -> None:
     assert found.language == "en"
     assert "Home" not in found.text
     assert found.link_chars == len("Home")
+
+
+def test_a_page_in_no_language_has_the_distance_by_which_it_is_rejected() -> None:
+    found = document(b"<html><body><main><p>" + b"1234567890 " * 40)
+    assert found.language == "unknown"
+    assert found.rank > 1200
+    rejected = read_rules().judge(found, "http://example.org/a", [])
+    assert rejected is not None
+    assert rejected.rule == "rank"
 
 
 @pytest.mark.parametrize(
