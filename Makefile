@@ -65,7 +65,7 @@ check: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-docs: $(DEV) ## docs/settings.md, from krowlspider/settings.py
+docs: $(DEV) ## docs/settings.md and docs/metrics.md, from the code
 	@$(BIN)/python -m tests.support.settingsdoc
 	@$(BIN)/python -m tests.support.metricsdoc
 

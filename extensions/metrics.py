@@ -36,7 +36,7 @@ def reached_at(url: str) -> tuple[str, int]:
 
 
 class Metrics:
-    """Serves the stats as they are at the time of each request.
+    """Serves the metrics of the crawl: its stats, histograms and gauges, as of each request.
 
     :raises NotConfigured: PROMETHEUS_ENABLED is off
     """

@@ -114,7 +114,7 @@ class Intake:
         may_have_any_extension: bool = False,
         is_requisite: bool = False,
     ) -> Refusal:
-        """Return what `refusal` does for the URLs of one page."""
+        """Return a function that does what `refusal` does, for the URLs of one page."""
         out_of_scope = self.scope.refusals(depth, via, is_requisite=is_requisite)
         any_extension = may_have_any_extension or is_requisite
         linkable, exclusions = self._linkable, self.exclusions

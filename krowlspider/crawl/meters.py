@@ -41,7 +41,7 @@ _CLASSES = (
 
 
 class Histogram:
-    """Counts values by ``bounds``: one of a bucket is at most its bound."""
+    """Counts values in buckets. A value is in the first bucket whose bound is not below it."""
 
     __slots__ = ("bounds", "counts", "sum")
 

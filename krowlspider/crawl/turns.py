@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-# Answers, or requests, in one turn of the event loop. While somebody watches the crawl: so many as
-# take TURN seconds, but at least AT_LEAST.
+# Most answers, or requests, in one turn of the event loop. While somebody watches the crawl, a turn
+# has as many as fit into TURN seconds, but at least AT_LEAST.
 AT_MOST = 16
 TURN = 0.012
 AT_LEAST = 4
-# The same while a client waits for an answer of the live page, which takes three turns.
+# The same while a client of the live page waits. Its call takes four turns.
 FOR_CLIENTS = 1
 # Turns after the last answer for which a client counts as watching.
 WATCHED = 100
@@ -31,7 +31,7 @@ class Turns:
         self._answers = float(AT_MOST * _RECENT)
 
     def took(self, seconds: float, answers: int) -> None:
-        """Learn how long a turn with so many answers was."""
+        """Record that a turn with ``answers`` answers took ``seconds``."""
         self._seconds += seconds - self._seconds / _RECENT
         self._answers += answers - self._answers / _RECENT
         if self._watched and not self._is_awaited:

@@ -92,7 +92,7 @@ class Command(ScrapyCommand):
             if not conversion.good:
                 raise KrowlError(
                     f"{name} has no seed: {counted(conversion.bad, 'bad line')}, read as {form};"
-                    f" --format says what it is: {', '.join(FORMATS)}"
+                    f" give its format with --format: {', '.join(FORMATS)}"
                 )
         bad = f", {counted(conversion.bad, 'bad line')} skipped" if conversion.bad else ""
         print(f"{counted(conversion.good, 'seed')} from {name} ({form}){bad}", file=sys.stderr)
@@ -138,6 +138,4 @@ def _format_of(name: str, head: list[bytes], given: str | None) -> str:
         raise KrowlError(f"{name} is empty: no line has a domain")
     if form := given or recognise(head):
         return form
-    raise KrowlError(
-        f"{name} is of no known format: --format says which it is: {', '.join(FORMATS)}"
-    )
+    raise KrowlError(f"{name} is of no known format: give it with --format: {', '.join(FORMATS)}")

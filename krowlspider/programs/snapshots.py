@@ -35,7 +35,8 @@ def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) 
     except (NoCrawlError, FileNotFoundError) as cause:
         raise JobError(
             f"JOBDIR {error.path} is in use by process {error.holder}, which takes no orders over"
-            " HTTP: stop it first, or have it serve its live page (KROWL_LIVE_PAGE)"
+            " HTTP: stop it first, or start it with KROWL_LIVE_PAGE=True and a loopback"
+            " PROMETHEUS_HOST"
         ) from cause
     misses = 0
     while misses < _MISSES:

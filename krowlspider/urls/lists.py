@@ -53,7 +53,7 @@ class Majestic:
         if self._column is None:
             names = [_unquoted(each).lower() for each in line.split(b",")]
             if not {b"globalrank", b"domain"} <= set(names):
-                raise BadSeed("no header with GlobalRank and Domain is above it")
+                raise BadSeed("there is no header line with GlobalRank and Domain before it")
             self._column = names.index(b"domain")
             return None
         fields = line.split(b",", self._column + 1)

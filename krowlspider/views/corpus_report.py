@@ -54,7 +54,7 @@ def corpus_page(name: str, found: dict[str, Any]) -> str:
 {style}{_STYLE}</style>
 </head>
 <body>
-<header><h1>{title}</h1><p>{found["slices"]:,} slices of WARC files</p></header>
+<header><h1>{title}</h1><p>{found["slices"]:,} WARC files or parts of them</p></header>
 <main>
 {_tiles(found)}
 {_rules(found["rules"], found["pages"])}
@@ -103,7 +103,7 @@ def _rules(rules: Sequence[dict[str, Any]], pages: int) -> str:
         "Rejected by rule",
         f'<p class="key">{pages:,} pages meet the rules in this order; the first rule that a page'
         " fails rejects it.</p>"
-        + _table("Rules", ("rule", "", "rejected", "of pages", "passed"), rows)
+        + _table("Rules", ("rule", "", "rejected", "pages tested", "passed"), rows)
         + (f'<p class="none">No page failed: {idle}</p>' if idle else ""),
     )
 
@@ -120,7 +120,7 @@ def _shares(title: str, what: str, rows: Sequence[dict[str, Any]], more: str) ->
         )
         for row in rows
     )
-    heads = (what, "", "accepted", "of pages", "share")
+    heads = (what, "", "accepted", "pages", "share accepted")
     return _section(title, _KEY + _table(title, heads, cells) + more)
 
 

@@ -216,7 +216,7 @@ def restored(made: Restored, archive: str | None) -> str:
 def _files(linked: int, copied: int) -> str:
     if not copied:
         return counted(linked, "file") + " linked"
-    text = f"{counted(copied, 'file')} copied, because the disk of the new folder is another one"
+    text = f"{counted(copied, 'file')} copied: hard links to the new folder are not possible"
     return f"{counted(linked, 'file')} linked, {text}" if linked else text
 
 

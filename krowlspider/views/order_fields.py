@@ -50,7 +50,7 @@ ORDERS: dict[str, dict[str, Field]] = {
     "reload": {},
     "snapshot": {
         "folder": Field(("string",), "absolute path of a new folder on the crawl's machine"),
-        "begun": Field(("boolean",), "true: how the snapshot goes that was begun before", False),
+        "begun": Field(("boolean",), "true: ask whether the snapshot begun is whole", False),
     },
     "set": {
         "name": Field(("string",), f"one of {', '.join(LIVE)}"),

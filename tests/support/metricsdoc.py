@@ -18,12 +18,12 @@ Every metric of http://127.0.0.1:9410/metrics; `make docs` writes this page anew
 there from zero, with the values of their labels. Times are in seconds, sizes in bytes. No metric
 and no label has a host or a URL in it. Counters and histograms are of this start of the crawl.
 
-[stats.md](stats.md) says what the reasons mean. Other stats, as of your own spiders, become
-metrics [by a rule](stats.md#prometheus), and so do others of Scrapy's. A histogram `x_seconds` has
-the series `x_seconds_bucket`, `x_seconds_sum` and `x_seconds_count`. Connection, TLS and first byte
-are measured for requests that were answered; `krowl_fetch_failed_total` counts the others.
-[operations.md](operations.md#prometheus-and-grafana) shows dashboards and alert rules that use
-them.
+[stats.md](stats.md) explains the reasons. Stats that are not in this table, of Scrapy or of your
+own spiders, become metrics [by the same rule](stats.md#prometheus). A histogram `x` has the series
+`x_bucket`, `x_sum` and `x_count`. The histograms `krowl_fetch_...` are of requests with an answer;
+connection and TLS only of new connections. `krowl_fetch_failed_total` counts requests without a
+usable answer. [operations.md](operations.md#prometheus-and-grafana) shows dashboards and alert
+rules that use them.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -40,7 +40,12 @@ PROCESS = (
     ("python_gc_objects_collected_total", "counter", "generation", "Objects collected."),
     ("python_gc_objects_uncollectable_total", "counter", "generation", "Objects that stay."),
     ("krowl_crawl_info", "gauge", "spider, version", "1, with what crawl this is as labels."),
-    ("krowl_metrics_left_out", "gauge", "", "Stats that are no metrics: they may name a host."),
+    (
+        "krowl_metrics_left_out",
+        "gauge",
+        "",
+        "Stats left out: names of hosts, names used twice, those over 800.",
+    ),
 )
 
 

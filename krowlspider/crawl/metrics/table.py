@@ -38,8 +38,8 @@ class Measured(NamedTuple):
 
 
 STATS: dict[str, Stat] = {
-    "downloader/exception_count": Stat("Requests that ended without an answer."),
-    "downloader/request_count": Stat("Requests sent, robots.txt and retries included."),
+    "downloader/exception_count": Stat("Requests that ended without a usable answer."),
+    "downloader/request_count": Stat("Requests that have ended, robots.txt and retries included."),
     "downloader/response_bytes": Stat("Bytes of the answers' heads and bodies."),
     "downloader/response_count": Stat("Answers, those of robots.txt and retries included."),
     "downloader/response_status_count": Stat("Answers by status code.", "status", STATUSES),
@@ -56,7 +56,9 @@ STATS: dict[str, Stat] = {
     ),
     "scheduler/enqueued": Stat("URLs queued."),
     "krowl/archive/bytes_count": Stat("Bytes of WARC written, compressed."),
-    "krowl/archive/failed_count": Stat("Pages whose bytes cannot be a WARC record."),
+    "krowl/archive/failed_count": Stat(
+        "Captures that were not archived: a failed disk, or bytes that fit no WARC record."
+    ),
     "krowl/archive/files_count": Stat("WARC files begun."),
     "krowl/archive/records_count": Stat("WARC records written."),
     "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
@@ -74,7 +76,7 @@ STATS: dict[str, Stat] = {
     "krowl/control/change_count": Stat(
         "Changes to the crawl by a person, by kind.",
         "reason",
-        ("pause", "resume", "block", "unblock", "delay", "add", "reload", "set"),
+        ("pause", "resume", "block", "unblock", "delay", "add", "forget", "reload", "set"),
     ),
     "krowl/disk/pauses_count": Stat("Times that the crawl waited for room on its disk."),
     "krowl/dns/cached_count": Stat("Names found in the cache."),
@@ -98,19 +100,19 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
     "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
     "krowl/links/left_count": Stat(
-        "Links left before they were URLs to decide on, by reason.",
+        "Links dropped before they became URLs, by reason.",
         "reason",
         ("scheme", "link_count", "length", "nofollow"),
     ),
-    "krowl/loop/lag_max_ms": Stat("How late the event loop is, most since the start."),
-    "krowl/loop/lag_p50_ms": Stat("How late the event loop is, median since the start."),
-    "krowl/loop/lag_p999_ms": Stat("How late the event loop is, 99.9 % since the start."),
-    "krowl/loop/lag_p99_ms": Stat("How late the event loop is, 99 % since the start."),
+    "krowl/loop/lag_max_ms": Stat("Lag of the event loop: most since the start."),
+    "krowl/loop/lag_p50_ms": Stat("Lag of the event loop: median since the start."),
+    "krowl/loop/lag_p999_ms": Stat("Lag of the event loop: 99.9th percentile since the start."),
+    "krowl/loop/lag_p99_ms": Stat("Lag of the event loop: 99th percentile since the start."),
     "krowl/loop/recent_lag_max_ms": Stat(
-        "How late the event loop was, most of KROWL_STATUS_INTERVAL."
+        "Lag of the event loop: most in the last KROWL_STATUS_INTERVAL."
     ),
     "krowl/loop/recent_lag_p99_ms": Stat(
-        "How late the event loop was, 99 % of KROWL_STATUS_INTERVAL."
+        "Lag of the event loop: 99th percentile in the last KROWL_STATUS_INTERVAL."
     ),
     "krowl/memory/held_bytes": Stat("Bytes of bodies in memory."),
     "krowl/memory/waits_count": Stat("Times that a body or the next request waited for memory."),
@@ -121,7 +123,9 @@ STATS: dict[str, Stat] = {
     "krowl/politeness/blameless_count": Stat("Failures that count against no host."),
     "krowl/politeness/outages_count": Stat("Outages of our own network or name servers."),
     "krowl/politeness/parked_count": Stat("Times that a host was parked for a day."),
-    "krowl/politeness/throttling_count": Stat("Answers 429 and 503."),
+    "krowl/politeness/throttling_count": Stat(
+        "Answers 429 and 503, and 500 or more for robots.txt."
+    ),
     "krowl/politeness/turned_back_count": Stat(
         "Requests not sent for want of room at their address."
     ),
@@ -136,12 +140,16 @@ STATS: dict[str, Stat] = {
     "krowl/requisites/queued_count": Stat("Requisites queued."),
     "krowl/seeds/bad_count": Stat("Seed lines skipped as bad."),
     "krowl/seeds/read_count": Stat("Seed lines read."),
-    "krowl/seen/expected_losses": Stat("URLs that the seen filter took for known, at most."),
+    "krowl/seen/expected_losses": Stat(
+        "New URLs that the seen filter may have taken for known: an upper bound."
+    ),
     "krowl/seen/false_positives_count": Stat("Mistakes of the seen filter that were found."),
     "krowl/seen/fill": Stat("Part of the seen filter that is full, 0 to 1."),
     "krowl/seen/keys": Stat("URLs in the seen set."),
     "krowl/seen/layers": Stat("Layers of the seen filter."),
-    "krowl/sitemaps/bad_count": Stat("Answers in place of sitemaps that are none."),
+    "krowl/sitemaps/bad_count": Stat(
+        "Answers that are no sitemap, are broken, or are over a limit."
+    ),
     "krowl/sitemaps/read_count": Stat("Sitemaps read."),
     "krowl/sitemaps/url_count": Stat("URLs in sitemaps."),
     "krowl/upload/bytes_count": Stat("Bytes verified in the bucket."),
@@ -171,8 +179,16 @@ MEASURED: tuple[Measured, ...] = (
         "krowl_archive_pair_seconds", _H, "Time to write the records of a request and answer."
     ),
     Measured("krowl_cluster_inbox_batch_seconds", _H, "Time to take messages in, durably."),
-    Measured("krowl_cluster_redis_seconds", _H, "Time of a look at the own Redis, each second."),
-    Measured("krowl_cluster_consul_seconds", _H, "Time of a call of Consul."),
+    Measured(
+        "krowl_cluster_redis_seconds",
+        _H,
+        "Time to ask this node's Redis for the length of the inbox, each second.",
+    ),
+    Measured(
+        "krowl_cluster_consul_seconds",
+        _H,
+        "Time of an answered call of Consul, without blocking queries.",
+    ),
     Measured("krowl_loop_lag_seconds", _H, "How late the event loop runs a timer."),
     Measured(
         "krowl_fetch_content_type",
@@ -186,7 +202,11 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("krowl_fetch_tls_version", _C, "Answers by version of TLS.", "version", TLS_VERSIONS),
     Measured("krowl_frontier_hosts_in_memory", _G, "Hosts in memory by state.", "state", STATES),
-    Measured("krowl_frontier_oldest_due_seconds", _G, "Time since the next host has been due."),
+    Measured(
+        "krowl_frontier_oldest_due_seconds",
+        _G,
+        "How long the next host has been due; 0 if none is.",
+    ),
     Measured("krowl_dns_cache_names", _G, "Names in the DNS cache."),
     Measured("krowl_archive_queue_bytes", _G, "Bytes of captures that wait for the WARC writer."),
     Measured("krowl_archive_queue_limit_bytes", _G, "KROWL_WARC_QUEUE."),
@@ -203,7 +223,9 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("krowl_process_threads", _G, "Threads of Python."),
     Measured("krowl_leveldb_files", _G, "Tables of LevelDB by level.", "level", _LEVELS),
-    Measured("krowl_leveldb_size_bytes", _G, "Bytes of these tables.", "level", _LEVELS),
+    Measured(
+        "krowl_leveldb_size_bytes", _G, "Bytes of LevelDB's tables by level.", "level", _LEVELS
+    ),
     Measured("krowl_leveldb_memory_bytes", _G, "Memory of LevelDB's buffers and caches."),
     Measured("krowl_leveldb_compaction_seconds", _C, "Time of merges.", "level", _LEVELS),
     Measured("krowl_leveldb_compaction_read_bytes", _C, "Bytes read by merges.", "level", _LEVELS),

@@ -18,10 +18,10 @@ _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 class Copier:
-    """Links and copies files durably, but for their names.
+    """Links and copies files. It syncs their bytes; the caller syncs the folders.
 
-    ``linked`` and ``copied`` count the files that never change. After `stop`, called in any thread,
-    it raises JobError.
+    ``linked`` and ``copied`` count the files that never change. Any thread may call `stop`: the
+    next file or piece then raises JobError.
     """
 
     def __init__(self) -> None:

@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 
 class RunningSnapshot:
-    """Takes snapshots of one crawl. ``commit`` commits, and has the snapshot note what there is
-    then."""
+    """Takes snapshots of one crawl, one at a time. ``commit`` commits, and has the snapshot record
+    what is durable at that commit."""
 
     def __init__(self, commit: Callable[[Snapshot], Awaitable[None]]):
         self._commit = commit

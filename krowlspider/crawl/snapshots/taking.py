@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import LevelStore
 
 HEAD = "job.json"
-# Where it says of what folder the snapshot is, and when it was taken.
+# The file that names the folder of the crawl, and the time of the snapshot.
 ABOUT = "snapshot.json"
 ARCHIVE = "warc"
 _DRAFT = ".new"

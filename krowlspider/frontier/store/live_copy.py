@@ -69,7 +69,7 @@ class LevelCopy:
                     return
             self.close()
             self.gather()
-        raise StoreError(f"{self._source} is merged without a pause: try again later")
+        raise StoreError(f"LevelDB in {self._source} never stops merging tables: try again later")
 
     def complete(self) -> None:
         """Copy manifest and logs as they were at `fix`, and make the copy durable."""

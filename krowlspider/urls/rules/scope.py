@@ -47,11 +47,11 @@ class Scope:
         *,
         is_requisite: bool = False,
     ) -> str | None:
-        """Return why a normalised URL of ``host`` is out of scope, as `refusals` does."""
+        """Return in one word why a normalised URL of ``host`` is out of scope; None if it is in."""
         return self.refusals(depth, via_host, is_requisite=is_requisite)(url, host)
 
     def refusals(self, depth: int, via_host: str | None, *, is_requisite: bool = False) -> Refusal:
-        """Return what says why a URL of a page is out of scope, in one word; None if it is in.
+        """Return a function that does what `refusal` does, for the URLs of one page.
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
