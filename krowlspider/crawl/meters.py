@@ -24,6 +24,8 @@ CONTENT_TYPES = (
 )
 HTTP_VERSIONS = ("1.0", "1.1")
 TLS_VERSIONS = ("none", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3", "other")
+# Bytes of a Content-Type that are read: the last ones read are kept.
+_TYPE_MAX = 100
 # Parts of a media type, each with its class. The first one found decides.
 _CLASSES = (
     ("html", "html"),
@@ -99,7 +101,7 @@ class Meters:
         self.tls_versions[version if version in self.tls_versions else "other"] += 1
         for name, text in exchange.headers:
             if len(name) == 12 and name.lower() == b"content-type":
-                self.content_types[content_class(text)] += 1
+                self.content_types[content_class(text[:_TYPE_MAX])] += 1
                 break
         else:
             self.content_types["none"] += 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from krowlspider.views.static_page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,19 +42,8 @@ _SHORTEST = 7
 
 def corpus_page(name: str, found: dict[str, Any]) -> str:
     """Return the report of the corpus in the folder ``name`` as HTML."""
-    style = files("krowlspider.views.page").joinpath("live.css").read_text(encoding="utf-8")
     title = f"Corpus {escape(name)}"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title} - krowlspider</title>
-<style>
-{style}{_STYLE}</style>
-</head>
-<body>
+    return f"""{page_start(f"Corpus {name}", _STYLE)}<body>
 <header><h1>{title}</h1><p>{found["slices"]:,} WARC files or parts of them</p></header>
 <main>
 {_tiles(found)}

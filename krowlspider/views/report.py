@@ -6,7 +6,6 @@ import json
 import re
 from datetime import UTC, datetime
 from html import escape
-from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import msgspec
 from krowlspider.crawl.report.course import FIELDS
 from krowlspider.crawl.report.slices import in_slices
 from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.views.static_page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,21 +107,9 @@ def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
 def _page(
     about: dict[str, Any], found: Tables, samples: Sequence[Sequence[float]]
 ) -> Iterator[str]:
-    style = files("krowlspider.views.page").joinpath("live.css").read_text(encoding="utf-8")
     totals = found.totals
     crawl, ended = escape(str(about["spider"])), about["ended"]
-    # No script, and nothing from elsewhere: the page is a file that is passed on.
-    yield f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Report of {crawl} - krowlspider</title>
-<style>
-{style}{_MORE_STYLE}</style>
-</head>
-<body>
+    yield f"""{page_start(f"Report of {about['spider']}", _MORE_STYLE)}<body>
 <header>
   <h1>Report of {crawl}</h1>
   <p>{_date(totals["began"])} to {_date(ended)}, {counted(totals["starts"], "start")},
