@@ -12,7 +12,7 @@ import zlib
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import plyvel
 
@@ -69,6 +69,8 @@ def _content(file: BufferedReader, name: str) -> _Opened:
     members = archive.infolist()
     if len(members) != 1:
         raise KrowlError(f"{name} has {len(members)} files: give a zip file with one, or unpack it")
+    if members[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise KrowlError(f"{name} is a zip file of an uncommon compression: unpack it first")
     try:
         return archive.open(members[0])
     except RuntimeError as error:

@@ -83,6 +83,12 @@ ENCRYPTED = (
     .replace(b"PK\3\4\x14\0\0", b"PK\3\4\x14\0\1")
     .replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1")
 )
+# The method, in the same two places (APPNOTE.TXT 4.4.5): 14 is LZMA.
+LZMA = (
+    zipped(TRANCO)
+    .replace(b"PK\x03\x04\x14\0\0\0\x08", b"PK\x03\x04\x14\0\0\0\x0e")
+    .replace(b"PK\x01\x02\x14\x03\x14\0\0\0\x08", b"PK\x01\x02\x14\x03\x14\0\0\0\x0e")
+)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +172,7 @@ def test_bad_lines_are_named_and_counted_and_the_rest_is_converted(tmp_path: Pat
         (zipped(TRANCO)[:-9], [], "list cannot be read: File is not a zip file"),
         (zipped(TRANCO, TRANCO), [], "list has 2 files"),
         (ENCRYPTED, [], "is encrypted"),
+        (LZMA, [], "list is a zip file of an uncommon compression: unpack it first"),
         (TRANCO, ["--first", "0"], "--first 0: give 1 or more"),
         (TRANCO, ["--frist=1"], "--frist is not an option"),
     ],

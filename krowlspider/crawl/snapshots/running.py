@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
@@ -30,12 +31,15 @@ class RunningSnapshot:
         self._snapshot: Snapshot | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Taken | JobError | None = None
+        self._has_ended = False
 
     def begin(self, snapshot: Snapshot) -> None:
         """Begin to take a snapshot.
 
-        :raises JobError: another one is under way
+        :raises JobError: another one is under way, or the crawl ends
         """
+        if self._has_ended:
+            raise JobError("the crawl ends: take the snapshot once it has ended")
         if self._task is not None and not self._task.done():
             assert self._snapshot is not None
             raise JobError(f"a snapshot is being taken to {self._snapshot.target}: wait for it")
@@ -54,7 +58,8 @@ class RunningSnapshot:
         return self._outcome
 
     async def end(self) -> None:
-        """Give up a snapshot that is under way, because the crawl ends."""
+        """Give up a snapshot that is under way, because the crawl ends; begin no other."""
+        self._has_ended = True
         if self._snapshot is not None and self._task is not None:
             self._snapshot.stop()
             await self._task
@@ -64,10 +69,13 @@ class RunningSnapshot:
             await run_in_thread(snapshot.gather)
             await self._commit(snapshot)
             taken = await run_in_thread(snapshot.complete)
-        except (KrowlError, ArchiveError, OSError, *STORE_ERRORS) as error:
-            await run_in_thread(snapshot.discard, error)
+        except Exception as error:
+            # Whatever it is: the command waits for an outcome.
+            with suppress(OSError):
+                await run_in_thread(snapshot.discard, error)
             text = f"No snapshot to {snapshot.target}: {error_text(error)}"
-            logger.warning("%s", text)
+            expected = isinstance(error, (KrowlError, ArchiveError, OSError, *STORE_ERRORS))
+            logger.warning("%s", text, exc_info=None if expected else error)
             self._outcome = JobError(text)
             return
         logger.info("Snapshot taken: %s", taken.folder)

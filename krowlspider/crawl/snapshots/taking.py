@@ -96,8 +96,9 @@ class Snapshot:
     def gather(self) -> None:
         """Take most of the frontier, while the crawl goes on."""
         self._draft = self._exits.enter_context(kept_if_whole(self.target))
+        copier = self._copier
         self._frontier = LevelCopy(
-            self._store, self._draft / "frontier", self._copier.take, self._copier.copy
+            self._store, self._draft / "frontier", copier.take, copier.link, copier.copy
         )
         self._exits.callback(self._frontier.close)
         self._frontier.gather()
@@ -135,7 +136,7 @@ class Snapshot:
 
     def complete(self) -> Taken:
         """Take everything else, while the crawl goes on."""
-        self._frontier.complete()
+        self._copier.copied += self._frontier.complete()
         self._copier.copy_file(self._folder.path / HEAD, self._draft / HEAD)
         if self._seen is not None:
             self._copier.copy(self._seen, self._draft / self._folder.seen.name)
@@ -170,9 +171,13 @@ class Snapshot:
         for name in self._finished:
             try:
                 self._copier.take(self._archive / name, target / name)
-            except FileNotFoundError:
-                # Uploaded meanwhile, or moved by hand.
-                continue
+            except FileNotFoundError as error:
+                # It may have been uploaded and removed meanwhile.
+                if not (self._archive / NOTES).exists():
+                    raise JobError(
+                        f"{self._archive / name} was moved or removed meanwhile: take the snapshot"
+                        " again"
+                    ) from error
         for file, name, size in self._unfinished:
             self._copier.copy(file, target / name, size)
         if (notes := self._archive / NOTES).exists():
