@@ -118,13 +118,25 @@ def test_an_order_reaches_the_owner(
     give, host = ring.orders().give, ring.host
     job = Job.of(ring.crawler("b"))
     assert job.node is not None
-    replies: list[int] = []
+    orders = job.node.orders
+    # What happens at the owner, in order: "durable", or a step with the number of its order.
+    steps: list[str] = []
+    carried, reply = orders.carried, orders.reply
 
     async def make_durable() -> None:
-        assert job.node is not None
-        replies.append(job.node.orders.count)
+        steps.append("durable")
+
+    def carry(order: OrderAsk) -> OrderReply:
+        steps.append(f"carried {order.number}")
+        return carried(order)
+
+    def send(node: str, outcome: OrderReply) -> None:
+        steps.append(f"reply {outcome.number}")
+        reply(node, outcome)
 
     monkeypatch.setattr(job, "make_durable", make_durable)
+    monkeypatch.setattr(orders, "carried", carry)
+    monkeypatch.setattr(orders, "reply", send)
     outcome = ring.result(give("pause", {"host": host}))
     assert outcome == (True, f"node b: {host} is paused: krowl.resume({host!r}) lets it go on")
     frontier = ring.frontier("b")
@@ -141,8 +153,11 @@ def test_an_order_reaches_the_owner(
         ring.result(give("delay", {"host": host, "seconds": 1}))
     assert refused.value.status == 409
     # Each was durable before its reply was there to be sent.
+    replies = [step for step in steps if step.startswith("reply")]
     assert len(replies) >= 6
-    assert not any(replies)
+    for step in replies:
+        begun = steps.index(step.replace("reply", "carried"))
+        assert "durable" in steps[begun : steps.index(step)]
 
 
 def test_the_owner_explains(ring: Ring) -> None:
