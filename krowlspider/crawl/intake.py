@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
-    from krowlspider.urls.rules.scope import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -96,38 +95,48 @@ class Intake:
 
         :raises StoreError: as of `add`
         """
-        refusals = self._refusals(
+        return self._refusals(
+            [url],
+            [host],
             depth,
             via,
             is_stray=is_stray,
             may_have_any_extension=may_have_any_extension,
             is_requisite=is_requisite,
-        )
-        return refusals(url, host)
+        )[0]
 
     def _refusals(
         self,
+        urls: Sequence[str],
+        hosts: Sequence[str],
         depth: int,
         via: str | None,
         *,
         is_stray: bool,
         may_have_any_extension: bool = False,
         is_requisite: bool = False,
-    ) -> Refusal:
-        """Return a function that does what `refusal` does, for the URLs of one page."""
-        out_of_scope = self.scope.refusals(depth, via, is_requisite=is_requisite)
-        any_extension = may_have_any_extension or is_requisite
-        linkable, exclusions = self._linkable, self.exclusions
-
-        def refusal(url: str, host: str) -> str | None:
-            reason = out_of_scope(url, host)
-            if reason and not (any_extension and reason == "extension"):
-                return reason
-            if is_stray and ":" in host and host not in linkable and not self._may_link(host):
-                return "port"
-            return "exclude" if exclusions.patterns and exclusions.match(url) else None
-
-        return refusal
+    ) -> list[str | None]:
+        """Return what `refusal` does for each of the URLs of one page."""
+        reasons = self.scope.refusals(urls, hosts, depth, via, is_requisite=is_requisite)
+        if may_have_any_extension or is_requisite:
+            reasons = [None if reason == "extension" else reason for reason in reasons]
+        if is_stray:
+            linkable = self._linkable
+            reasons = [
+                "port"
+                if reason is None
+                and ":" in host
+                and host not in linkable
+                and not self._may_link(host)
+                else reason
+                for reason, host in zip(reasons, hosts, strict=True)
+            ]
+        if self.exclusions.patterns:
+            reasons = [
+                "exclude" if reason is None and self.exclusions.match(url) else reason
+                for reason, url in zip(reasons, urls, strict=True)
+            ]
+        return reasons
 
     def _may_link(self, host: str) -> bool:
         try:
@@ -209,20 +218,25 @@ class Intake:
         itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
         keys: Sequence[bytes | None] = [None] if itself else found
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
-        is_request = request is not None
-        refusal = self._refusals(
-            depth, via, is_stray=via is not None, may_have_any_extension=is_request
+        new = [at for at, is_known in enumerate(known) if not is_known]
+        hosts = [host_in(urls[at]) for at in new]
+        reasons = self._refusals(
+            [urls[at] for at in new],
+            hosts,
+            depth,
+            via,
+            is_stray=via is not None,
+            may_have_any_extension=request is not None,
         )
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)
         candidates = []
         foreign: list[Foreign] = []
-        for at in [at for at, is_known in enumerate(known) if not is_known]:
-            url, identity = urls[at], keys[at]
-            host = host_in(url)
-            if reason := refusal(url, host):
+        for at, host, reason in zip(new, hosts, reasons, strict=True):
+            if reason:
                 self.count_dropped(reason)
                 continue
+            url, identity = urls[at], keys[at]
             if request:
                 entry = self._codec.entry(request(url), url)
             elif is_plain:
@@ -235,7 +249,7 @@ class Intake:
                 foreign += self.outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
-        is_exempt = via is None or hop == "M" or is_request
+        is_exempt = via is None or hop == "M" or request is not None
         added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt)
         if added:
             self.wake()

@@ -11,13 +11,10 @@ from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from krowlspider.urls.rules.scope_rules import ScopeRules
     from krowlspider.urls.rules.traps import Traps
-
-    # Takes a normalised URL and its host.
-    Refusal = Callable[[str, str], str | None]
 
 
 class Scope:
@@ -48,10 +45,18 @@ class Scope:
         is_requisite: bool = False,
     ) -> str | None:
         """Return in one word why a normalised URL of ``host`` is out of scope; None if it is in."""
-        return self.refusals(depth, via_host, is_requisite=is_requisite)(url, host)
+        return self.refusals([url], [host], depth, via_host, is_requisite=is_requisite)[0]
 
-    def refusals(self, depth: int, via_host: str | None, *, is_requisite: bool = False) -> Refusal:
-        """Return a function that does what `refusal` does, for the URLs of one page.
+    def refusals(
+        self,
+        urls: Sequence[str],
+        hosts: Sequence[str],
+        depth: int,
+        via_host: str | None,
+        *,
+        is_requisite: bool = False,
+    ) -> list[str | None]:
+        """Return what `refusal` does for each of the URLs of one page.
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
@@ -59,22 +64,22 @@ class Scope:
         say which pages are followed, so they do not apply to a requisite of such a page.
         """
         if depth > self._max_depth:
-            return lambda url, host: "depth"
+            return ["depth"] * len(urls)
         longest, has_rules = self._max_url_length, self._has_rules and via_host is not None
         traps = None if via_host is None or self._traps is None else self._traps.refusal
-
-        def refusal(url: str, host: str) -> str | None:
+        reasons: list[str | None] = []
+        for url, host in zip(urls, hosts, strict=True):
+            reason = None
             if len(url) > longest:
-                return "length"
-            if ":" in host and is_blocked(host):
-                return "port"
-            if has_rules and (
-                reason := self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)
-            ):
-                return reason
-            return None if traps is None else traps(url)
-
-        return refusal
+                reason = "length"
+            elif ":" in host and is_blocked(host):
+                reason = "port"
+            elif has_rules:
+                reason = self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)
+            if reason is None and traps is not None:
+                reason = traps(url)
+            reasons.append(reason)
+        return reasons
 
     def _refused_by_rule(
         self, url: str, host: str, via_host: str | None, *, is_requisite: bool
