@@ -92,3 +92,23 @@ def _pyplot() -> Any:
     from matplotlib import pyplot  # noqa: PLC0415
 
     return pyplot
+
+
+def draw_panels(
+    panels: Mapping[str, tuple[Sequence[float], Sequence[float | None]]], path: Path
+) -> None:
+    """Draw a panel for each title, with its minutes and values."""
+    pyplot = _pyplot()
+    figure, grid = pyplot.subplots(
+        (len(panels) + 1) // 2, 2, figsize=(11, 1.9 * len(panels) / 2 + 1), layout="constrained"
+    )
+    for axes, (title, (minutes, values)) in zip(grid.flat, panels.items(), strict=False):
+        axes.plot(minutes, values, color=_OURS, linewidth=1)
+        axes.set_title(title, fontsize="medium")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("minutes")
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)

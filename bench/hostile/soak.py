@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from bench.hostile.attacks import ATTACKS
 from bench.hostile.run import begin, end
+from bench.hostile.scraped import EVERY, Scraped
 from bench.hostile.web import HostileWeb, good_names
+from bench.plot import draw_panels
 from bench.process import CORE
+from tests.cluster.servers import prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +47,8 @@ _PANELS = {
 
 
 def measure(seconds: float, results: Path, busy: int = 0) -> list[dict[str, Any]]:
-    """Return a row for each sample. Leave the log of the crawl in ``results``.
+    """Return a row for each sample. Leave the log of the crawl in ``results``, and a plot of the
+    metrics that a Prometheus has scraped.
 
     In the second third of the time, ``busy`` processes use the core of the crawl beside it.
     """
@@ -52,9 +56,17 @@ def measure(seconds: float, results: Path, busy: int = 0) -> list[dict[str, Any]
     with tempfile.TemporaryDirectory() as folder, HostileWeb([*ATTACKS]) as web:
         scratch, log = Path(folder), results / "soak.log"
         process = begin(web, good_names() | names, scratch, log, PROMETHEUS_PORT=_PORT)
+        targets = [{"targets": [f"127.0.0.1:{_PORT}"]}]
+        begun = time.time()
         try:
-            with _Busy(busy, seconds / 3):
+            with (
+                prometheus(scratch / "prometheus", targets, f"{EVERY}s") as server,
+                _Busy(busy, seconds / 3),
+            ):
                 rows = _sample(process, web, scratch / "job", seconds)
+                # A metric is there from the first scrape on, after the crawl has opened.
+                scraped = Scraped(server, begun + _BEGIN, time.time())
+                scraped.plot(results / "soak-metrics.png")
             print(f"ended {end(process)} s after SIGINT")
         finally:
             if process.poll() is None:
@@ -154,26 +166,15 @@ def _status(job: Path) -> dict[str, Any]:
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Plot a panel for each figure, over time."""
-    import matplotlib  # noqa: PLC0415
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot  # noqa: PLC0415
-
-    panels = {name: title for name, title in _PANELS.items() if any(name in row for row in rows)}
-    figure, grid = pyplot.subplots(
-        (len(panels) + 1) // 2, 2, figsize=(11, 1.9 * len(panels) / 2 + 1), layout="constrained"
-    )
     minutes = [row["seconds"] / 60 for row in rows]
-    for axes, (name, title) in zip(grid.flat, panels.items(), strict=False):
-        axes.plot(minutes, [row.get(name) for row in rows], color="#1b6ca8", linewidth=1)
-        axes.set_title(title, fontsize="medium")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("minutes")
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    draw_panels(
+        {
+            title: (minutes, [row.get(name) for row in rows])
+            for name, title in _PANELS.items()
+            if any(name in row for row in rows)
+        },
+        path,
+    )
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

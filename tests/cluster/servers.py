@@ -1,4 +1,5 @@
-"""Real Redis servers and Consul agents on loopback, which a test freezes, kills and starts again.
+"""Real Redis servers, Consul agents and a Prometheus on loopback, which a test freezes, kills and
+starts again.
 
 Each context manager yields a `Server` that answers already, and ends it; `relay` puts a wire
 between a server and one of those who ask it, which can be cut by itself. ``python -m
@@ -29,6 +30,7 @@ from tests.support.debian import program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from typing import Any
 
 # Seconds; a server that takes longer to start is a failure, with its log.
 _TIMEOUT = 30.0
@@ -200,6 +202,35 @@ def consul_agent(folder: Path, **configuration: object) -> Iterator[Server]:
     command = [program("consul"), "agent", "-config-file", file]
     with _running(Server(url, folder, command, answers)) as agent:
         yield agent
+
+
+@contextmanager
+def prometheus(
+    folder: Path, targets: list[dict[str, Any]], interval: str = "1s"
+) -> Iterator[Server]:
+    """A Prometheus that scrapes ``targets`` (of ``static_configs``) at an interval; ``url`` is
+    ``http://HOST:PORT``. It makes ``folder`` for its data."""
+    folder.mkdir()
+    config = folder / "prometheus.yml"
+    jobs = [{"job_name": "krowlspider", "static_configs": targets}]
+    config.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": jobs}))
+    host = _own_address()
+    port = free_port(host)
+    url = f"http://{host}:{port}"
+    command = [
+        *(program("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder}/data"),
+        f"--web.listen-address={host}:{port}",
+    ]
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/-/ready", timeout=1):
+                return True
+        except OSError:
+            return False
+
+    with _running(Server(url, folder, command, answers)) as server:
+        yield server
 
 
 @contextmanager

@@ -6,22 +6,19 @@ import json
 import time
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster.nodes import NAME, Cluster
-from tests.cluster.servers import Server, _running, free_port
+from tests.cluster.servers import Server, prometheus
 from tests.extensions.test_metrics_move import UNMOVED
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.dashboards import DASHBOARDS
-from tests.support.debian import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -44,31 +41,6 @@ def targets(consul: Server) -> list[dict[str, Any]]:
         for service in services
         if service["Port"]
     ]
-
-
-@contextmanager
-def prometheus(folder: Path, found: list[dict[str, Any]]) -> Iterator[Server]:
-    """A Prometheus that scrapes these targets each second."""
-    folder.mkdir()
-    config = folder / "prometheus.yml"
-    jobs = [{"job_name": "krowlspider", "static_configs": found}]
-    config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
-    port = free_port("127.0.0.1")
-    url = f"http://127.0.0.1:{port}"
-    command = [
-        *(program("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder}/data"),
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-
-    def answers() -> bool:
-        try:
-            with urllib.request.urlopen(f"{url}/-/ready", timeout=1):
-                return True
-        except OSError:
-            return False
-
-    with _running(Server(url, folder, command, answers)) as server:
-        yield server
 
 
 class Asked:
