@@ -125,6 +125,8 @@ class DownloadHandler(BaseDownloadHandler):
             self._log.fetched(in_flight, exchange)
         if self._meters is not None:
             self._meters.fetched(exchange)
+        if exchange.stored is not None:
+            await self._job.archive.room()
         self._archive(request, in_flight, exchange)
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
@@ -168,6 +170,8 @@ class DownloadHandler(BaseDownloadHandler):
                 self._log.failed(in_flight, error)
             await self._throttle()
             if error.exchange is not None:
+                if error.exchange.stored is not None:
+                    await self._job.archive.room()
                 self._archive(request, in_flight, error.exchange)
             in_flight.keep(self._job.notes.failed(in_flight, error, in_flight.note, meta))
             raise as_scrapy(error) from error

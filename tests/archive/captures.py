@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -89,6 +89,19 @@ def capture(
         started=STARTED,
         truncated=odd.truncated,
         wire=Wire(address),
+    )
+
+
+def mapped(odd: Odd, number: int) -> Capture:
+    """Return a capture whose response is in a file: its bytes come when it is written."""
+    whole = capture(number, odd)
+    payload = odd.payload if odd is CHUNKED else memoryview(odd.response)[whole.head :]
+    return replace(
+        whole,
+        response_bytes=b"",
+        payload=b"",
+        stored=lambda: (memoryview(odd.response), payload),
+        stored_size=len(odd.response),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,23 +35,28 @@ _AT_ONCE = 32
 _WAIT = 0.01
 # Seconds between two tries to write on a full disk.
 _TRY_AGAIN = 1.0
+# Responses in files may have one byte in the queue for so many that may wait in memory. Captures
+# that come after them, and each `sync`, wait until they are written.
+_FEWER_IN_FILES = 4
 
 
 @dataclass(slots=True, eq=False)
 class _Order:
-    """A call for the thread to make; ``size`` is the bytes that wait for it."""
+    """A call for the thread to make. ``size`` and ``in_file`` are the bytes that wait for it, in
+    memory and in a file."""
 
     act: Callable[[], Any]
     future: asyncio.Future[Any]
     size: int
+    in_file: int = 0
 
 
 class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
-    The writer is `full` when ``queue_bytes`` bytes wait, in memory or in files. It closes
-    ``payloads``. ``on_pair`` is called in the thread with the seconds in which it has compressed
-    and written the records of a capture.
+    The writer is `full` when ``queue_bytes`` bytes wait in memory. A response in a file waits for
+    `room` before it is handed in. The writer closes ``payloads``. ``on_pair`` is called in the
+    thread with the seconds in which it has compressed and written the records of a capture.
 
     On a full disk the writer is ``stalled``: it retries every second, and new captures wait. This
     ends when there is room, or with `give_up`. Any other disk failure is final: from then on every
@@ -76,8 +82,11 @@ class WarcWriter:
         self.stalled = False
         self._given_up = threading.Event()
         self.queue_bytes = queue_bytes
-        # Bytes of captures that are not yet written.
+        # Bytes of captures that are not yet written, in memory and in files.
         self.queued = 0
+        self._in_files = 0
+        # Those that wait for `room`, first come first served.
+        self._in_line: deque[asyncio.Future[None]] = deque()
         self._waiting: list[_Order] = []
         self._timer: asyncio.TimerHandle | None = None
         # Orders for the thread, and whether they are the last.
@@ -113,8 +122,37 @@ class WarcWriter:
 
     @property
     def full(self) -> bool:
-        """Return whether captures not yet written hold ``queue_bytes`` bytes or more."""
+        """Return whether captures not yet written hold ``queue_bytes`` bytes of memory or more."""
         return self.queued >= self.queue_bytes
+
+    async def room(self) -> None:
+        """Return when a capture of a response in a file may be handed in, which is for the caller
+        to do immediately.
+
+        Otherwise hundreds of large responses that end together would hold up all captures after
+        them for seconds.
+        """
+        if self._has_room and not self._in_line:
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._in_line.append(turn)
+        await turn
+
+    @property
+    def _has_room(self) -> bool:
+        return self._in_files * _FEWER_IN_FILES < self.queue_bytes
+
+    def _call_next(self) -> None:
+        """Let the first in line for `room` hand in its capture; the next follows when it is
+        written, or in the next turn of the loop."""
+        while self._in_line and self._has_room:
+            turn = self._in_line.popleft()
+            # The task that awaited it may have been cancelled.
+            if not turn.done():
+                turn.set_result(None)
+                assert self._loop is not None
+                self._loop.call_soon(self._call_next)
+                return
 
     def write(self, capture: Capture) -> asyncio.Future[Location]:
         """Hand a capture in; never blocks. The future returns where the response record lies.
@@ -124,9 +162,8 @@ class WarcWriter:
 
         :raises ArchiveError: the writer is not open
         """
-        size = capture.size + capture.stored_size
         append = self._series.append if self._on_pair is None else self._append_timed
-        return self._order(partial(append, capture), size)
+        return self._order(partial(append, capture), capture.size, capture.stored_size)
 
     def note(self, note: FetchNote) -> asyncio.Future[None]:
         """Hand in a note on a fetch. Raises the errors of `write`."""
@@ -180,13 +217,20 @@ class WarcWriter:
         self._given_up.set()
 
     def _order(
-        self, act: Callable[[], _T], size: int = 0, *, immediately: bool = False, last: bool = False
+        self,
+        act: Callable[[], _T],
+        size: int = 0,
+        in_file: int = 0,
+        *,
+        immediately: bool = False,
+        last: bool = False,
     ) -> asyncio.Future[_T]:
         if self._loop is None or self._closed is not None:
             raise ArchiveError("the archive is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
         self.queued += size
-        self._waiting.append(_Order(act, future, size))
+        self._in_files += in_file
+        self._waiting.append(_Order(act, future, size, in_file))
         if immediately or len(self._waiting) >= _AT_ONCE:
             self._hand_over(last=last)
         elif self._timer is None:
@@ -203,6 +247,7 @@ class WarcWriter:
     def _settle(self, outcomes: list[tuple[_Order, Any, Exception | None]]) -> None:
         for order, result, error in outcomes:
             self.queued -= order.size
+            self._in_files -= order.in_file
             # The task that awaited it may have been cancelled, and the future with it.
             if order.future.done():
                 continue
@@ -210,6 +255,7 @@ class WarcWriter:
                 order.future.set_result(result)
             else:
                 order.future.set_exception(error)
+        self._call_next()
 
     # The methods below run in the thread.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,29 +12,15 @@ from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.write.open_file import OpenFile
 from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import CHUNKED, ODD, Odd, capture, finished, options
+from tests.archive.captures import CHUNKED, ODD, Odd, capture, finished, mapped, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from krowlspider.archive.write.capture import Capture
 
 # What differs between two captures of the same response.
 UNLIKE = re.compile(rb"<urn:uuid:[^>]*>")
-
-
-def mapped(odd: Odd, number: int) -> Capture:
-    """Return a capture whose response is in a file: its bytes come when it is written."""
-    whole = capture(number, odd)
-    payload = odd.payload if odd is CHUNKED else memoryview(odd.response)[whole.head :]
-    return replace(
-        whole,
-        response_bytes=b"",
-        payload=b"",
-        stored=lambda: (memoryview(odd.response), payload),
-        stored_size=len(odd.response),
-    )
 
 
 @pytest.mark.parametrize(

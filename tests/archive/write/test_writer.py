@@ -14,7 +14,7 @@ from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import MendReport, mend_folder
 from krowlspider.archive.write import writer as writer_module
 from krowlspider.archive.write.writer import WarcWriter
-from tests.archive.captures import Odd, capture, finished, options, series
+from tests.archive.captures import Odd, capture, finished, mapped, options, series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,6 +136,38 @@ def test_writer_is_full_until_waiting_captures_are_written(
 
     with runner:
         runner.run(main())
+
+
+def test_responses_in_files_wait_for_one_another_and_hold_up_no_other(
+    tmp_path: Path, runner: asyncio.Runner
+) -> None:
+    async def main() -> tuple[int, list[int]]:
+        files = opened(tmp_path, queue_bytes=2 * len(PAGE.response))
+
+        async def large(number: int) -> Location:
+            await files.room()
+            handed_in.append(number)
+            written = files.write(mapped(PAGE, number))
+            assert not files.full
+            return await written
+
+        handed_in: list[int] = []
+        tasks = [asyncio.create_task(large(number)) for number in range(6)]
+        await asyncio.sleep(0)
+        # One of them is more than a quarter of the queue, so the others wait.
+        assert handed_in == [0]
+        small = files.write(capture(9))
+        tasks[2].cancel()
+        async with asyncio.timeout(30):
+            places = await asyncio.gather(*tasks[:2], *tasks[3:])
+            await files.sync()
+        assert handed_in == [0, 1, 3, 4, 5]
+        await files.close()
+        return small.result().offset, [place.offset for place in places]
+
+    with runner:
+        small, large = runner.run(main())
+    assert sorted([*large, small]) == [large[0], small, *large[1:]]
 
 
 def test_captures_are_handed_over_together(
