@@ -23,6 +23,7 @@ from krowlspider.frontier.admin.live import host_now
 from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.own_delays import OrderError
 from krowlspider.frontier.schedule.ownership import HostBusyError
+from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of
 from krowlspider.urls.rules.blocks import block_rule
 
@@ -71,8 +72,14 @@ class Steering:
         self._note("resume", "the crawl")
 
     def add(self, url: str, priority: int = 0) -> bool:
-        """Queue a URL as a seed, at the node that owns it; return False if it is known or
-        refused."""
+        """Queue a URL as a seed, at the node that owns it; return False if it is known or refused.
+
+        :raises KrowlError: it is no URL that a crawl fetches
+        """
+        if normalise(url) is None:
+            raise KrowlError(
+                f"{url!r} is not a URL that a crawl fetches: give one with http:// or https://"
+            )
         request = Request(url, priority=priority, meta={"is_start_request": True})
         done = Scheduler.of(self._crawler).enqueue_request(request)
         if done:

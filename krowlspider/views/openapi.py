@@ -8,15 +8,12 @@ from typing import Any
 from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.nodes.overview import NodeRow
-from krowlspider.engine.control import SORTED_BY, STATES, PageRow
+from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.watched import HostAnswer
 from krowlspider.views.order_fields import ORDERS, Field
 from krowlspider.views.ordering import Outcome
-
-# Most hosts in one answer.
-HOSTS_MAX = 200
 
 _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
@@ -60,6 +57,10 @@ def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) 
     return {"name": name, "in": "query", "required": is_required, "schema": schema}
 
 
+def _limit(most: int) -> dict[str, Any]:
+    return _parameter("limit", {"type": "integer", "minimum": 1, "maximum": most})
+
+
 # The answer of each question, with its parameters.
 _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "status": ("figures since the start", _record(_STATUS), []),
@@ -71,7 +72,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "pages": (
         "the last pages that are over",
         _array(_dataclass(PageRow)),
-        [],
+        [_limit(PAGES_MAX)],
     ),
     "hosts": (
         "the greatest hosts in memory by one figure",
@@ -79,7 +80,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         [
             _parameter("sort", {"type": "string", "enum": list(SORTED_BY)}),
             _parameter("state", {"type": "string", "enum": list(STATES)}),
-            _parameter("limit", {"type": "integer", "minimum": 1, "maximum": HOSTS_MAX}),
+            _limit(HOSTS_MAX),
         ],
     ),
     "host": (
