@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.crawl.job import Job
@@ -100,14 +101,17 @@ class Steering:
         self._note("reload", ", ".join(reloads))
         return list(reloads)
 
-    def begin_snapshot(self, target: Path) -> None:
+    async def begin_snapshot(self, target: Path) -> None:
         """Begin to take a snapshot of the crawl's folder to ``target``, which ``Job.snapshot``
         goes on with.
 
         :raises JobError: it cannot be made there, or another one is under way
         """
         job = self._job
-        snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
+        # The folder may be of a disk that hangs.
+        snapshot = await run_in_thread(
+            Snapshot, job.folder, job.store, job.archive.directory, target
+        )
         job.snapshot.begin(snapshot)
         logger.info("Snapshot by %s: %s", self._who, target)
 

@@ -20,6 +20,7 @@ from krowlspider.views.api_orders import order_routes
 from krowlspider.views.names import named_host
 from krowlspider.views.openapi import document
 from krowlspider.views.order_fields import BadRequestError
+from krowlspider.views.ordering import snapshot_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ def routes(
     answers = {name: _Answers(ask) for name, ask in api.items()}
     made |= {f"/api/v1/{name}": partial(_json, known.get) for name, known in answers.items()}
     made["/api/v1/explain"] = partial(_explained, answers["explain"], orders)
+    made["/api/v1/snapshot"] = partial(_json, partial(_snapshot, control))
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
     made["/events"] = lambda request: Events(lambda: _event(answers["status"].get(request)))
     made["/readyz"] = lambda _: _readiness(control.why_nothing_is_sent())
@@ -173,6 +175,10 @@ def _given(request: web.BaseRequest, name: str) -> str:
     if not (value := request.query.get(name, "").strip()):
         raise BadRequestError(f"{request.path} needs ?{name}=")
     return value
+
+
+def _snapshot(control: Control, request: web.BaseRequest) -> dict[str, Any]:
+    return snapshot_outcome(control, _given(request, "folder"))._asdict()
 
 
 def _hosts(control: Control, request: web.BaseRequest) -> Any:

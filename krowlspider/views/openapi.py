@@ -57,6 +57,9 @@ def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) 
     return {"name": name, "in": "query", "required": is_required, "schema": schema}
 
 
+_OUTCOME = _record(dict(zip(Outcome._fields, (_TYPES["bool"], _TEXT), strict=True)))
+
+
 def _limit(most: int) -> dict[str, Any]:
     return _parameter("limit", {"type": "integer", "minimum": 1, "maximum": most})
 
@@ -99,6 +102,11 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         _dataclass(Explanation),
         [_parameter("url", _TEXT, is_required=True)],
     ),
+    "snapshot": (
+        "whether the snapshot that was begun to a folder is whole",
+        _OUTCOME,
+        [_parameter("folder", _TEXT, is_required=True)],
+    ),
 }
 _ERROR = {"application/json": {"schema": _record({"error": _TEXT})}}
 
@@ -121,11 +129,10 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
         "required": [name for name, field in given.items() if field.is_required],
         "additionalProperties": False,
     }
-    outcome = _record(dict(zip(Outcome._fields, ({"type": "boolean"}, _TEXT), strict=True)))
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},
-        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415, 503, 504),
+        "responses": _answers(_OUTCOME, 400, 401, 404, 409, 411, 413, 415, 503, 504),
     }
 
 
@@ -141,7 +148,8 @@ def document() -> dict[str, Any]:
             }
         }
     for name, given in ORDERS.items():
-        paths[f"/api/v1/{name}"] = {"post": {"summary": name, **_order(given)}}
+        path = paths.setdefault(f"/api/v1/{name}", {})
+        path["post"] = {"summary": name, **_order(given)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "A running crawl of krowlspider", "version": __version__},

@@ -50,7 +50,6 @@ ORDERS: dict[str, dict[str, Field]] = {
     "reload": {},
     "snapshot": {
         "folder": Field(("string",), "absolute path of a new folder on the crawl's machine"),
-        "begun": Field(("boolean",), "true: ask whether the snapshot begun is whole", False),
     },
     "set": {
         "name": Field(("string",), f"one of {', '.join(LIVE)}"),

@@ -118,6 +118,7 @@ def check_bad_questions(crawl: SimpleNamespace) -> None:
     assert "sorted by one of queued" in api(crawl, "hosts?sort=names", 400)["error"]
     for limit in ("0", "-1", "201", "x", "9" * 5000):
         assert "give 1 to 200" in api(crawl, f"hosts?limit={limit}", 400)["error"]
+    assert "no snapshot is being taken" in api(crawl, "snapshot?folder=/none", 400)["error"]
     assert "give 1 to 100" in api(crawl, "pages?limit=101", 400)["error"]
     assert api(crawl, "explain?url=ftp://x/")["state"] == "invalid"
     assert ask(crawl, "/api/v1/nothing")[0] == 404
@@ -221,7 +222,11 @@ def check_the_document(crawl: SimpleNamespace) -> None:
     """The OpenAPI document has each route of the API, and the fields of each answer."""
     paths = api(crawl, "openapi.json")["paths"]
     served = {path for path in routes(*[None] * 3, "token") if "/api/" in path}  # type: ignore[arg-type]
-    named = {path if "get" in about else f"POST {path}" for path, about in paths.items()}
+    named = {
+        path if method == "get" else f"POST {path}"
+        for path, about in paths.items()
+        for method in about
+    }
     assert named == served - {"/api/v1/openapi.json"}
     own = quote(crawl.web.url("a.test"))
     for path, query in (
