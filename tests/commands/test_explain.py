@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +21,6 @@ from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.support.simulated_loop import Script
 
@@ -121,8 +122,12 @@ WRONG: tuple[tuple[Any, ...], ...] = (
 
 
 def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
+    """Each call that the documentation has is one, and each is documented."""
     told: dict[str, str] = {}
     wrong: list[str] = []
+    documented: dict[str, str] = {}
+    watching = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    calls = re.findall(r"krowl\.\w+\([^()]*\)", watching)
     with SimulatedWeb(spec=SPEC) as web:
 
         def asks() -> Script:
@@ -140,6 +145,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             told["no host"] = repr(krowl.host("nowhere.test"))
             told["help"] = repr(krowl)
             wrong.extend(repr(getattr(krowl, call)(*given)) for call, *given in WRONG)
+            documented.update({call: repr(eval(call, {"krowl": krowl})) for call in calls})
             interrupt()
 
         crawl = crawl_of(web, tmp_path, [web.url(HOST)])
@@ -161,6 +167,9 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
         "krowl.host: host needs name: name or URL of a host",
         "krowl.host: name is not string: name or URL of a host",
     ]
+    named = {call[len("krowl.") : call.index("(")] for call in documented}
+    assert named == {name for name in vars(Console) if name[0] != "_"} - {"help"}
+    assert [said for said in documented.values() if said.startswith("krowl.")] == []
     assert wrong[-2:] == ["limit=0: give 1 to 200", "limit=101: give 1 to 100"]
 
 
