@@ -7,6 +7,8 @@ from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.index.lookup import captures_of
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
@@ -199,6 +201,7 @@ class Control:
         """Return where a URL is and why it is not being fetched, as `Explainer.explain`."""
         job, node, settings = self._job, self._job.node, self._crawler.settings
         intake = Scheduler.of(self._crawler).intake
+        indexes = indexes_in(warc_folder(settings, job.folder.path), _INDEXES).there
         return Explainer(
             store=job.store,
             hasher=job.hasher,
@@ -207,7 +210,7 @@ class Control:
             gate=job.robots,
             agent=settings["ROBOTSTXT_USER_AGENT"],
             obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
-            archive=warc_folder(settings, job.folder.path),
+            captures=lambda url: captures_of(indexes, url, job.archive.lines_with),
             host_of_crawl=lambda name: host_now(job.frontier, name),
             why=self._why,
             is_seen=job.frontier.seen.known,

@@ -146,6 +146,9 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             told["help"] = repr(krowl)
             wrong.extend(repr(getattr(krowl, call)(*given)) for call, *given in WRONG)
             documented.update({call: repr(eval(call, {"krowl": krowl})) for call in calls})
+            fetched = web.url(HOST, "/")
+            yield lambda: "It was fetched at " in repr(krowl.explain(fetched))
+            told["fetched"] = repr(krowl.explain(fetched))
             interrupt()
 
         crawl = crawl_of(web, tmp_path, [web.url(HOST)])
@@ -167,6 +170,8 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
         "krowl.host: host needs name: name or URL of a host",
         "krowl.host: name is not string: name or URL of a host",
     ]
+    # Its file is not finished.
+    assert re.search(r": status 200, text/html, in krowl-\S+\.warc\.gz\.\n", told["fetched"])
     named = {call[len("krowl.") : call.index("(")] for call in documented}
     assert named == {name for name in vars(Console) if name[0] != "_"} - {"help"}
     assert [said for said in documented.values() if said.startswith("krowl.")] == []
