@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.archive.index.indexes import indexes_in
-from krowlspider.archive.index.lookup import captures_of
 from krowlspider.crawl.drop_reasons import REFUSED, words_of_drop
 from krowlspider.frontier.admin.host_view import LOOKED_AT
 from krowlspider.frontier.admin.words import counted, duration
@@ -23,7 +21,6 @@ from krowlspider.urls.host import host_of
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from krowlspider.archive.index.cdxj import IndexLine
     from krowlspider.frontier.admin.host_view import Reason
@@ -88,7 +85,8 @@ class Explainer:
     """Explains the URLs of one crawl, running or stopped.
 
     - ``scope`` and ``exclusions`` are those of the intake; ``agent`` is the product token.
-    - ``archive``: the folder of the WARC files; ``newest`` as in `indexes_in`, 0 for all.
+    - ``captures`` returns the captures in the archive whose URL has the key of a URL. It reads
+      the ``newest`` indexes, 0 for all.
     - ``host_of_crawl`` returns a host; None if the crawl does not know it.
     - ``why`` returns why a host is not being fetched, ``is_seen`` whether an identity is known,
       ``owner`` the node that owns a host; None for this one.
@@ -103,7 +101,7 @@ class Explainer:
     gate: RobotsGate
     agent: str
     obeys_robots: bool
-    archive: Path
+    captures: Callable[[str], list[IndexLine]]
     host_of_crawl: Callable[[str], Host | None]
     why: Callable[[Host], Reason]
     is_seen: Callable[[str, bytes], bool]
@@ -130,11 +128,7 @@ class Explainer:
         if (owner := self.owner(name)) is not None:
             why = f"Node {owner} owns its host: ask there."
             return Explanation(url, "foreign", why, host=name, owner=owner)
-        captures = [
-            each
-            for each in captures_of(indexes_in(self.archive, self.newest).there, url)
-            if each.url == url
-        ]
+        captures = [each for each in self.captures(url) if each.url == url]
         state, why, setting, place = self._state(url, name, captures)
         return Explanation(
             url,

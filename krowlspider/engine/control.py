@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.index.lookup import captures_of
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
@@ -33,8 +36,10 @@ if TYPE_CHECKING:
     from krowlspider.frontier.watched import HostAnswer
     from krowlspider.politeness.delay import DelayPolicy
 
-# Hosts and entries in a list.
+# Hosts and entries in a list, and most hosts and most pages in one.
 _MOST = 10
+HOSTS_MAX = 200
+PAGES_MAX = 100
 # Indexes of the archive in which a URL is looked up: about 0.4 ms each.
 _INDEXES = 100
 # What hosts may be sorted by: fields of `HostRow`, and their values for a host and its policy.
@@ -48,6 +53,11 @@ _KEYS: dict[str, Callable[[Host, DelayPolicy], float]] = {
 }
 SORTED_BY = tuple(_KEYS)
 STATES = tuple(state.value for state in SchedulingState)
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise ValueError(f"limit={limit}: give 1 to {most}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +139,23 @@ class Control:
             "lag_ms": stats.get_value("krowl/loop/recent_lag_p99_ms", 0.0),
         }
 
-    def pages(self) -> list[PageRow]:
-        """Return the last pages that were committed, the newest first."""
-        return [PageRow.of(*each) for each in reversed(self._job.frontier.recent)]
+    def pages(self, limit: int = PAGES_MAX) -> list[PageRow]:
+        """Return the last pages that were committed, the newest first.
+
+        :raises ValueError: ``limit`` is not 1 to PAGES_MAX
+        """
+        _check_limit(limit, PAGES_MAX)
+        recent = reversed(self._job.frontier.recent)
+        return [PageRow.of(*each) for each in islice(recent, limit)]
 
     def hosts(self, sort: str = "queued", limit: int = _MOST, state: str = "") -> list[HostRow]:
         """Return the first hosts of those in memory, the greatest by a field first. With a
         ``state``, return only hosts in this scheduling state.
 
-        :raises ValueError: ``sort`` is none of SORTED_BY, or ``state`` none of STATES
+        :raises ValueError: ``sort`` is none of SORTED_BY, ``state`` none of STATES, or ``limit``
+            not 1 to HOSTS_MAX
         """
+        _check_limit(limit, HOSTS_MAX)
         if sort not in SORTED_BY:
             raise ValueError(f"hosts are sorted by one of {', '.join(SORTED_BY)}, not by {sort!r}")
         if state and state not in STATES:
@@ -184,6 +201,7 @@ class Control:
         """Return where a URL is and why it is not being fetched, as `Explainer.explain`."""
         job, node, settings = self._job, self._job.node, self._crawler.settings
         intake = Scheduler.of(self._crawler).intake
+        indexes = indexes_in(warc_folder(settings, job.folder.path), _INDEXES).there
         return Explainer(
             store=job.store,
             hasher=job.hasher,
@@ -192,7 +210,7 @@ class Control:
             gate=job.robots,
             agent=settings["ROBOTSTXT_USER_AGENT"],
             obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
-            archive=warc_folder(settings, job.folder.path),
+            captures=lambda url: captures_of(indexes, url, job.archive.lines_with),
             host_of_crawl=lambda name: host_now(job.frontier, name),
             why=self._why,
             is_seen=job.frontier.seen.known,

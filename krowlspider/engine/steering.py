@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.crawl.job import Job
@@ -23,6 +24,7 @@ from krowlspider.frontier.admin.live import host_now
 from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.own_delays import OrderError
 from krowlspider.frontier.schedule.ownership import HostBusyError
+from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of
 from krowlspider.urls.rules.blocks import block_rule
 
@@ -71,8 +73,14 @@ class Steering:
         self._note("resume", "the crawl")
 
     def add(self, url: str, priority: int = 0) -> bool:
-        """Queue a URL as a seed, at the node that owns it; return False if it is known or
-        refused."""
+        """Queue a URL as a seed, at the node that owns it; return False if it is known or refused.
+
+        :raises KrowlError: it is no URL that a crawl fetches
+        """
+        if normalise(url) is None:
+            raise KrowlError(
+                f"{url!r} is not a URL that a crawl fetches: give one with http:// or https://"
+            )
         request = Request(url, priority=priority, meta={"is_start_request": True})
         done = Scheduler.of(self._crawler).enqueue_request(request)
         if done:
@@ -93,14 +101,17 @@ class Steering:
         self._note("reload", ", ".join(reloads))
         return list(reloads)
 
-    def begin_snapshot(self, target: Path) -> None:
+    async def begin_snapshot(self, target: Path) -> None:
         """Begin to take a snapshot of the crawl's folder to ``target``, which ``Job.snapshot``
         goes on with.
 
         :raises JobError: it cannot be made there, or another one is under way
         """
         job = self._job
-        snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
+        # The folder may be of a disk that hangs.
+        snapshot = await run_in_thread(
+            Snapshot, job.folder, job.store, job.archive.directory, target
+        )
         job.snapshot.begin(snapshot)
         logger.info("Snapshot by %s: %s", self._who, target)
 

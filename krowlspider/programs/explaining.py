@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.index.lookup import captures_of
 from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.parts import delay_policy, trap_rules, warc_folder
@@ -46,7 +49,7 @@ def explain(
     gate = RobotsGate(
         robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"), wall=time.time
     )
-
+    archive = warc_folder(settings, folder.path)
     return Explainer(
         store=store,
         hasher=IdentityHasher(head.seed),
@@ -59,7 +62,7 @@ def explain(
         gate=gate,
         agent=settings["ROBOTSTXT_USER_AGENT"],
         obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
-        archive=warc_folder(settings, folder.path),
+        captures=partial(captures_of, indexes_in(archive).there),
         host_of_crawl=lambda name: read_host(store, name),
         why=lambda host: why_host_of_stopped_crawl_waits(store, host, policy, time.time()),
         is_seen=lambda host, key: key in marked_by(store.items(seen_prefix(host))),

@@ -42,12 +42,12 @@ def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) 
     while misses < _MISSES:
         time.sleep(_INTERVAL)
         try:
-            answer = source.order("snapshot", {"folder": str(target), "begun": True}, token)
+            said = source.whole_snapshot(target)
         except NoCrawlError:
             misses += 1
             continue
-        if answer["done"]:
-            return str(answer["message"])
+        if said:
+            return said
         misses = 0
     if target.is_dir():
         # It has got its name, and then the crawl has ended.

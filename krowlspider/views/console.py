@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from scrapy.utils.defer import deferred_from_coro
 
@@ -12,6 +14,7 @@ from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
 from krowlspider.views.names import named_host
+from krowlspider.views.order_fields import BadRequestError, check_fields
 from krowlspider.views.ordering import Ordering
 from krowlspider.views.statuses import ERRORS
 
@@ -31,6 +34,29 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+_Given = ParamSpec("_Given")
+_Said = TypeVar("_Said")
+
+
+def _checked(
+    call: Callable[Concatenate[Console, _Given], _Said],
+) -> Callable[Concatenate[Console, _Given], _Said | Text]:
+    """Have a call answer wrong arguments with a line, not with a traceback."""
+    known, name = signature(call), call.__name__
+
+    @wraps(call)
+    def checked(self: Console, *given: _Given.args, **named: _Given.kwargs) -> _Said | Text:
+        try:
+            bound = known.bind_partial(self, *given, **named)
+            bound.apply_defaults()
+            check_fields(name, {k: v for k, v in bound.arguments.items() if v is not self})
+        except (TypeError, BadRequestError) as error:
+            return Text(f"krowl.{name}: {error}")
+        return call(self, *given, **named)
+
+    return checked
 
 
 _HELP = """\
@@ -65,6 +91,7 @@ class Console:
     def help(self) -> Text:
         return Text(_HELP)
 
+    @_checked
     def status(self) -> Text:
         """Return the figures of the crawl."""
         found = self._control.status()
@@ -82,6 +109,7 @@ class Console:
         ]
         return Text("\n".join(lines))
 
+    @_checked
     def hosts(self, sort: str = "queued", limit: int = 10, state: str = "") -> Text:
         """Return a table of hosts."""
 
@@ -91,14 +119,17 @@ class Console:
 
         return _answer(table)
 
+    @_checked
     def host(self, name: str) -> Text:
         """Return what is known of a host, given by name or URL."""
         return _answer(lambda: frontier.one_host(self._control.host(named_host(name))))
 
+    @_checked
     def pages(self, limit: int = 10) -> Text:
         """Return a table of the last pages that are over."""
-        return Text("\n".join(frontier.page_table(self._control.pages()[:limit])))
+        return _answer(lambda: "\n".join(frontier.page_table(self._control.pages(limit))))
 
+    @_checked
     def explain(self, url: str) -> Text | Deferred[Text]:
         """Return where a URL is, and why it is not being fetched."""
         try:
@@ -113,38 +144,47 @@ class Console:
 
         return _later(text())
 
+    @_checked
     def pause(self, host: str = "") -> Text | Deferred[Text]:
         """Pause the crawl, or a host."""
         return self._given("pause", host=host)
 
+    @_checked
     def resume(self, host: str = "") -> Text | Deferred[Text]:
         """Let the crawl go on, or a host."""
         return self._given("resume", host=host)
 
+    @_checked
     def block(self, name: str) -> Text | Deferred[Text]:
         """Block a host, a domain or a SURT prefix."""
         return self._given("block", name=name)
 
+    @_checked
     def unblock(self, name: str) -> Text | Deferred[Text]:
         """End a block."""
         return self._given("unblock", name=name)
 
+    @_checked
     def delay(self, host: str, seconds: float | None = None) -> Text | Deferred[Text]:
         """Set the least delay of a host, or end that."""
         return self._given("delay", host=host, seconds=seconds)
 
+    @_checked
     def add(self, url: str, priority: int = 0) -> Text:
         """Queue a URL."""
         return _answer(lambda: self._orders.add(url, priority).message)
 
+    @_checked
     def forget(self, name: str) -> Text | Deferred[Text]:
         """Forget a host."""
         return self._given("forget", name=name)
 
+    @_checked
     def reload(self) -> Text:
         """Read the files of settings again."""
         return _answer(lambda: self._orders.reload().message)
 
+    @_checked
     def set(self, name: str, value: object) -> Text:
         """Change a setting until the process ends."""
         return _answer(lambda: self._orders.set(name, value).message)

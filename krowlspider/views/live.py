@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import Events
-from krowlspider.engine.control import SORTED_BY
+from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
 from krowlspider.views.api_answers import answer_of, as_json
 from krowlspider.views.api_orders import order_routes
 from krowlspider.views.names import named_host
-from krowlspider.views.openapi import HOSTS_MAX, document
+from krowlspider.views.openapi import document
 from krowlspider.views.order_fields import BadRequestError
+from krowlspider.views.ordering import snapshot_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def routes(
     api: dict[str, Callable[[web.BaseRequest], Any]] = {
         "status": lambda _: control.status(),
         "history": lambda _: history(),
-        "pages": lambda _: control.pages(),
+        "pages": lambda request: control.pages(_limit(request, PAGES_MAX, PAGES_MAX)),
         "hosts": lambda request: _hosts(control, request),
         "host": lambda request: control.host(named_host(_given(request, "name"))),
         "answers": lambda request: control.answers(named_host(_given(request, "name"))),
@@ -74,6 +75,7 @@ def routes(
     answers = {name: _Answers(ask) for name, ask in api.items()}
     made |= {f"/api/v1/{name}": partial(_json, known.get) for name, known in answers.items()}
     made["/api/v1/explain"] = partial(_explained, answers["explain"], orders)
+    made["/api/v1/snapshot"] = partial(_json, partial(_snapshot, control))
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
     made["/events"] = lambda request: Events(lambda: _event(answers["status"].get(request)))
     made["/readyz"] = lambda _: _readiness(control.why_nothing_is_sent())
@@ -128,7 +130,7 @@ def _is_local(host: str) -> bool:
     try:
         return ip_address(name.strip("[]")).is_loopback
     except ValueError:
-        return name == "localhost"
+        return name.lower() == "localhost"
 
 
 @cache
@@ -175,9 +177,17 @@ def _given(request: web.BaseRequest, name: str) -> str:
     return value
 
 
+def _snapshot(control: Control, request: web.BaseRequest) -> dict[str, Any]:
+    return snapshot_outcome(control, _given(request, "folder"))._asdict()
+
+
 def _hosts(control: Control, request: web.BaseRequest) -> Any:
-    limit = request.query.get("limit", "50")
-    if not re.fullmatch("[0-9]{1,3}", limit) or not 0 < int(limit) <= HOSTS_MAX:
-        raise BadRequestError(f"limit={limit[:20]}: give 1 to {HOSTS_MAX}")
-    query = request.query
-    return control.hosts(query.get("sort", SORTED_BY[0]), int(limit), query.get("state", ""))
+    query, limit = request.query, _limit(request, 50, HOSTS_MAX)
+    return control.hosts(query.get("sort", SORTED_BY[0]), limit, query.get("state", ""))
+
+
+def _limit(request: web.BaseRequest, usual: int, most: int) -> int:
+    given = request.query.get("limit", str(usual))
+    if not re.fullmatch("[0-9]{1,3}", given):
+        raise BadRequestError(f"limit={given[:20]}: give 1 to {most}")
+    return int(given)

@@ -8,15 +8,12 @@ from typing import Any
 from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.nodes.overview import NodeRow
-from krowlspider.engine.control import SORTED_BY, STATES, PageRow
+from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.watched import HostAnswer
 from krowlspider.views.order_fields import ORDERS, Field
 from krowlspider.views.ordering import Outcome
-
-# Most hosts in one answer.
-HOSTS_MAX = 200
 
 _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
@@ -60,6 +57,13 @@ def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) 
     return {"name": name, "in": "query", "required": is_required, "schema": schema}
 
 
+_OUTCOME = _record(dict(zip(Outcome._fields, (_TYPES["bool"], _TEXT), strict=True)))
+
+
+def _limit(most: int) -> dict[str, Any]:
+    return _parameter("limit", {"type": "integer", "minimum": 1, "maximum": most})
+
+
 # The answer of each question, with its parameters.
 _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "status": ("figures since the start", _record(_STATUS), []),
@@ -71,7 +75,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "pages": (
         "the last pages that are over",
         _array(_dataclass(PageRow)),
-        [],
+        [_limit(PAGES_MAX)],
     ),
     "hosts": (
         "the greatest hosts in memory by one figure",
@@ -79,7 +83,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         [
             _parameter("sort", {"type": "string", "enum": list(SORTED_BY)}),
             _parameter("state", {"type": "string", "enum": list(STATES)}),
-            _parameter("limit", {"type": "integer", "minimum": 1, "maximum": HOSTS_MAX}),
+            _limit(HOSTS_MAX),
         ],
     ),
     "host": (
@@ -97,6 +101,11 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         "where a URL is, and why it is not being fetched",
         _dataclass(Explanation),
         [_parameter("url", _TEXT, is_required=True)],
+    ),
+    "snapshot": (
+        "whether the snapshot that was begun to a folder is whole",
+        _OUTCOME,
+        [_parameter("folder", _TEXT, is_required=True)],
     ),
 }
 _ERROR = {"application/json": {"schema": _record({"error": _TEXT})}}
@@ -120,11 +129,10 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
         "required": [name for name, field in given.items() if field.is_required],
         "additionalProperties": False,
     }
-    outcome = _record(dict(zip(Outcome._fields, ({"type": "boolean"}, _TEXT), strict=True)))
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},
-        "responses": _answers(outcome, 400, 401, 404, 409, 411, 413, 415, 503, 504),
+        "responses": _answers(_OUTCOME, 400, 401, 404, 409, 411, 413, 415, 503, 504),
     }
 
 
@@ -140,7 +148,8 @@ def document() -> dict[str, Any]:
             }
         }
     for name, given in ORDERS.items():
-        paths[f"/api/v1/{name}"] = {"post": {"summary": name, **_order(given)}}
+        path = paths.setdefault(f"/api/v1/{name}", {})
+        path["post"] = {"summary": name, **_order(given)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "A running crawl of krowlspider", "version": __version__},

@@ -1,4 +1,4 @@
-"""Orders by name, with their fields as they come from outside, and the check of these."""
+"""Orders and questions by name, with their fields as people give them, and the check of these."""
 
 from __future__ import annotations
 
@@ -50,13 +50,25 @@ ORDERS: dict[str, dict[str, Field]] = {
     "reload": {},
     "snapshot": {
         "folder": Field(("string",), "absolute path of a new folder on the crawl's machine"),
-        "begun": Field(("boolean",), "true: ask whether the snapshot begun is whole", False),
     },
     "set": {
         "name": Field(("string",), f"one of {', '.join(LIVE)}"),
         "value": Field(("string", "number", "boolean"), "its value until the process ends"),
     },
 }
+# The fields of each question at the console.
+QUESTIONS: dict[str, dict[str, Field]] = {
+    "status": {},
+    "hosts": {
+        "sort": Field(("string",), "what hosts are sorted by", False),
+        "limit": Field(("integer",), "number of hosts", False),
+        "state": Field(("string",), "a state of hosts", False),
+    },
+    "host": {"name": Field(("string",), "name or URL of a host")},
+    "pages": {"limit": Field(("integer",), "number of pages", False)},
+    "explain": {"url": Field(("string",), "a URL")},
+}
+_KNOWN = {**ORDERS, **QUESTIONS}
 # What the owner of a host is asked by another node.
 _FOR_OWNERS = {
     "pause": {"host": _HOST._replace(is_required=True)},
@@ -67,8 +79,8 @@ _FOR_OWNERS = {
 
 
 def check_fields(name: str, found: dict[str, Any]) -> None:
-    """:raises BadRequestError: these are not the fields of an order of ORDERS"""
-    _check(name, ORDERS[name], found)
+    """:raises BadRequestError: these are not the fields of an order of ORDERS, or of a question"""
+    _check(name, _KNOWN[name], found)
 
 
 def check_fields_for_owner(name: str, found: dict[str, Any]) -> None:

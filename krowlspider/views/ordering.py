@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,9 +50,10 @@ class Ordering:
     async def give(self, name: str, fields: dict[str, Any]) -> Outcome:
         """Carry the order ``name`` out, here or at the node that owns its host."""
         try:
-            outcome: Outcome = getattr(self, name)(**fields)
+            given = getattr(self, name)(**fields)
         except ForeignHostError as error:
             return await self.give_to(error.owner, name, fields)
+        outcome: Outcome = await given if isawaitable(given) else given
         return outcome
 
     async def give_to(self, node: str, name: str, fields: dict[str, Any]) -> Outcome:
@@ -138,20 +140,27 @@ class Ordering:
         """Read the files of settings again."""
         return Outcome(True, f"{', '.join(self._steering.reload())}: the log says what is found")
 
-    def snapshot(self, folder: str, begun: bool = False) -> Outcome:
-        """Begin to take a snapshot, or tell how it goes."""
+    async def snapshot(self, folder: str) -> Outcome:
+        """Begin to take a snapshot."""
         target = Path(folder)
         if not target.is_absolute():
             raise BadRequestError(f"{folder} is not an absolute path")
-        if not begun:
-            self._steering.begin_snapshot(target)
-        taken = self._control.snapshot(target)
-        return Outcome(taken is not None, "under way" if taken is None else snapshot_taken(taken))
+        await self._steering.begin_snapshot(target)
+        return Outcome(True, f"a snapshot to {target} is under way")
 
     def set(self, name: str, value: object) -> Outcome:
         """Change a setting until the process ends."""
         self._steering.set(name, value)
         return Outcome(True, f"{name}={value} until the process ends")
+
+
+def snapshot_outcome(control: Control, folder: str) -> Outcome:
+    """Return whether the snapshot that was begun to a folder is whole.
+
+    :raises JobError: it failed, or none was begun
+    """
+    taken = control.snapshot(Path(folder))
+    return Outcome(taken is not None, "under way" if taken is None else snapshot_taken(taken))
 
 
 def carry_out(control: Control, orders: Callable[[str], Ordering], asked: OrderAsk) -> Plain:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +21,6 @@ from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.support.simulated_loop import Script
 
@@ -99,8 +100,34 @@ def test_what_was_dropped_says_so(tmp_path: Path) -> None:
     assert ": status 500, " in ask(crawl.jobdir, broken)["why"]
 
 
+# Calls of the console with arguments that they do not take.
+WRONG: tuple[tuple[Any, ...], ...] = (
+    ("status", 1),
+    ("host",),
+    ("host", 5),
+    ("hosts", "queued", "x"),
+    ("pages", "x"),
+    ("explain", None),
+    ("pause", 5),
+    ("block",),
+    ("unblock", 7),
+    ("delay", HOST, "x"),
+    ("add", "http://a.test/", 10**30),
+    ("forget", []),
+    ("reload", 1),
+    ("set", "LOG_LEVEL", []),
+    ("hosts", "queued", 0),
+    ("pages", 101),
+)
+
+
 def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
+    """Each call that the documentation has is one, and each is documented."""
     told: dict[str, str] = {}
+    wrong: list[str] = []
+    documented: dict[str, str] = {}
+    watching = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    calls = re.findall(r"krowl\.\w+\([^()]*\)", watching)
     with SimulatedWeb(spec=SPEC) as web:
 
         def asks() -> Script:
@@ -117,6 +144,11 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             told["bad sort"] = repr(krowl.hosts("names"))
             told["no host"] = repr(krowl.host("nowhere.test"))
             told["help"] = repr(krowl)
+            wrong.extend(repr(getattr(krowl, call)(*given)) for call, *given in WRONG)
+            documented.update({call: repr(eval(call, {"krowl": krowl})) for call in calls})
+            fetched = web.url(HOST, "/")
+            yield lambda: "It was fetched at " in repr(krowl.explain(fetched))
+            told["fetched"] = repr(krowl.explain(fetched))
             interrupt()
 
         crawl = crawl_of(web, tmp_path, [web.url(HOST)])
@@ -132,6 +164,18 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
     assert "hosts are sorted by one of queued, " in told["bad sort"]
     assert "no host 'nowhere.test'" in told["no host"]
     assert all(f"krowl.{name}(" in told["help"] for name in ("status", "host", "explain"))
+    assert [line for line in wrong if "\n" in line or "None" in line] == []
+    assert wrong[:3] == [
+        "krowl.status: too many positional arguments",
+        "krowl.host: host needs name: name or URL of a host",
+        "krowl.host: name is not string: name or URL of a host",
+    ]
+    # Its file is not finished.
+    assert re.search(r": status 200, text/html, in krowl-\S+\.warc\.gz\.\n", told["fetched"])
+    named = {call[len("krowl.") : call.index("(")] for call in documented}
+    assert named == {name for name in vars(Console) if name[0] != "_"} - {"help"}
+    assert [said for said in documented.values() if said.startswith("krowl.")] == []
+    assert wrong[-2:] == ["limit=0: give 1 to 200", "limit=101: give 1 to 100"]
 
 
 def test_the_table_of_pages_has_the_last_answer_of_each() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.crawl.turns import AT_LEAST, AT_MOST, FOR_CLIENTS, TURN, WATCHED, Turns
+from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, STAYS, UNWATCHED, WATCHED, Turns
 from krowlspider.engine.loop_throttle import LoopThrottle
 
 
@@ -58,7 +58,7 @@ def test_one_that_is_cancelled_takes_nobodys_place() -> None:
 # --- how many ---
 
 
-def test_a_turn_has_as_many_answers_as_it_has_time_for_while_somebody_watches() -> None:
+def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
     """On a machine of which others take their part, a page takes longer."""
     now = 0.0
 
@@ -77,21 +77,22 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for_while_somebody_watches() 
             await asyncio.gather(*(one(cost) for _ in range(number)))
             found.append(turns.at_once)
 
-        await pages(1000, 0.02)
-        for cost in (0.02, TURN / 8.5, 1e-5):
+        for cost in (1e-5, 0.02, UNWATCHED[0] / 10.5):
+            await pages(1000, cost)
+        for cost in (0.02, WATCHED[0] / 8.5, 1e-5):
             turns.serve(0)
             await pages(300, cost)
-        await pages(AT_LEAST * WATCHED + 300, 0.02)
+        await pages(WATCHED[1] * STAYS + 300, 0.02)
         return found
 
-    assert asyncio.run(main()) == [AT_MOST, AT_LEAST, 8, AT_MOST, AT_MOST]
+    assert asyncio.run(main()) == [AT_MOST, UNWATCHED[1], 10, WATCHED[1], 8, AT_MOST, UNWATCHED[1]]
 
 
 def test_a_turn_is_shortest_while_a_client_waits() -> None:
     turns = Turns()
     turns.serve(2)
     for _ in range(100):
-        turns.took(TURN, 8)
+        turns.took(WATCHED[0], 8)
     assert turns.at_once == FOR_CLIENTS
     turns.serve(0)
     assert turns.at_once == 8

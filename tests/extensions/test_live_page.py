@@ -118,6 +118,8 @@ def check_bad_questions(crawl: SimpleNamespace) -> None:
     assert "sorted by one of queued" in api(crawl, "hosts?sort=names", 400)["error"]
     for limit in ("0", "-1", "201", "x", "9" * 5000):
         assert "give 1 to 200" in api(crawl, f"hosts?limit={limit}", 400)["error"]
+    assert "no snapshot is being taken" in api(crawl, "snapshot?folder=/none", 400)["error"]
+    assert "give 1 to 100" in api(crawl, "pages?limit=101", 400)["error"]
     assert api(crawl, "explain?url=ftp://x/")["state"] == "invalid"
     assert ask(crawl, "/api/v1/nothing")[0] == 404
 
@@ -172,6 +174,7 @@ def check_the_orders(crawl: SimpleNamespace) -> None:
     code, _, why = ask(crawl, "/readyz")
     assert (code, why[:18]) == (503, b"paused by a person")
     assert order(crawl, "resume") == "it goes on"
+    assert post(crawl, "resume", b"")[0] == 200
 
 
 def check_the_documented_command(crawl: SimpleNamespace) -> None:
@@ -192,7 +195,11 @@ def check_refused_orders(crawl: SimpleNamespace) -> None:
     assert "no host 'x.test'" in order(crawl, "pause", 404, host="x.test")
     assert "has a path" in order(crawl, "block", 400, name=f"{own}a/")
     assert "cannot be changed" in order(crawl, "set", 400, name="JOBDIR", value="x")
-    assert order(crawl, "add", 400, url="no URL") == "Missing scheme in request url: no%20URL"
+    for url in ("no URL", "data:,x", "http://[::1"):
+        assert "is not a URL that a crawl fetches" in order(crawl, "add", 400, url=url)
+    assert "longer than any name" in order(crawl, "block", 400, name="x" * 301)
+    for folder in ("/", "/a\0b"):
+        assert "is not the name of a new folder" in order(crawl, "snapshot", 400, folder=folder)
     assert "add needs url" in order(crawl, "add", 400)
     assert "add takes url, priority, not 'x'" in order(crawl, "add", 400, url=own, x=1)
     assert "priority is not integer" in order(crawl, "add", 400, url=own, priority=True)
@@ -215,13 +222,17 @@ def check_the_document(crawl: SimpleNamespace) -> None:
     """The OpenAPI document has each route of the API, and the fields of each answer."""
     paths = api(crawl, "openapi.json")["paths"]
     served = {path for path in routes(*[None] * 3, "token") if "/api/" in path}  # type: ignore[arg-type]
-    named = {path if "get" in about else f"POST {path}" for path, about in paths.items()}
+    named = {
+        path if method == "get" else f"POST {path}"
+        for path, about in paths.items()
+        for method in about
+    }
     assert named == served - {"/api/v1/openapi.json"}
     own = quote(crawl.web.url("a.test"))
     for path, query in (
         ("status", ""),
         ("history", ""),
-        ("pages", ""),
+        ("pages", "?limit=1"),
         ("hosts", "?sort=done&limit=1&state="),
         ("host", f"?name={own}"),
         ("answers", f"?name={own}"),
@@ -278,7 +289,9 @@ def check_the_telnet_console(crawl: SimpleNamespace) -> None:
             (b"it will be dropped at its turn.", f"krowl.block({url[:-6]!r})"),
             (b" is blocked: krowl.unblock(", f"krowl.delay({url[:-6]!r}, 0)"),
             (b" is below the least delay", f"krowl.unblock({url[:-6]!r})"),
-            (b"each host after its delay", ""),
+            (b"each host after its delay", "krowl.host()"),
+            (b"krowl.host: host needs name", "est()"),
+            (b"engine.scraper.slot.needs_backout()", ""),
         ):
             while awaited_text not in said:
                 received = console.recv(65536)
@@ -286,6 +299,7 @@ def check_the_telnet_console(crawl: SimpleNamespace) -> None:
                 for offer, option in re.findall(rb"\xff([\xfb-\xfd])(.)", received, re.DOTALL):
                     console.sendall(bytes([255, _ANSWERS[offer[0]], option[0]]))
                 said += received
+            assert b"Error" not in said
             said = b""
             console.sendall(line.encode() + b"\r\n")
 
@@ -312,6 +326,7 @@ def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> Non
         ("127.0.0.1", True),
         ("127.9.9.9:80", True),
         ("localhost:9410", True),
+        ("LocalHost", True),
         ("[::1]:9410", True),
         ("[::1]", True),
         ("", False),

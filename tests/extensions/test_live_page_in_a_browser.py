@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +70,9 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await fill(tab, "added", f"http://{host}/new")
     await click(tab, "#add button")
     await tab.wait(f'{SAID} === "queued"')
+    await tab.wait('document.querySelector("#charts .axis") !== null')
+    axis = await tab.run('document.querySelector("#charts .axis").textContent')
+    assert re.fullmatch(r"\d\d:\d\dat most [0-9.]+", axis), axis
     # The token is asked for once.
     assert not await tab.run('document.getElementById("asking").open')
     await tab.picture(folder / "page.png", 1200, 1600)

@@ -32,7 +32,7 @@ from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.metrics.registry import registry, text
 from krowlspider.crawl.metrics.stats import SERIES_MAX
 from krowlspider.crawl.metrics.table import MEASURED, STATS
-from krowlspider.crawl.monitoring.endpoint import Events, metrics_route
+from krowlspider.crawl.monitoring.endpoint import Endpoint, Events, metrics_route
 from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, Turns
 from tests.mockweb import MockWeb
@@ -344,6 +344,52 @@ def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
 
     serving(main, page, events=b"data: 1\n\n", on_clients=turns.serve)
     assert seen == [AT_MOST, FOR_CLIENTS]
+
+
+def test_turns_are_short_from_the_accept_on() -> None:
+    """From the connection on would be a turn later."""
+    seen = []
+
+    async def main() -> None:
+        endpoint = Endpoint(
+            {"/metrics": metrics_route(lambda: b"x")},
+            LONG,
+            lambda clients: seen.append((clients, len(endpoint.connections))),
+        )
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            await endpoint.listen(listening)
+            await said_to(listening.getsockname()[1], ASK)
+            endpoint.close()
+
+    run_on_uvloop(main())
+    assert seen == [(1, 0), (1, 1), (0, 0)]
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_the_server_is_loaded_for_the_first_client_or_before(comes: bool) -> None:
+    told: list[int | str] = []
+
+    async def main() -> None:
+        is_loaded = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def make() -> dict[str, Any]:
+            told.append("loads")
+            loop.call_soon_threadsafe(is_loaded.set)
+            return {}
+
+        server = PageServer([make], LONG, told.append, load_after=LONG if comes else 0.01)
+        _, port = await server.open("127.0.0.1", range(1))
+        async with asyncio.timeout(LONG):
+            if comes:
+                await said_to(port, ASK)
+            await is_loaded.wait()
+        server.close()
+
+    run_on_uvloop(main())
+    # Turns are short while it is loaded for somebody.
+    assert told[:2] == ([1, "loads"] if comes else ["loads"])
 
 
 def test_client_that_sends_no_whole_request_is_dropped() -> None:

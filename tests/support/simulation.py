@@ -227,6 +227,9 @@ class _Room:
     damaged = salvaged = ()
     path = "simulated"
 
+    def lines_with(self, _: str) -> list[str]:
+        return []
+
 
 class SimulatedJob(Job):
     """A job with the clocks and the store of a simulation, and no archive."""

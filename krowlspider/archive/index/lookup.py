@@ -7,12 +7,12 @@ from bisect import bisect_left
 from itertools import takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.index.cdxj import REVISIT, key_of, timestamp
+from krowlspider.archive.index.cdxj import REVISIT, key_of, parse, timestamp
 from krowlspider.archive.index.indexes import parsed
 from krowlspider.archive.payloads.digests import are_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from krowlspider.archive.index.cdxj import IndexLine
@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 _AFTER_ALL = b"\xff"
 
 
-def captures_of(indexes: Iterable[Path], url: str) -> list[IndexLine]:
-    """Return the captures whose URL has the key of ``url``, oldest first."""
-    key = key_of(url)
-    found = (line for index in indexes for line in lines_with(index, f"{key} "))
+def captures_of(
+    indexes: Iterable[Path], url: str, others: Callable[[str], Iterable[str]] = lambda _: ()
+) -> list[IndexLine]:
+    """Return the captures whose URL has the key of ``url``, oldest first.
+
+    ``others`` returns index lines that start with a text and are in no file.
+    """
+    beginning = f"{key_of(url)} "
+    found = [line for index in indexes for line in lines_with(index, beginning)]
+    found += [parse(line.encode()) for line in others(beginning)]
     return sorted(found, key=lambda line: (line.timestamp, line.filename, line.offset))
 
 

@@ -178,6 +178,11 @@ class WarcSeries:
         )
         self._add_line(line)
 
+    def lines_with(self, beginning: str) -> list[str]:
+        """Return the index lines of the open file that start with ``beginning``. Any thread may
+        call it."""
+        return [line for line in self._lines.copy() if line.startswith(beginning)]
+
     def _add_line(self, line: str) -> None:
         self._lines.append(line)
         self._lines_size += len(line)

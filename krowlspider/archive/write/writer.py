@@ -120,6 +120,10 @@ class WarcWriter:
         """The counts of what was written; only the thread changes them."""
         return self._series.stats
 
+    def lines_with(self, beginning: str) -> list[str]:
+        """Return the index lines of the open file that start with ``beginning``."""
+        return self._series.lines_with(beginning)
+
     @property
     def full(self) -> bool:
         """Return whether captures not yet written hold ``queue_bytes`` bytes of memory or more."""

@@ -97,6 +97,12 @@ class Endpoint(web.Server):
         for client in self._clients.values():
             client.abort()
 
+    def __call__(self) -> web.RequestHandler:
+        """Return the protocol of a client, which has been accepted: turns of the loop that pass
+        until it is connected are short already."""
+        self._on_clients(self._waiting + 1)
+        return super().__call__()
+
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         loop = asyncio.get_running_loop()
@@ -116,8 +122,12 @@ class Endpoint(web.Server):
         self._count()
 
     def _count(self) -> None:
+        self._on_clients(self._waiting)
+
+    @property
+    def _waiting(self) -> int:
         # Those that are sent events do not wait.
-        self._on_clients(max(0, len(self._clients) - self._streams))
+        return max(0, len(self._clients) - self._streams)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         is_read = request.method in {"GET", "HEAD"}

@@ -1,6 +1,8 @@
-"""Listen for clients of metrics and live page, and load the web server when the first one comes.
+"""Listen for clients of metrics and live page, and load the web server when the first one comes,
+or after some seconds.
 
-Loading aiohttp takes a tenth of the CPU time of a start, and most short crawls have no client.
+Loading aiohttp takes a tenth of the CPU time of a start, and most short crawls have no client. In a
+busy crawl it takes a second, for which no client should wait.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ _logger = logging.getLogger(__name__)
 _FRESH = 1.0
 # Most seconds from the connection to the last byte of the answer.
 _TIME_LIMIT = 5.0
+# Seconds after which the web server is loaded though no client has come.
+_LOAD_AFTER = 10.0
 
 
 def is_loopback(host: str) -> bool:
@@ -58,7 +62,8 @@ class Page:
 class PageServer:
     """Serves the routes of some makers on the running event loop.
 
-    The clients are as of `Endpoint`. The first ones wait in the listening socket until it is there.
+    The clients are as of `Endpoint`. The first ones wait in the listening socket until it is there:
+    it is loaded for them, or ``load_after`` seconds after `open`.
     """
 
     def __init__(
@@ -66,10 +71,13 @@ class PageServer:
         makers: Iterable[RouteMaker],
         time_limit: float = _TIME_LIMIT,
         on_clients: Callable[[int], None] = lambda _: None,
+        load_after: float = _LOAD_AFTER,
     ):
         self._makers = makers
         self._on_clients = on_clients
         self._time_limit = time_limit
+        self._load_after = load_after
+        self._timer: asyncio.TimerHandle | None = None
         self._socket: socket.socket | None = None
         self._starting: asyncio.Task[None] | None = None
         self._endpoint: Endpoint | None = None
@@ -93,6 +101,7 @@ class PageServer:
                 break
         listening.setblocking(False)
         loop.add_reader(listening, self._client_came, listening)
+        self._timer = loop.call_later(self._load_after, self._begin, listening)
         address: tuple[str, int] = listening.getsockname()[:2]
         return address
 
@@ -118,6 +127,12 @@ class PageServer:
         return f"http://{shown}:{port}"
 
     def _client_came(self, listening: socket.socket) -> None:
+        self._on_clients(1)
+        self._begin(listening)
+
+    def _begin(self, listening: socket.socket) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening)
         self._starting = loop.create_task(self._start(listening))
@@ -128,6 +143,7 @@ class PageServer:
         except Exception:
             # Otherwise each client would wait for ever, and nobody would know why.
             _logger.exception("Metrics and live page are not served")
+            self._on_clients(0)
             listening.close()
             self._socket = None
             return
@@ -142,6 +158,8 @@ class PageServer:
 
     def close(self) -> None:
         """Stop listening, and close all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._starting is not None:
             self._starting.cancel()
         elif self._socket is not None:

@@ -24,6 +24,8 @@ def check_new(target: Path) -> None:
 
     :raises JobError: it exists, or its draft does, or the folder that it is to be in does not
     """
+    if not target.name or "\0" in str(target):
+        raise JobError(f"{str(target)!r} is not the name of a new folder")
     draft = draft_of(target)
     if os.path.lexists(target):
         raise JobError(f"{target} exists: give the name of a new folder")

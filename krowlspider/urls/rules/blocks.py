@@ -11,6 +11,9 @@ from krowlspider.urls.ports import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# A name of 253 characters (RFC 1035 section 2.3.4), with scheme and port.
+_LONGEST = 300
+
 
 def block_rule(text: str) -> str:
     """Return the rule that a person gives, in one of three forms:
@@ -23,6 +26,8 @@ def block_rule(text: str) -> str:
     :raises ValueError: the text is none of these
     """
     given = text.strip().lower()
+    if len(given) > _LONGEST:
+        raise ValueError(f"{given[:40]!r}... is longer than any name of a host")
     if "," in given or given.endswith(")"):
         return _surt_rule(given)
     url = normalise(given if "://" in given else f"http://{given}")

@@ -18,6 +18,8 @@ function duration(seconds) {
   return `${number(Math.floor(whole / 3600))} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
+const clock = (time) => new Date(1000 * time).toLocaleTimeString("en-GB");
+
 function element(name, text, classes) {
   const made = document.createElement(name);
   if (text !== undefined) made.textContent = text;
@@ -168,7 +170,8 @@ function path(classes, shape) {
 }
 
 function chart(title, times, values) {
-  const most = Math.max(...values, 1e-9);
+  const greatest = Math.max(...values);
+  const most = Math.max(greatest, 1e-9);
   const last = values[values.length - 1];
   const figure = element("figure");
   const caption = element("figcaption");
@@ -177,7 +180,7 @@ function chart(title, times, values) {
   svg.setAttribute("viewBox", "0 0 360 84");
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `${title}: ${rate(last)} now, at most ${rate(most)}`);
+  svg.setAttribute("aria-label", `${title}: ${rate(last)} now, at most ${rate(greatest)}`);
   // The time axis fits what there is, up to an hour.
   const end = times[times.length - 1];
   const span = Math.min(HOUR, Math.max(60, end - times[0]));
@@ -188,7 +191,9 @@ function chart(title, times, values) {
   const first = points[0].split(",")[0];
   svg.append(path("area", `M${first},84L${points.join("L")}L360,84Z`));
   svg.append(path("line", `M${points.join("L")}`));
-  figure.append(caption, svg);
+  const axis = element("p", undefined, "axis");
+  axis.append(element("span", clock(end - span).slice(0, 5)), element("span", `at most ${rate(greatest)}`));
+  figure.append(caption, svg, axis);
   return figure;
 }
 
@@ -273,7 +278,7 @@ async function showAnswers() {
   if (at("last").hidden) return;
   const found = await ask("answers", { name: at("steering").dataset.host });
   const last = found.slice(0, 10).map((each) => ({ ...each, url: pathOf(each.url) }));
-  showLines("answers", last, (each) => new Date(1000 * each.time).toLocaleTimeString("en-GB"));
+  showLines("answers", last, (each) => clock(each.time));
   const known = found.filter((each) => each.delay !== null).reverse();
   const column = (name) => known.map((each) => each[name]);
   const shown = known.length > 1 ? chart("delay, s", column("time"), column("delay"))

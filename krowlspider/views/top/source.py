@@ -8,7 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from krowlspider.crawl.folder import JobFolder
@@ -84,11 +84,21 @@ class Source:
         :raises KrowlError: the crawl has refused it, with its reason
         :raises NoCrawlError: there is no answer
         """
-        request = Request(  # noqa: S310 - the URL is of http
-            f"{self.url}/api/v1/{name}",
-            json.dumps(fields).encode(),
-            {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        )
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        return self._answer(name, json.dumps(fields).encode(), headers)
+
+    def whole_snapshot(self, target: Path) -> str:
+        """Return what the crawl says of the snapshot that was begun to a folder, "" while it is not
+        whole.
+
+        :raises KrowlError: it failed
+        :raises NoCrawlError: there is no answer
+        """
+        found = self._answer(f"snapshot?folder={quote(str(target))}", None, {})
+        return str(found["message"]) if found["done"] else ""
+
+    def _answer(self, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
+        request = Request(f"{self.url}/api/v1/{path}", body, headers)  # noqa: S310 - it is of http
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as answer:
                 return json.loads(answer.read(_ANSWER_MAX))
