@@ -25,7 +25,7 @@ from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.own_delays import OrderError
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.rules.blocks import block_rule
 
 if TYPE_CHECKING:
@@ -77,15 +77,26 @@ class Steering:
 
         :raises KrowlError: it is no URL that a crawl fetches
         """
-        if normalise(url) is None:
-            raise KrowlError(
-                f"{url!r} is not a URL that a crawl fetches: give one with http:// or https://"
-            )
+        self._checked(url)
         request = Request(url, priority=priority, meta={"is_start_request": True})
+        return self._queue(request, "add")
+
+    def forget_page(self, url: str) -> bool:
+        """Queue a URL whether it is known or not; return False if it is refused.
+
+        What is known cannot be removed for one URL (decision 94), and this has the same effect.
+
+        :raises ForeignHostError: another node owns its host
+        :raises KrowlError: as of `add`
+        """
+        self._check_owner(host_of(self._checked(url)))
+        return self._queue(Request(url, dont_filter=True), "forget")
+
+    def _queue(self, request: Request, order: str) -> bool:
         done = Scheduler.of(self._crawler).enqueue_request(request)
         if done:
             self._wake()
-            self._note("add", url)
+            self._note(order, request.url)
         return done
 
     def reload(self) -> list[str]:
@@ -257,6 +268,18 @@ class Steering:
         return await self._job.node.orders.ask(owner, self._who, name, fields)
 
     # --- parts ---
+
+    @staticmethod
+    def _checked(url: str) -> str:
+        """Return a URL normalised.
+
+        :raises KrowlError: it is no URL that a crawl fetches
+        """
+        if (normalised := normalise(url)) is None:
+            raise KrowlError(
+                f"{url!r} is not a URL that a crawl fetches: give one with http:// or https://"
+            )
+        return normalised
 
     @property
     def _orders(self) -> Orders:

@@ -72,6 +72,7 @@ krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix su
 krowl.unblock("example.com")
 krowl.delay("example.com", 10)  wait 10 s between requests to a host; without a number, as set
 krowl.forget("example.com")  remove all of one host: its URLs are new where they are found again
+krowl.forget("https://example.com/news")  fetch a page again
 krowl.add("https://..", 5)  queue a URL, here with priority 5
 krowl.reload()              read the file of KROWL_EXCLUDE again
 krowl.set("KROWL_DELAY_MIN", 2)  change a setting until the process ends: LIVE"""

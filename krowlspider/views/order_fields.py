@@ -46,7 +46,7 @@ ORDERS: dict[str, dict[str, Field]] = {
         "url": Field(("string",), "a URL, queued as a seed"),
         "priority": Field(("integer",), "higher ones first; 0 usually", False),
     },
-    "forget": {"name": Field(("string",), "a host that is not being fetched")},
+    "forget": {"name": Field(("string",), "a host that is not being fetched, or a URL")},
     "reload": {},
     "snapshot": {
         "folder": Field(("string",), "absolute path of a new folder on the crawl's machine"),

@@ -127,14 +127,20 @@ class Ordering:
         return Outcome(False, f"not queued: {self._control.explain(url).why}")
 
     def forget(self, name: str) -> Outcome:
-        """Forget a host."""
+        """Forget a host, or that a URL was fetched."""
         host = named_host(name)
         if "://" in name and name.rstrip("/").count("/") > 2:
-            raise BadRequestError(
-                f"a single URL cannot be forgotten: forget its host by krowl.forget({host!r})"
-            )
+            return self._forget_page(name)
         queued = counted(self._steering.forget(host), "URL")
         return Outcome(True, f"{host} is forgotten, with {queued} queued: links to it are new")
+
+    def _forget_page(self, url: str) -> Outcome:
+        found = self._control.explain(url)
+        if found.state in {"queued", "in flight", "set aside"}:
+            return Outcome(False, f"not forgotten: {found.why}")
+        if self._steering.forget_page(url):
+            return Outcome(True, f"{url} is forgotten, and queued again")
+        return Outcome(False, f"not queued again: {self._control.explain(url).why}")
 
     def reload(self) -> Outcome:
         """Read the files of settings again."""

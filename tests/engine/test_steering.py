@@ -218,7 +218,6 @@ def test_a_forgotten_host_is_new(tmp_path: Path) -> None:
             krowl.pause(root)
             # What is in flight ends, and is committed.
             yield later(3)
-            said.append(repr(krowl.forget(web.url("a.test", "/3"))))
             said.append(repr(krowl.forget(root)))
             said.append(repr(krowl.explain(web.url("a.test", "/7"))))
             said.append(repr(krowl.forget(root)))
@@ -229,17 +228,40 @@ def test_a_forgotten_host_is_new(tmp_path: Path) -> None:
         crawl.script = steer()
         crawl.run()
         pages = asked(web, "a.test")
-    assert "a single URL cannot be forgotten" in said[0]
-    found = re.search(r"is forgotten, with ([0-9]+) URLs? queued", said[1])
+    found = re.search(r"is forgotten, with ([0-9]+) URLs? queued", said[0])
     assert found is not None, said
-    assert "It was not found: " in said[2]
-    assert "no host" in said[3]
-    assert said[4] == "queued"
+    assert "It was not found: " in said[1]
+    assert "no host" in said[2]
+    assert said[3] == "queued"
     # What was fetched before is fetched again.
     assert (pages["/1"], pages["/3"]) == (2, 2)
     assert pages.keys() >= PAGES
     assert crawl.stats["krowl/frontier/dropped_count/operator"] == int(found[1])
     assert crawl.stats["krowl/control/change_count/forget"] == 1
+
+
+def test_a_forgotten_page_is_fetched_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    with SimulatedWeb(spec=SPEC) as web:
+        root, page = web.url("a.test"), web.url("a.test", "/3")
+
+        def steer() -> Script:
+            yield lambda: asked(web, "a.test")["/3"] > 0
+            krowl = console()
+            krowl.pause(root)
+            yield later(3)
+            said.extend(repr(krowl.forget(page)) for _ in range(2))
+            krowl.resume(root)
+
+        crawl = crawl_of(web, tmp_path, [root])
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.script = steer()
+        crawl.run()
+        pages = asked(web, "a.test")
+    assert said[0] == f"{page} is forgotten, and queued again"
+    assert said[1].startswith("not forgotten: It is number ")
+    assert pages.pop("/3") == 2
+    assert set(pages.values()) == {1}
 
 
 def test_an_order_about_a_foreign_host_names_its_owner() -> None:

@@ -190,7 +190,7 @@ def check_the_documented_command(crawl: SimpleNamespace) -> None:
 def check_refused_orders(crawl: SimpleNamespace) -> None:
     own = crawl.web.url("a.test")
     assert "KROWL_EXCLUDE is not set" in order(crawl, "reload", 400)
-    assert "a single URL cannot" in order(crawl, "forget", 400, name=f"{own}/a")
+    assert "not the name of a host" in order(crawl, "forget", 400, name="ftp://a.test/a/b")
     assert "below the least delay" in order(crawl, "delay", 409, host=own, seconds=0.1)
     assert "no host 'x.test'" in order(crawl, "pause", 404, host="x.test")
     assert "has a path" in order(crawl, "block", 400, name=f"{own}a/")
