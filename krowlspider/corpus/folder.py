@@ -105,6 +105,14 @@ class Folder:
         return self.path / "state" / "index"
 
     @property
+    def answers(self) -> Path:
+        return self.path / "state" / "answers"
+
+    @property
+    def sites(self) -> Path:
+        return self.path / "state" / "sites"
+
+    @property
     def _fatal(self) -> Path:
         return self.path / "state" / "fatal.jsonl"
 

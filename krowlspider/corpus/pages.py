@@ -103,10 +103,9 @@ def page_of(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> Page:
     found = dict(reversed(headers))
     if found.get("content-type", "").partition(";")[0].strip().lower() not in _HTML:
         raise NoPage("not HTML")
-    codings = ",".join(value for name, value in headers if name == "content-encoding")
     fields = record.headers
     try:
-        body = decode(payload_of(block), codings)
+        body = decode(payload_of(block), codings_of(headers))
     except ValueError as error:
         raise Unreadable("not decodable") from error
     return Page(
@@ -117,6 +116,11 @@ def page_of(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> Page:
         headers,
         body,
     )
+
+
+def codings_of(headers: list[tuple[str, str]]) -> str:
+    """Return the content codings of a message, in their order."""
+    return ",".join(value for name, value in headers if name == "content-encoding")
 
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:

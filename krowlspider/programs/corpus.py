@@ -159,7 +159,10 @@ class Command(ScrapyCommand):
                 }
             )
             decode = partial(captures.decoded, cap=BLOCK_MAX)
-            job = Job(folder.work, rules, choice, decode, opts.page_seconds, opts.limit)
+            sites = folder.sites if rules.source["signals"]["sites"] else None
+            job = Job(
+                folder.work, rules, choice, decode, opts.page_seconds, opts.limit, sites=sites
+            )
             self._run(folder, job, source, rules, opts)
         finally:
             folder.close()

@@ -109,6 +109,11 @@ def test_other_responses_are_no_pages(record: bytes, error: type[Exception], rea
         ([], [("robots", "none")], ["noindex"]),
         ([], [("robots", "index,noimageai"), ("googlebot", "noindex")], ["noimageai"]),
         ([("tdm-reservation", "1")], [], ["tdm-reservation"]),
+        (
+            [("content-signal", "ai-train = no,search=yes")],
+            [],
+            ["ai-train=no"],
+        ),
         ([("tdm-reservation", "0")], [("tdm-reservation", " 1 ")], ["tdm-reservation"]),
     ],
 )
