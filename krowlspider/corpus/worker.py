@@ -19,10 +19,11 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from krowlspider.archive.index.cdxj import target
-from krowlspider.corpus.document import document
+from krowlspider.corpus.document import Reading, document, with_markdown
 from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
 from krowlspider.corpus.sites.collect import sites_file
@@ -80,6 +81,7 @@ class Job:
     limit: int | None = None
     slice_bytes: int = SLICE
     sites: Path | None = None
+    reading: Reading = field(default_factory=Reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,8 @@ class SliceReader:
         try:
             if not self._job.choice.fits(target(record), record.headers.get("WARC-Date") or ""):
                 raise NoPage("not asked for")
-            return self._judged(page_of(record, self._job.decode), offset, number)
+            pdf = self._job.reading.pdf
+            return self._judged(page_of(record, self._job.decode, pdf=pdf), offset, number)
         except NoPage as error:
             self._counts[f"skipped/{error}"] += 1
             return None
@@ -217,15 +220,17 @@ class SliceReader:
         return Line(number, offset, url, refusal=refusal)
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
-        found = document(page)
+        reading = self._job.reading
+        found = pdf_document(page) if page.kind == "pdf" else document(page, reading)
         given = signals(page.headers, found.metas)
         if self._sites is not None:
-            given = sorted({*given, *self._sites.signals_for(page.url, "html")})
+            given = sorted({*given, *self._sites.signals_for(page.url, page.kind)})
         rejected = self._job.rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:
             return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
         marks = fingerprints(found.text)
-        made = record_of(page, found, given, (self._part.file, offset), marks.simhash)
+        place = (self._part.file, offset)
+        made = record_of(page, with_markdown(found, reading), given, place, marks.simhash)
         raw = msgspec.Raw(_encode(made))
         return Line(*about, *marks, raw)
