@@ -1,4 +1,7 @@
-"""Take the main text of a page: by resiliparse or trafilatura, as plain text or as Markdown."""
+"""Take the main text of a page: by resiliparse or trafilatura, as plain text or as Markdown.
+
+Nodes are taken by ``values()``: a loop over a collection searches it again for each node.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def plain_text(tree: Any, html: str, extractor: str) -> str:
     """Return the main text of a page; the tree may be changed."""
     if extractor == "trafilatura":
         return need("trafilatura", "trafilatura").extract(html, include_comments=False) or ""
-    for each in tree.document.query_selector_all(_SHALLOW):
+    for each in tree.document.query_selector_all(_SHALLOW).values():
         _deepen(tree.document, each)
     return _extracted(tree)
 
@@ -40,20 +43,22 @@ def markdown(tree: Any, html: str, extractor: str) -> str:
             or ""
         )
     document = tree.document
-    for cell in document.query_selector_all("td.linenos"):
+    for cell in document.query_selector_all("td.linenos").values():
         cell.remove()
-    for block in document.query_selector_all("pre"):
-        _set_apart(document, block, _fenced(block), block)
-    for table in document.query_selector_all("table"):
+    for block in document.query_selector_all("pre").values():
+        # One inside another is gone with its content.
+        if block.parent is not None:
+            _set_apart(document, block, _fenced(block), block)
+    for table in document.query_selector_all("table").values():
         if rows := _rows(table):
             block = document.create_element("pre")
             block.class_name = table.class_name or ""
             _set_apart(document, table, "\n".join(rows), block)
-    for code in document.query_selector_all("code, tt"):
+    for code in document.query_selector_all("code, tt").values():
         code.prepend(document.create_text_node("`"))
         code.append(document.create_text_node("`"))
     for level in range(1, 7):
-        for heading in document.query_selector_all(f"h{level}"):
+        for heading in document.query_selector_all(f"h{level}").values():
             heading.prepend(document.create_text_node("#" * level + " "))
     return _with_list_items(_extracted(tree))
 
@@ -89,8 +94,8 @@ def _rows(table: Any) -> list[str]:
     if table.query_selector(_NO_CELL) is not None:
         return []
     rows = [
-        [_cell(cell.text or "") for cell in row.children if cell.tag in {"td", "th"}]
-        for row in table.query_selector_all("tr")
+        [_cell(cell.text or "") for cell in row.children.values() if cell.tag in {"td", "th"}]
+        for row in table.query_selector_all("tr").values()
     ]
     width = max(map(len, rows), default=0)
     if len(rows) < 2 or width < 2:

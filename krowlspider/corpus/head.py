@@ -70,11 +70,11 @@ def read_head(tree: Any, html: str, url: str) -> tuple[dict[str, Any], list[tupl
     metas = _read_metas(tree, fields)
     if language := tree.document.query_selector("html").getattr("lang"):
         fields["html_lang"] = short(language)
-    for link in tree.head.query_selector_all(_LINKS):
+    for link in tree.head.query_selector_all(_LINKS).values():
         _read_link(link, url, fields)
     # Searched in the text first: few pages have them.
     if _LD_TYPE in html:
-        for script in tree.document.query_selector_all(f'script[type="{_LD_TYPE}"]'):
+        for script in tree.document.query_selector_all(f'script[type="{_LD_TYPE}"]').values():
             _read_json_ld(script, fields)
     if "itemprop" in html:
         for name, value in _DATE.findall(html):
@@ -85,7 +85,7 @@ def read_head(tree: Any, html: str, url: str) -> tuple[dict[str, Any], list[tupl
 def links(tree: Any, url: str) -> list[Link]:
     """Return the links of a page with their texts, each URL and text once, in their order."""
     found: dict[tuple[str, str], None] = {}
-    for node in tree.document.query_selector_all("a[href]"):
+    for node in tree.document.query_selector_all("a[href]").values():
         target = normalise(node.getattr("href") or "", url)
         if target:
             found[target, short(node.text or "")] = None
@@ -96,7 +96,7 @@ def links(tree: Any, url: str) -> list[Link]:
 
 def _read_metas(tree: Any, fields: dict[str, Any]) -> list[tuple[str, str]]:
     metas = []
-    for meta in tree.head.query_selector_all("meta"):
+    for meta in tree.head.query_selector_all("meta").values():
         name = meta.getattr("name") or meta.getattr("property") or ""
         content = meta.getattr("content") or ""
         if name and content:

@@ -134,6 +134,21 @@ def test_markdown_keeps_headings_lists_tables_and_code() -> None:
     assert with_markdown(plain, Reading()).text == found.text
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("<pre>a<pre>b<table><tr><td>c<td>d<tr><td>e<td>f</table>", "```\na"),
+        ("<table><tr><td>c<td><pre>d</pre><tr><td>e", "c"),
+        ("<code>x</code> <a href=/>y</a> " * 3000, "`x` y `x` y"),
+    ],
+)
+def test_markdown_of_any_nesting_in_linear_time(body: str, expected: str) -> None:
+    reading = Reading(markdown=True, links=True)
+    found = with_markdown(document(f"<main>{body}".encode(), reading=reading), reading)
+    assert found.text.startswith(expected)
+
+
 def test_lists_below_the_body_are_text_unless_they_are_links() -> None:
     found = document(b"<body><ul><li>One item<li>Another</ul><ul><li><a href=/>Home</a></ul><p>End")
     assert found.text == "  • One item\n  • Another\n\nEnd"
