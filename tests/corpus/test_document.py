@@ -180,11 +180,10 @@ def test_trafilatura_takes_text_and_markdown() -> None:
 
 
 def test_text_and_head_of_a_pdf() -> None:
-    record = response(
-        "http://a/b", pdf("The first line.\nAnother one."), "content-type: application/PDF"
-    )
+    body = pdf("The first exam-\nple.\nAnother one.")
+    record = response("http://a/b", body, "content-type: application/PDF")
     found = pdf_document(page(record, pdf=True))
-    assert found.text == "The first line.\nAnother one."
+    assert found.text == "The first example.\nAnother one."
     assert found.fields == {"title": "A paper", "published": "2026-03-04"}
 
 
