@@ -6,7 +6,8 @@
 - ``page``: the cost of a page by the number of URLs queued
 - ``control``: the calls to a running crawl, and what its watchers cost (``--urls 10000000``)
 - ``archive``: the archive writer beside warcio's and fastwarc's
-- ``corpus``: ``scrapy corpus`` over pages of documentation
+- ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
+  the sources of the pages
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
@@ -44,6 +45,7 @@ from bench import (
     pair,
     plot,
     profile,
+    quality,
     requisites,
     ringsim,
     stages,
@@ -88,6 +90,11 @@ def _archive(args: argparse.Namespace) -> None:
 
 
 def _corpus(args: argparse.Namespace) -> None:
+    if args.quality:
+        scores = quality.measure()
+        print(quality.table(scores))
+        _write("corpus-quality", scores)
+        return
     figures = corpus.measure(args.rounds, args.pages, args.scratch)
     print(corpus.table(figures))
     _write("corpus", figures)
@@ -285,6 +292,8 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--small", action="store_true", help="pages of 5 kB")
     add("--missing", type=float, default=0.0, help="share of pages that are 404")
     add("--names", action="store_true", help="hosts with names and a name server; krowlspider only")
+    add = parser.add_argument_group("corpus").add_argument
+    add("--quality", action="store_true", help="compare texts with the sources of the pages")
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")

@@ -24,9 +24,10 @@ from krowlspider.corpus.folder import (
     read_summaries,
     write_lines,
 )
-from krowlspider.corpus.pool import Pool
+from krowlspider.corpus.pool import Pool, Scanned
 from krowlspider.corpus.record import Line, Refusal
 from krowlspider.corpus.shards import ENDINGS, write_shard
+from krowlspider.corpus.sites.collect import Collector
 from krowlspider.corpus.tallies import HOSTS_OF_SLICE
 from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
 
@@ -64,9 +65,13 @@ class Contents:
 
 @dataclass(slots=True)
 class _Progress:
-    """A WARC file that is not finished: the next slice to take, and whether a worker has it."""
+    """A WARC file that is not finished: the next slice to take, and whether a worker has it.
+
+    It is ``scanned`` once what sites say there is known.
+    """
 
     path: Path
+    scanned: bool
     start: int = 0
     given: bool = False
 
@@ -85,6 +90,7 @@ class Build:
         self._waiting: list[_Progress] = []
         self._sizes: dict[str, int] = {}
         self._read = 0
+        self._sites = Collector(folder) if job.sites is not None else None
         self.built = Contents()
         for file, summary in read_summaries(folder.path):
             self.built.add(file, summary)
@@ -109,6 +115,8 @@ class Build:
         finally:
             pool.close()
             index.close()
+            if self._sites is not None:
+                self._sites.close()
 
     @property
     def _is_full(self) -> bool:
@@ -121,7 +129,7 @@ class Build:
             if path.name in self._sizes:
                 continue
             self._sizes[path.name] = path.stat().st_size
-            progress = _Progress(path)
+            progress = _Progress(path, self._sites is None or self._sites.has(path.name))
             if self._go_on(progress):
                 self._waiting.append(progress)
             else:
@@ -138,14 +146,17 @@ class Build:
     def _drain(self, pool: Pool, index: DuplicateIndex, *, patient: bool) -> None:
         """Read what is waiting. Unless ``patient``, return soon, so that new files are found."""
         while self._waiting and not self._is_full:
-            for progress in self._waiting:
-                if not progress.given and pool.has_room:
-                    self._give(pool, progress)
+            self._give_all(pool)
             taken = self._take_next(index)
             for message in pool.wait(0 if taken else _LOOK):
                 if isinstance(message, Fatal):
                     self._folder.note_fatal(message)
-                    next(p for p in self._waiting if p.path.name == message.file).given = False
+                    self._progress(message.file).given = False
+                elif isinstance(message, Scanned):
+                    assert self._sites is not None
+                    self._sites.take(message.file)
+                    progress = self._progress(message.file)
+                    progress.given, progress.scanned = False, True
                 else:
                     self._folder.hand_over(*message)
             now = sum(place for _, place in pool.places())
@@ -155,9 +166,24 @@ class Build:
         if not patient and not self._is_full:
             list(pool.wait(_LOOK))
 
+    def _progress(self, file: str) -> _Progress:
+        return next(each for each in self._waiting if each.path.name == file)
+
+    def _give_all(self, pool: Pool) -> None:
+        """Give files to workers while they have room: to be scanned, and then to be read."""
+        unscanned = [each for each in self._waiting if not each.scanned]
+        if self._sites is not None and not unscanned:
+            self._sites.publish()
+        for progress in unscanned or self._waiting:
+            if not progress.given and pool.has_room:
+                self._give(pool, progress)
+
     def _give(self, pool: Pool, progress: _Progress) -> None:
         """Give a file to a worker from its first slice that no worker has done."""
         progress.given = True
+        if not progress.scanned:
+            pool.give(Task(progress.path, scan=True))
+            return
         start: int | None = progress.start
         while start is not None:
             part = Slice(progress.path.name, start)

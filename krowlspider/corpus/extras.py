@@ -1,4 +1,4 @@
-"""Import the packages of the extra ``krowlspider[corpus]``."""
+"""Import the packages of extras such as ``krowlspider[corpus]``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from krowlspider.errors import KrowlError
 
 
-def need(module: str) -> Any:
-    """Return a module of the extra.
+def need(module: str, extra: str = "corpus") -> Any:
+    """Return a module of an extra.
 
     :raises KrowlError: it is not installed
     """
@@ -18,5 +18,5 @@ def need(module: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise KrowlError(
-            f"{package} is not installed: pip install 'krowlspider[corpus]'"
+            f"{package} is not installed: pip install 'krowlspider[{extra}]'"
         ) from error

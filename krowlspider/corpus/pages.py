@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Bytes of a stored response, and of a decoded body: larger ones are skipped.
 BLOCK_MAX = 16 * 1024 * 1024
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
+_PDF = "application/pdf"
 _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
 
@@ -32,7 +33,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An HTML page as it was fetched; ``headers`` have lower-case names, repeated ones too."""
+    """A page as it was fetched; ``headers`` have lower-case names, repeated ones too."""
 
     url: str
     date: str
@@ -40,6 +41,12 @@ class Page:
     digest: str
     headers: list[tuple[str, str]]
     body: bytes
+    media_type: str = "text/html"
+
+    @property
+    def kind(self) -> str:
+        """Return "html" or "pdf"."""
+        return "pdf" if self.media_type == _PDF else "html"
 
     def values(self, name: str) -> list[str]:
         """Return the values of all headers of this lower-case name."""
@@ -86,10 +93,12 @@ def is_record_start(stream: BinaryIO, offset: int) -> bool:
     return found
 
 
-def page_of(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> Page:
+def page_of(
+    record: WarcRecord, decode: Callable[[bytes, str], bytes], *, pdf: bool = False
+) -> Page:
     """Return the page in a response; ``decode`` undoes a Content-Encoding.
 
-    :raises NoPage: it is no HTML page with status 200
+    :raises NoPage: it is no HTML page with status 200, nor with ``pdf`` a PDF
     :raises Unreadable: it is too large, cut off, or not in its coding
     """
     if record.content_length > BLOCK_MAX:
@@ -101,12 +110,14 @@ def page_of(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> Page:
     if status != "200":
         raise NoPage("not status 200")
     found = dict(reversed(headers))
-    if found.get("content-type", "").partition(";")[0].strip().lower() not in _HTML:
+    media = found.get("content-type", "").partition(";")[0].strip().lower()
+    if media == _PDF and not pdf:
+        raise NoPage("PDF")
+    if media not in _HTML and media != _PDF:
         raise NoPage("not HTML")
-    codings = ",".join(value for name, value in headers if name == "content-encoding")
     fields = record.headers
     try:
-        body = decode(payload_of(block), codings)
+        body = decode(payload_of(block), codings_of(headers))
     except ValueError as error:
         raise Unreadable("not decodable") from error
     return Page(
@@ -116,7 +127,13 @@ def page_of(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> Page:
         fields.get("WARC-Payload-Digest") or "",
         headers,
         body,
+        media,
     )
+
+
+def codings_of(headers: list[tuple[str, str]]) -> str:
+    """Return the content codings of a message, in their order."""
+    return ",".join(value for name, value in headers if name == "content-encoding")
 
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:

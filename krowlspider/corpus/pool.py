@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from dataclasses import dataclass
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.corpus.folder import Fatal, Slice, Summary
 from krowlspider.corpus.worker import Job, Task, work
@@ -29,6 +29,12 @@ class _Worker:
     place: Any
     task: Task | None = None
     start: int = 0
+
+
+class Scanned(NamedTuple):
+    """What sites say in a WARC file is written."""
+
+    file: str
 
 
 class Pool:
@@ -66,11 +72,11 @@ class Pool:
     def places(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each file that is being read, and how far."""
         for worker in self._workers:
-            if worker.task is not None:
+            if worker.task is not None and not worker.task.scan:
                 yield worker.task.path.name, max(worker.place[0], 0)
 
-    def wait(self, seconds: float) -> Iterator[tuple[Slice, Summary] | Fatal]:
-        """Yield the slices that are done and the pages that killed a worker, after a wait for any.
+    def wait(self, seconds: float) -> Iterator[tuple[Slice, Summary] | Fatal | Scanned]:
+        """Yield what is done and the pages that killed a worker, after a wait for any.
 
         After a `Fatal`, the file must be given again: its slice was lost. Raises OSError.
 
@@ -86,6 +92,8 @@ class Pool:
                 continue
             assert worker.task is not None
             if message is None:
+                if worker.task.scan:
+                    yield Scanned(worker.task.path.name)
                 worker.task = None
             elif isinstance(message, OSError):
                 raise message

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from krowlspider.corpus.head import Link, Pair  # noqa: TC001  # msgspec resolves them
+
 if TYPE_CHECKING:
     from krowlspider.corpus.document import Document
     from krowlspider.corpus.pages import Page
@@ -23,6 +25,7 @@ class Record(msgspec.Struct):
     text: str
     language: str
     language_rank: int
+    media_type: str
     encoding: str
     simhash: str
     signals: list[str]
@@ -37,6 +40,10 @@ class Record(msgspec.Struct):
     license: str | None = None
     og_type: str | None = None
     json_ld: list[str] | None = None
+    json_ld_fields: list[Pair] | None = None
+    open_graph: list[Pair] | None = None
+    hreflang: list[Pair] | None = None
+    links: list[Link] | None = None
 
 
 class Refusal(msgspec.Struct):
@@ -78,6 +85,7 @@ def record_of(
         document.text,
         document.language,
         document.rank,
+        page.media_type,
         document.encoding,
         f"{simhash:016x}",
         signals,

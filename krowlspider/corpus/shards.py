@@ -10,6 +10,7 @@ from backports.zstd import ZstdFile
 from krowlspider.archive.disk import write_durably
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.folder import LINES
+from krowlspider.corpus.head import Link, Pair
 from krowlspider.corpus.record import Record
 from krowlspider.corpus.wet import write_wet
 
@@ -22,6 +23,7 @@ ENDINGS = {"jsonl": LINES, "parquet": ".parquet", "wet": ".warc.wet.gz"}
 _ROWS = 5000
 _INTEGERS = frozenset({"warc_offset", "language_rank"})
 _LISTS = frozenset({"signals", "json_ld"})
+_STRUCTS = {"json_ld_fields": Pair, "open_graph": Pair, "hreflang": Pair, "links": Link}
 
 
 def write_shard(path: Path, form: str, records: Iterator[bytes]) -> None:
@@ -65,6 +67,9 @@ def _parquet(file: BinaryIO, records: Iterator[bytes], _: str) -> None:
 def _kind(arrow: Any, name: str) -> Any:
     if name in _INTEGERS:
         return arrow.int64()
+    if name in _STRUCTS:
+        fields = _STRUCTS[name].__struct_fields__
+        return arrow.list_(arrow.struct([(each, arrow.string()) for each in fields]))
     return arrow.list_(arrow.string()) if name in _LISTS else arrow.string()
 
 

@@ -1,4 +1,4 @@
-"""Signals by which a page refuses archives, indexes or the training of models."""
+"""Pure: signals by which a page refuses archives, indexes or the training of models."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 _TOKENS = frozenset({"noindex", "noarchive", "noai", "noimageai"})
 # TDM Reservation Protocol (W3C community group, 2024): header and meta element.
 TDM = "tdm-reservation"
-SIGNALS = frozenset({*_TOKENS, TDM})
+# Content-Signal (draft-romm-aipref-contentsignals): a line of robots.txt, or a header.
+_CONTENT_SIGNALS = frozenset({"ai-input=no", "ai-train=no", "search=no"})
+# Spawning's file of the same name disallows the page.
+AI_TXT = "ai.txt"
+SIGNALS = frozenset({*_TOKENS, *_CONTENT_SIGNALS, TDM, AI_TXT})
 _SEPARATOR = re.compile(r"[\s,;]+")
+_EQUALS = re.compile(r"\s*=\s*")
 
 
 def signals(headers: Iterable[tuple[str, str]], metas: Iterable[tuple[str, str]]) -> list[str]:
@@ -26,6 +31,8 @@ def signals(headers: Iterable[tuple[str, str]], metas: Iterable[tuple[str, str]]
     for name, value in headers:
         if name == "x-robots-tag":
             found |= _tokens(value)
+        elif name == "content-signal":
+            found |= content_signals(value)
         elif name == TDM and value == "1":
             found.add(TDM)
     for name, value in metas:
@@ -34,6 +41,11 @@ def signals(headers: Iterable[tuple[str, str]], metas: Iterable[tuple[str, str]]
         elif name == TDM and value.strip() == "1":
             found.add(TDM)
     return sorted(found)
+
+
+def content_signals(value: str) -> set[str]:
+    """Return what a Content-Signal refuses: "ai-train=no" and the like."""
+    return set(_SEPARATOR.split(_EQUALS.sub("=", value.lower()))) & _CONTENT_SIGNALS
 
 
 def _tokens(value: str) -> set[str]:

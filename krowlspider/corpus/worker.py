@@ -12,19 +12,23 @@ import resource
 import signal
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from krowlspider.archive.index.cdxj import target
-from krowlspider.corpus.document import document
+from krowlspider.corpus.document import Reading, document, with_markdown
 from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
+from krowlspider.corpus.sites.collect import sites_file
+from krowlspider.corpus.sites.index import Sites
+from krowlspider.corpus.sites.scan import findings
 from krowlspider.corpus.tallies import name_of
 
 if TYPE_CHECKING:
@@ -64,7 +68,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is to do with each page. ``decode`` raises ValueError for a bad body."""
+    """What a worker is to do with each page. ``decode`` raises ValueError for a bad body.
+
+    ``sites`` is the published index of what sites say; None if it does not count.
+    """
 
     work: Path
     rules: Rules
@@ -73,21 +80,27 @@ class Job:
     seconds: float
     limit: int | None = None
     slice_bytes: int = SLICE
+    sites: Path | None = None
+    reading: Reading = field(default_factory=Reading)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A WARC file to read from ``start``; ``fatal`` are pages of that slice to leave out."""
+    """A WARC file to read from ``start``; ``fatal`` are pages of that slice to leave out.
+
+    If ``scan`` is set, the file is read for what sites say instead.
+    """
 
     path: Path
-    start: int
-    fatal: dict[int, str]
+    start: int = 0
+    fatal: dict[int, str] = field(default_factory=dict)
+    scan: bool = False
 
 
 def work(connection: Connection, place: Any, job: Job) -> None:
     """Do the tasks that arrive until the parent is gone; send each slice's start and summary.
 
-    After the last slice of a file, send None; after an error of the disk, that, and end.
+    After the last slice of a file, or a scan, send None; after an error of the disk, that, and end.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -98,18 +111,30 @@ def work(connection: Connection, place: Any, job: Job) -> None:
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             task: Task = connection.recv()
-            following: int | None = task.start
-            while following is not None:
-                reader = SliceReader(job, task, place, parent)
-                try:
-                    summary = reader.run()
-                except OSError as error:
-                    connection.send(error)
-                    return
-                connection.send((task.start, summary))
-                following = summary.following
-                task = Task(task.path, following or 0, {})
+            try:
+                if task.scan:
+                    found = map(_encode, findings(task.path, job.decode))
+                    write_lines(job.work / sites_file(task.path.name), found)
+                else:
+                    for part in _slices(job, task, place, parent):
+                        connection.send(part)
+            except OSError as error:
+                connection.send(error)
+                return
             connection.send(None)
+
+
+def _slices(job: Job, task: Task, place: Any, parent: int) -> Iterator[tuple[int, Summary]]:
+    """Do a file; yield the start and the summary of each slice. Raises OSError."""
+    sites = Sites(job.sites) if job.sites is not None else None
+    following: int | None = task.start
+    while following is not None:
+        summary = SliceReader(job, task, place, parent, sites).run()
+        yield task.start, summary
+        following = summary.following
+        task = Task(task.path, following or 0)
+    if sites is not None:
+        sites.close()
 
 
 class SliceReader:
@@ -118,11 +143,12 @@ class SliceReader:
     ``parent`` is the id of the process for which it works: reading ends once that is gone.
     """
 
-    def __init__(self, job: Job, task: Task, place: Any, parent: int):
+    def __init__(self, job: Job, task: Task, place: Any, parent: int, sites: Sites | None = None):
         self._job = job
         self._task = task
         self._place = place
         self._parent = parent
+        self._sites = sites
         self._part = Slice(task.path.name, task.start)
         self._counts: Counter[str] = Counter()
         self._summary = Summary()
@@ -173,7 +199,8 @@ class SliceReader:
         try:
             if not self._job.choice.fits(target(record), record.headers.get("WARC-Date") or ""):
                 raise NoPage("not asked for")
-            return self._judged(page_of(record, self._job.decode), offset, number)
+            pdf = self._job.reading.pdf
+            return self._judged(page_of(record, self._job.decode, pdf=pdf), offset, number)
         except NoPage as error:
             self._counts[f"skipped/{error}"] += 1
             return None
@@ -193,13 +220,17 @@ class SliceReader:
         return Line(number, offset, url, refusal=refusal)
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
-        found = document(page)
+        reading = self._job.reading
+        found = pdf_document(page) if page.kind == "pdf" else document(page, reading)
         given = signals(page.headers, found.metas)
+        if self._sites is not None:
+            given = sorted({*given, *self._sites.signals_for(page.url, page.kind)})
         rejected = self._job.rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:
             return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
         marks = fingerprints(found.text)
-        made = record_of(page, found, given, (self._part.file, offset), marks.simhash)
+        place = (self._part.file, offset)
+        made = record_of(page, with_markdown(found, reading), given, place, marks.simhash)
         raw = msgspec.Raw(_encode(made))
         return Line(*about, *marks, raw)

@@ -19,6 +19,8 @@ from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
+from krowlspider.corpus.document import Reading
+from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import LINES, Folder, read_lines
@@ -60,6 +62,14 @@ class Command(ScrapyCommand):
         super().add_options(parser)
         parser.add_argument("-o", "--output", metavar="DIR", help="folder of the corpus")
         parser.add_argument("--format", choices=sorted(ENDINGS), default="jsonl", help="of shards")
+        parser.add_argument(
+            "--text", choices=("plain", "markdown"), default="plain", help="form of the text"
+        )
+        parser.add_argument(
+            "--extractor", choices=EXTRACTORS, default=EXTRACTORS[0], help="of the main text"
+        )
+        parser.add_argument("--links", action="store_true", help="list the links of each page")
+        parser.add_argument("--pdf", action="store_true", help="read PDFs, too")
         parser.add_argument("--rules", metavar="FILE", help="TOML that changes the default rules")
         parser.add_argument(
             "--print-rules", action="store_true", help="print the default rules, and do no more"
@@ -136,8 +146,14 @@ class Command(ScrapyCommand):
             raise KrowlError(f"--page-seconds {opts.page_seconds}: give more than 0")
         assert self.settings is not None
         validate(offline(self.settings))
-        for module in ("resiliparse", *(["pyarrow"] if opts.format == "parquet" else [])):
-            need(module)
+        for module, extra, is_needed in (
+            ("resiliparse", "corpus", True),
+            ("pyarrow", "corpus", opts.format == "parquet"),
+            ("trafilatura", "trafilatura", opts.extractor == "trafilatura"),
+            ("pypdfium2", "pdf", opts.pdf),
+        ):
+            if is_needed:
+                need(module, extra)
         return args[0]
 
     def _build(self, name: str, opts: argparse.Namespace) -> None:
@@ -150,16 +166,25 @@ class Command(ScrapyCommand):
         try:
             folder.begin(
                 {
+                    "extractor": opts.extractor,
                     "format": opts.format,
                     "host": choice.host,
                     "limit": opts.limit,
+                    "links": opts.links,
+                    "pdf": opts.pdf,
                     "rules": rules.source,
                     "sample": choice.sample,
                     "since": since,
+                    "text": opts.text,
                 }
             )
             decode = partial(captures.decoded, cap=BLOCK_MAX)
-            job = Job(folder.work, rules, choice, decode, opts.page_seconds, opts.limit)
+            sites = folder.sites if rules.source["signals"]["sites"] else None
+            reading = Reading(opts.extractor, opts.text == "markdown", opts.links, opts.pdf)
+            job = Job(
+                folder.work, rules, choice, decode, opts.page_seconds, opts.limit,
+                sites=sites, reading=reading,
+            )  # fmt: skip
             self._run(folder, job, source, rules, opts)
         finally:
             folder.close()

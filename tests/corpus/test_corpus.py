@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 NAME = "http://example.org/"
+REFUSES = b"User-agent: *\nContent-Signal: search=yes, ai-train=no\n"
 
 
 def start(source: Path, out: Path, *options: str, before: str = ":") -> subprocess.Popen[str]:
@@ -129,6 +130,10 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path, form: str) -> None:
         # Half of the pages are in the next file too.
         pages = [html(n, words=120) for n in range(number * 20, number * 20 + 40)]
         records = [response(f"{NAME}{number}/{n}", page) for n, page in enumerate(pages)]
+        records.append(response(f"http://refuses.example/{number}", html(1000 + number)))
+        if number == 7:
+            robots = response("http://refuses.example/robots.txt", REFUSES, "Content-Type: a/b")
+            records.append(robots)
         write(source / f"{number:02}.warc.gz", records)
     run(source, tmp_path / "whole", *options, "--rejected", str(tmp_path / "r0"))
     chance, killed, out = random.Random(), 0, tmp_path / "killed"
@@ -156,6 +161,8 @@ def test_kills_leave_each_accepted_page_once(tmp_path: Path, form: str) -> None:
     assert found == figures(tmp_path / "whole")
     rejected = found["pages"] - found["accepted"]
     assert rejected > 100
+    # Those in files before that of robots.txt, too.
+    assert Counter(rule for rule, _ in refusals(tmp_path / "r0").values())["ai-train=no"] == 12
     for rows in (found["hosts"], found["languages"], found["lengths"]):
         assert sum(row["accepted"] for row in rows) == found["accepted"]
         assert sum(row["rejected"] for row in rows) == rejected

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sysconfig
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
 from fastwarc.warc import ArchiveIterator
+from msgspec import to_builtins
 
+from bench.venvs import python_of
+from krowlspider.corpus.document import Reading, with_markdown
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of
+from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.signals import signals
-from tests.corpus.warcs import html, response
+from tests.corpus.warcs import html, pdf, prose, response
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from krowlspider.corpus.document import Document
@@ -22,25 +30,34 @@ HEAD = """
  is "><meta property=og:site_name content=Site><meta name=article:published_time content=2026-01-02>
 <link rel=Canonical href="/b?x#y"><link rel=license href=https://l.example/by>
 <script type="application/ld+json">
-{"@graph": [{"@type": ["Article", "Thing"], "author": {"name": "A. Writer"}, "datePublished": 3}]}
+{"@graph": [{"@type": ["Article", "Thing"], "author": [{"name": "A. Writer"}], "datePublished": 3,
+ "headline": "News", "isAccessibleForFree": false}]}
 </script><script type="application/ld+json">{"@type":</script>
+<link rel=alternate hreflang=de href=/de><link rel=alternate href=/feed>
+<link rel=alternate hreflang=x-default href=/>
+"""
+BODY = """
+<p>Microdata: <time itemprop="dateModified" datetime="2026-02-03">then</time></p>
+<ul><li><a href="../c#d">See  <b>this</b></a><a href="javascript:x">no</a></li></ul>
 """
 
 
-def page(record: bytes) -> Page:
+def page(record: bytes, *, pdf: bool = False) -> Page:
     records = ArchiveIterator(BytesIO(record), parse_http=False)
-    return page_of(next(records), lambda payload, codings: payload)
+    return page_of(next(records), lambda payload, codings: payload, pdf=pdf)
 
 
-def document(body: bytes, headers: str = "Content-Type: text/html") -> Document:
+def document(
+    body: bytes, headers: str = "Content-Type: text/html", reading: Reading | None = None
+) -> Document:
     from krowlspider.corpus import document as module  # noqa: PLC0415
 
-    return module.document(page(response("http://example.org/a", body, headers)))
+    return module.document(page(response("http://example.org/a", body, headers)), reading)
 
 
 def test_head_becomes_fields() -> None:
-    found = document(html(1, HEAD))
-    assert found.fields == {
+    found = document(html(1, HEAD) + BODY.encode(), reading=Reading(links=True))
+    assert to_builtins(found.fields) == {
         "title": "Page 1",
         "description": "What it is",
         "site_name": "Site",
@@ -50,10 +67,130 @@ def test_head_becomes_fields() -> None:
         "html_lang": "en",
         "author": "A. Writer",
         "json_ld": ["Article", "Thing"],
+        "json_ld_fields": [
+            {"name": "headline", "value": "News"},
+            {"name": "author", "value": "A. Writer"},
+            {"name": "isAccessibleForFree", "value": "false"},
+        ],
+        "open_graph": [{"name": "site_name", "value": "Site"}],
+        "hreflang": [
+            {"name": "de", "value": "http://example.org/de"},
+            {"name": "x-default", "value": "http://example.org/"},
+        ],
+        "modified": "2026-02-03",
+        "links": [
+            {"url": "http://example.org/", "text": "Home"},
+            {"url": "http://example.org/c", "text": "See this"},
+        ],
     }
     assert found.language == "en"
     assert "Home" not in found.text
-    assert found.link_chars == len("Home")
+    assert found.link_chars == len("HomeSee  thisno")
+
+
+CODE = """
+<main><h1>The <i>head</i></h1><p>Use <code>a_b</code> so:</p>
+<div class="highlight-python"><pre><span>def</span> f():
+
+    • return  "```"
+</pre></div>
+<ul><li>one<ul><li>more</li></ul></li><li>two</li></ul><h3>Third</h3><ol><li>first</li></ol>
+<table><caption>Not kept</caption><tr><th>A</th><th>B |</th></tr><tr><td>1</td></tr></table>
+<table><tr><td><p>Layout<ul><li>item</li></ul></td><td>beside</td></tr></table>
+</main>
+"""
+MARKDOWN = """\
+# The head
+
+Use `a_b` so:
+
+````python
+def f():
+
+    • return  "```"
+````
+
+- one
+  - more
+- two
+
+### Third
+
+1. first
+
+| A | B \\| |
+| --- | --- |
+| 1 |  |
+
+Layout"""
+
+
+def test_markdown_keeps_headings_lists_tables_and_code() -> None:
+    reading = Reading(markdown=True)
+    found = document(CODE.encode(), reading=reading)
+    assert found.text.startswith("The head\n\nUse a_b so:")
+    assert with_markdown(found, reading).text.startswith(MARKDOWN)
+    plain = document(CODE.encode())
+    assert with_markdown(plain, Reading()).text == found.text
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("<pre>a<pre>b<table><tr><td>c<td>d<tr><td>e<td>f</table>", "```\na"),
+        ("<table><tr><td>c<td><pre>d</pre><tr><td>e", "c"),
+        ("<code>x</code> <a href=/>y</a> " * 3000, "`x` y `x` y"),
+    ],
+)
+def test_markdown_of_any_nesting_in_linear_time(body: str, expected: str) -> None:
+    reading = Reading(markdown=True, links=True)
+    found = with_markdown(document(f"<main>{body}".encode(), reading=reading), reading)
+    assert found.text.startswith(expected)
+
+
+def test_lists_below_the_body_are_text_unless_they_are_links() -> None:
+    found = document(b"<body><ul><li>One item<li>Another</ul><ul><li><a href=/>Home</a></ul><p>End")
+    assert found.text == "  • One item\n  • Another\n\nEnd"
+
+
+@pytest.mark.slow
+def test_trafilatura_takes_text_and_markdown() -> None:
+    """It runs in the venv of the benchmarks: its pins are no part of the development's."""
+    code = (
+        "import sys, msgspec\n"
+        "from krowlspider.corpus.document import Reading, document, with_markdown\n"
+        "from krowlspider.corpus.pages import Page\n"
+        "reading = Reading('trafilatura', markdown=True)\n"
+        "page = Page('http://a.example/', '', '', '', [], sys.stdin.buffer.read())\n"
+        "found = document(page, reading)\n"
+        "print(msgspec.json.encode([found.text, with_markdown(found, reading).text]).decode())\n"
+    )
+    done = subprocess.run(
+        [python_of("trafilatura"), "-c", code],
+        input=html(1),
+        env={"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"},
+        capture_output=True,
+        check=True,
+    )
+    plain, marked = json.loads(done.stdout)
+    assert prose(1)[:50] in plain
+    assert marked.startswith("# Page 1\n")
+    assert "# " not in plain
+
+
+def test_text_and_head_of_a_pdf() -> None:
+    body = pdf("The first exam-\nple.\nAnother one.")
+    record = response("http://a/b", body, "content-type: application/PDF")
+    found = pdf_document(page(record, pdf=True))
+    assert found.text == "The first example.\nAnother one."
+    assert found.fields == {"title": "A paper", "published": "2026-03-04"}
+
+
+def test_what_is_no_pdf_is_named() -> None:
+    record = response("http://a/b", b"%PDF-1.4 no", "Content-Type: application/pdf")
+    with pytest.raises(Unreadable, match="not a readable PDF"):
+        pdf_document(page(record, pdf=True))
 
 
 def test_a_page_in_no_language_has_the_distance_by_which_it_is_rejected() -> None:
@@ -87,6 +224,7 @@ def test_encoding_is_by_mark_header_then_meta(body: bytes, charset: str, encodin
     [
         (response("http://a/", b"", status="404 Not Found"), NoPage, "not status 200"),
         (response("http://a/", b"", "Content-Type: text/css"), NoPage, "not HTML"),
+        (response("http://a/", b"", "Content-Type: application/pdf"), NoPage, "PDF"),
         (response("http://a/", b"x" * 999)[:-500], Unreadable, "cut off"),
         (response("http://a/", b"x" * (1 << 24)), Unreadable, "too large"),
     ],
@@ -109,6 +247,11 @@ def test_other_responses_are_no_pages(record: bytes, error: type[Exception], rea
         ([], [("robots", "none")], ["noindex"]),
         ([], [("robots", "index,noimageai"), ("googlebot", "noindex")], ["noimageai"]),
         ([("tdm-reservation", "1")], [], ["tdm-reservation"]),
+        (
+            [("content-signal", "ai-train = no,search=yes")],
+            [],
+            ["ai-train=no"],
+        ),
         ([("tdm-reservation", "0")], [("tdm-reservation", " 1 ")], ["tdm-reservation"]),
     ],
 )

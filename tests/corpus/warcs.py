@@ -38,6 +38,22 @@ def html(seed: int, head: str = "", words: int = 200) -> bytes:
     ).encode()
 
 
+def pdf(text: str) -> bytes:
+    """Return a PDF of one leaf, a line for each of the text, with title and date."""
+    shown = "".join(f"({line}) Tj T* " for line in text.split("\n"))
+    content = f"BT /F 12 Tf 14 TL 50 700 Td {shown}ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1/MediaBox[0 0 600 800]>>",
+        b"<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        b"<</Title(A paper)/CreationDate(D:20260304050607Z)>>",
+    ]
+    body = b"".join(b"%d 0 obj%s endobj\n" % (n, each) for n, each in enumerate(objects, 1))
+    return b"%PDF-1.4\n" + body + b"trailer<</Root 1 0 R/Info 6 0 R/Size 7>>\n%%EOF"
+
+
 def response(
     url: str,
     body: bytes,

@@ -1,0 +1,141 @@
+"""Take the main text of a page: by resiliparse or trafilatura, as plain text or as Markdown.
+
+Nodes are taken by ``values()``: a loop over a collection searches it again for each node.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from krowlspider.corpus.extras import need
+
+EXTRACTORS = ("resiliparse", "trafilatura")
+_BULLET = re.compile(r"^((?:  )*)  (?:• |(?=\d+\. ))")
+_FENCE = "```"
+_LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight)-([A-Za-z0-9+#_]+)")
+# resiliparse takes lists that are less than four levels deep for navigation.
+_SHALLOW = "body > ul, body > * > ul, body > * > * > ul"
+# A table that has one of these is there for the layout.
+_NO_CELL = "table, pre, ul, ol, dl, form, h1, h2, h3, h4"
+
+
+def plain_text(tree: Any, html: str, extractor: str) -> str:
+    """Return the main text of a page; the tree may be changed."""
+    if extractor == "trafilatura":
+        return need("trafilatura", "trafilatura").extract(html, include_comments=False) or ""
+    for each in tree.document.query_selector_all(_SHALLOW).values():
+        _deepen(tree.document, each)
+    return _extracted(tree)
+
+
+def markdown(tree: Any, html: str, extractor: str) -> str:
+    """Return the main text with headings, lists, tables and code as Markdown; changes the tree.
+
+    The tree is one of which `plain_text` was taken. Letters that have a meaning in Markdown are
+    not escaped.
+    """
+    if extractor == "trafilatura":
+        return (
+            need("trafilatura", "trafilatura").extract(
+                html, include_comments=False, output_format="markdown", include_formatting=True
+            )
+            or ""
+        )
+    document = tree.document
+    for cell in document.query_selector_all("td.linenos").values():
+        cell.remove()
+    for block in document.query_selector_all("pre").values():
+        # One inside another is gone with its content.
+        if block.parent is not None:
+            _set_apart(document, block, _fenced(block), block)
+    for table in document.query_selector_all("table").values():
+        if rows := _rows(table):
+            block = document.create_element("pre")
+            block.class_name = table.class_name or ""
+            _set_apart(document, table, "\n".join(rows), block)
+    for code in document.query_selector_all("code, tt").values():
+        code.prepend(document.create_text_node("`"))
+        code.append(document.create_text_node("`"))
+    for level in range(1, 7):
+        for heading in document.query_selector_all(f"h{level}").values():
+            heading.prepend(document.create_text_node("#" * level + " "))
+    return _with_list_items(_extracted(tree))
+
+
+def _extracted(tree: Any) -> str:
+    text: str = need("resiliparse.extract.html2text").extract_plain_text(
+        tree, main_content=True, preserve_formatting=True, alt_texts=False, list_bullets=True
+    )
+    return text
+
+
+def _deepen(document: Any, node: Any) -> None:
+    """Put a node three levels deeper."""
+    outer = inner = document.create_element("div")
+    for _ in range(2):
+        child = document.create_element("div")
+        inner.append_child(child)
+        inner = child
+    node.replace_with(outer)
+    inner.append_child(node)
+
+
+def _set_apart(document: Any, node: Any, text: str, block: Any) -> None:
+    """Put a block with ``text`` in the place of a node, with empty lines around it."""
+    paragraph = document.create_element("p")
+    node.replace_with(paragraph)
+    block.text = text
+    paragraph.append_child(block)
+
+
+def _rows(table: Any) -> list[str]:
+    """Return a table as lines of Markdown; none if it is there for the layout."""
+    if table.query_selector(_NO_CELL) is not None:
+        return []
+    rows = [
+        [_cell(cell.text or "") for cell in row.children.values() if cell.tag in {"td", "th"}]
+        for row in table.query_selector_all("tr").values()
+    ]
+    width = max(map(len, rows), default=0)
+    if len(rows) < 2 or width < 2:
+        return []
+    lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
+    lines.insert(1, f"|{' --- |' * width}")
+    return lines
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.removesuffix("¶").split()).replace("|", "\\|")
+
+
+def _fenced(block: Any) -> str:
+    text = (block.text or "").strip("\n")
+    fence = _FENCE
+    while fence in text:
+        fence += "`"
+    code, around = block.first_element_child, block.parent
+    classes = " ".join(
+        each.class_name or ""
+        for each in (code, block, around, around.parent)
+        if each is not None and hasattr(each, "class_name")
+    )
+    language = _LANGUAGE.search(classes)
+    named = language[1] if language and language[1] not in {"default", "none", "text"} else ""
+    return f"{fence}{named}\n{text}\n{fence}"
+
+
+def _with_list_items(text: str) -> str:
+    """Write resiliparse's list items as those of Markdown, outside code."""
+    lines, fence = text.split("\n"), ""
+    for number, line in enumerate(lines):
+        start = line.lstrip()
+        if fence:
+            fence = "" if start == fence else fence
+        elif start.startswith(_FENCE):
+            fence = start[: len(start) - len(start.lstrip("`"))]
+        else:
+            lines[number] = _BULLET.sub(
+                lambda match: match[1] + ("- " if "•" in match[0] else ""), line
+            )
+    return "\n".join(lines)

@@ -1,0 +1,60 @@
+"""Take the text and the metadata from a PDF."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from krowlspider.corpus.document import Document, detected
+from krowlspider.corpus.extras import need
+from krowlspider.corpus.head import short
+from krowlspider.corpus.pages import Unreadable
+
+if TYPE_CHECKING:
+    from krowlspider.corpus.pages import Page
+
+# Leaves of a file that are read, and characters of its text.
+_LEAVES_MAX = 2000
+_CHARS_MAX = 8 * 1024 * 1024
+# pdfium's sign for a hyphen at the end of a line, with the line's end.
+_HYPHEN = re.compile("[\ufffe\x02]\n?")
+_DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
+_NAMES = {"title": "Title", "author": "Author", "description": "Subject"}
+_DATES = {"published": "CreationDate", "modified": "ModDate"}
+
+
+def pdf_document(page: Page) -> Document:
+    """Return the document in a PDF.
+
+    :raises Unreadable: it is no PDF, or needs a password
+    """
+    pdfium = need("pypdfium2", "pdf")
+    try:
+        file = pdfium.PdfDocument(page.body)
+    except pdfium.PdfiumError as error:
+        raise Unreadable("not a readable PDF") from error
+    leaves, chars = [], 0
+    try:
+        about = file.get_metadata_dict()
+        for number in range(min(len(file), _LEAVES_MAX)):
+            leaf = file[number]
+            text = leaf.get_textpage().get_text_bounded()
+            leaf.close()
+            chars += len(text)
+            if chars > _CHARS_MAX:
+                break
+            leaves.append(text.replace("\r\n", "\n").strip())
+    except pdfium.PdfiumError as error:
+        raise Unreadable("not a readable PDF") from error
+    finally:
+        file.close()
+    text = _HYPHEN.sub("", "\n\n".join(filter(None, leaves)))
+    # All of it is text: rules on the share of text in HTML do not apply.
+    found = Document(text, *detected(text), "", len(text), 0)
+    for name, key in _NAMES.items():
+        if value := short(about.get(key, "")):
+            found.fields[name] = value
+    for name, key in _DATES.items():
+        if date := _DATE.match(about.get(key, "")):
+            found.fields[name] = "-".join(filter(None, date.groups()))
+    return found

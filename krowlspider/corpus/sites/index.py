@@ -1,0 +1,140 @@
+"""The newest answers of each host: collected in LevelDB, and published as a file for workers.
+
+The file has a line of JSON for each host with something to say. Then come the places of the lines,
+16 bytes each, sorted by the hash of the host, and their number in 8 bytes. Workers map it into
+their memory: it takes as much of it as they look at.
+"""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+import tempfile
+from bisect import bisect_left
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import plyvel
+from xxhash import xxh3_64_digest
+
+from krowlspider.archive.disk import write_durably
+from krowlspider.corpus.sites.answers import Site
+from krowlspider.corpus.sites.scan import Finding, host_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_FILE, _HOST = b"f", b"h"
+_ENTRY, _NUMBER = 16, 8
+# Hosts whose lines a worker remembers.
+_CACHED = 4096
+_encode = msgspec.json.Encoder().encode
+
+
+class _Newest(msgspec.Struct):
+    """The newest finding of a host and a path, and the file that has it."""
+
+    finding: Finding
+    file: str
+
+    @property
+    def age(self) -> tuple[str, str, int]:
+        return self.finding.date, self.file, self.finding.offset
+
+
+class _Line(msgspec.Struct):
+    host: str
+    site: Site
+
+
+class SiteIndex:
+    """Which answers are the newest. One process has it."""
+
+    def __init__(self, folder: Path):
+        self._db = plyvel.DB(str(folder), create_if_missing=True)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def has(self, file: str) -> bool:
+        """Return whether the answers in a WARC file were added."""
+        return self._db.get(_FILE + file.encode()) is not None
+
+    def add(self, file: str, lines: Iterable[bytes]) -> None:
+        """Add all findings in a WARC file, given as JSON, durably."""
+        with self._db.write_batch(transaction=True, sync=True) as batch:
+            newest: dict[bytes, _Newest] = {}
+            for line in lines:
+                found = _Newest(msgspec.json.decode(line, type=Finding), file)
+                host, path = found.finding.host.encode(), found.finding.path.encode()
+                key = _HOST + xxh3_64_digest(host) + path
+                known = newest.get(key) or self._known(key)
+                if known is None or known.age < found.age:
+                    newest[key] = found
+            for key, found in newest.items():
+                batch.put(key, _encode(found))
+            batch.put(_FILE + file.encode(), b"")
+
+    def _known(self, key: bytes) -> _Newest | None:
+        value = self._db.get(key)
+        return None if value is None else msgspec.json.decode(value, type=_Newest)
+
+    def publish(self, path: Path) -> None:
+        """Write the file for workers, in the place of ``path``. Raises OSError."""
+        count = 0
+        with write_durably(path) as file, tempfile.TemporaryFile() as entries:
+            for key, line in self._lines():
+                entries.write(key + file.tell().to_bytes(_ENTRY - len(key), "big"))
+                file.write(_encode(line) + b"\n")
+                count += 1
+            entries.seek(0)
+            shutil.copyfileobj(entries, file)
+            file.write(count.to_bytes(_NUMBER, "big"))
+
+    def _lines(self) -> Iterator[tuple[bytes, _Line]]:
+        """Yield the hosts that say something, sorted by their hashes."""
+        last: tuple[bytes, _Line] | None = None
+        for key, value in self._db.iterator(prefix=_HOST):
+            found = msgspec.json.decode(value, type=_Newest).finding
+            if last is None or last[0] != key[1:9]:
+                if last is not None and last[1].site != Site():
+                    yield last
+                last = key[1:9], _Line(found.host, Site())
+            last[1].site.add(found.site)
+        if last is not None and last[1].site != Site():
+            yield last
+
+
+class Sites:
+    """A published file, for looking hosts up."""
+
+    def __init__(self, path: Path):
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        count = int.from_bytes(self._map[-_NUMBER:], "big")
+        self._base = len(self._map) - _NUMBER - _ENTRY * count
+        self._places = range(count)
+        self._of_host = lru_cache(_CACHED)(self._found)
+
+    def close(self) -> None:
+        self._map.close()
+
+    def signals_for(self, url: str, kind: str) -> list[str]:
+        """Return the signals of its site for a page; ``kind`` is "html" or "pdf"."""
+        site = self._of_host(host_named(url))
+        return [] if site is None else site.signals_for(url, kind)
+
+    def _found(self, host: str) -> Site | None:
+        wanted = xxh3_64_digest(host.encode())
+        place = bisect_left(self._places, wanted, key=lambda n: self._entry(n)[:8])
+        if place == len(self._places) or self._entry(place)[:8] != wanted:
+            return None
+        start = int.from_bytes(self._entry(place)[8:], "big")
+        line = self._map[start : self._map.find(b"\n", start)]
+        return msgspec.json.decode(line, type=_Line).site
+
+    def _entry(self, number: int) -> bytes:
+        start = self._base + _ENTRY * number
+        return self._map[start : start + _ENTRY]

@@ -1,0 +1,96 @@
+"""What sites say of all their pages: Content-Signal in robots.txt, and ai.txt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from krowlspider.corpus.sites.answers import AI, ROBOTS, site_of
+from krowlspider.corpus.sites.index import SiteIndex, Sites
+from krowlspider.corpus.sites.scan import findings
+from tests.corpus.warcs import response
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+URL = "https://example.org/a/b?c"
+
+
+@pytest.mark.parametrize(
+    ("text", "signals"),
+    [
+        ("User-agent: *\nContent-Signal: ai-train=no, search=yes", ["ai-train=no"]),
+        ("content-signal: ai-input = NO\nUser-agent: x\nDisallow: /", ["ai-input=no"]),
+        ("User-agent: x\nUser-Agent: * # all\nContent-Signal: search=no", ["search=no"]),
+        ("User-agent: x\nContent-Signal: ai-train=no\nUser-agent: *\nAllow: /", []),
+        ("User-agent: *\n# Content-Signal: ai-train=no", []),
+        ("User-agent: *\nContent-Signal: ai-train=yes\nDisallow: /", []),
+    ],
+)
+def test_content_signals_for_all_crawlers_count(text: str, signals: list[str]) -> None:
+    assert site_of(ROBOTS, text.encode()).signals_for(URL, "html") == signals
+
+
+@pytest.mark.parametrize(
+    ("rules", "kind", "refuses"),
+    [
+        ("Disallow: /", "html", True),
+        ("Disallow: *", "html", True),
+        ("Disallow: *.html", "html", True),
+        ("Disallow: *.html", "pdf", False),
+        ("Disallow: *.pdf", "pdf", True),
+        ("Disallow: *.jpg\nAllow: *.html", "html", False),
+        ("Disallow: /\nAllow: /a/", "html", False),
+        ("Disallow: /a\nAllow: /a", "html", False),
+        ("Disallow: /a/*c$", "html", True),
+        ("Disallow: /a/$", "html", False),
+        ("Disallow: /*b*b", "html", False),
+        ("Disallow:", "html", False),
+    ],
+)
+def test_ai_txt_disallows_paths_and_kinds(rules: str, kind: str, refuses: bool) -> None:
+    site = site_of(AI, b"\xef\xbb\xbfUser-Agent: *\n" + rules.encode())
+    assert site.signals_for(URL, kind) == (["ai.txt"] if refuses else [])
+
+
+def robots(host: str, signal: str, day: int, status: str = "200 OK") -> bytes:
+    body = f"Content-Signal: {signal}\n".encode()
+    date = f"2026-01-{day:02}T00:00:00Z"
+    return response(f"http://{host}/robots.txt", body, "A: b", status, date)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: list[str]) -> None:
+    """Errors are no answer, and no robots.txt refuses nothing."""
+    newer, older = (tmp_path / name for name in names)
+    older.write_bytes(
+        robots("one.example:80", "ai-train=no", 1)
+        + robots("two.example", "ai-train=no", 1)
+        + robots("four.example", "search=no", 1)
+        + response("http://one.example/ai.txt", b"Disallow: /b")
+    )
+    newer.write_bytes(
+        robots("ONE.example", "ai-input=no", 2)
+        + robots("two.example", "", 2, "404 Not Found")
+        + robots("four.example", "", 2, "503 Busy")
+        + b"".join(robots(f"{n}.example", "search=no", 2) for n in range(50))
+        + response("http://three.example/x/robots.txt", b"Content-Signal: ai-train=no")
+    )
+    index = SiteIndex(tmp_path / "index")
+    for path in sorted((newer, older)):
+        found = findings(path, lambda body, _: body)
+        index.add(path.name, map(msgspec.json.encode, found))
+        assert index.has(path.name)
+    index.publish(tmp_path / "sites")
+    index.close()
+    sites = Sites(tmp_path / "sites")
+    assert sites.signals_for("https://one.example/a", "html") == ["ai-input=no"]
+    assert sites.signals_for("https://one.example/b", "html") == ["ai-input=no", "ai.txt"]
+    assert sites.signals_for("http://two.example/", "html") == []
+    assert sites.signals_for("http://three.example/", "html") == []
+    assert sites.signals_for("http://four.example/", "html") == ["search=no"]
+    assert all(sites.signals_for(f"http://{n}.example/", "html") for n in range(50))
+    assert sites.signals_for("urn:x", "html") == []
+    sites.close()
