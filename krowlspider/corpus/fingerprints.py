@@ -9,6 +9,7 @@ from xxhash import xxh3_64_digest, xxh3_128_digest
 
 # Words at the beginning of a text that its SimHash is made of.
 _WORDS_MAX = 2000
+_BITS = 64
 
 
 class Fingerprints(NamedTuple):
@@ -36,11 +37,24 @@ def _features(text: str, words: list[bytes]) -> list[bytes]:
 
 
 def _simhash(features: list[bytes]) -> int:
-    hashes = b"".join(map(xxh3_64_digest, features))
+    """Return for each bit of the hashes whether more than half of the features have it."""
+    # Fold the hashes upon each other. Bit n of the numbers in all planes is the count of bit n.
+    planes = [int.from_bytes(b"".join(map(xxh3_64_digest, features)), "big")]
     size = len(features)
-    ones, found = int.from_bytes(b"\1" * size, "big"), 0
-    for place in range(8):
-        column = int.from_bytes(hashes[place::8], "big")
-        for bit in range(7, -1, -1):
-            found = found << 1 | ((column >> bit & ones).bit_count() > size // 2)
-    return found
+    for step in range((size - 1).bit_length() - 1, -1, -1):
+        half = _BITS << step
+        mask, carry, folded = (1 << half) - 1, 0, []
+        for plane in planes:
+            one, other = plane >> half, plane & mask
+            either = one ^ other
+            folded.append(either ^ carry)
+            carry = one & other | carry & either
+        planes = [*folded, carry]
+    more, equal = 0, (1 << _BITS) - 1
+    for place in range(len(planes) - 1, -1, -1):
+        if size // 2 >> place & 1:
+            equal &= planes[place]
+        else:
+            more |= equal & planes[place]
+            equal &= ~planes[place]
+    return more

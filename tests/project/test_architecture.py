@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
-    *("corpus.quality.measures", "corpus.fingerprints", "corpus.signals", "corpus.tallies"),
+    *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
+    *("corpus.signals", "corpus.tallies"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

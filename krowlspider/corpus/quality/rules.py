@@ -44,14 +44,14 @@ class Rule:
 
     def value_against(self, measures: Measures) -> float | None:
         """Return the value that breaks the rule; None if the page keeps it."""
-        value: float | None = getattr(measures, self.name)()
-        if value is None:
+        least, most = measures.bounds(self.name)
+        if self._allows(least) and self._allows(most):
             return None
-        if (self.low is not None and value < self.low) or (
-            self.high is not None and value > self.high
-        ):
-            return round(value, 4)
-        return None
+        value: float | None = getattr(measures, self.name)()
+        return None if value is None or self._allows(value) else round(value, 4)
+
+    def _allows(self, value: float) -> bool:
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
 
 @dataclass(frozen=True, slots=True)
