@@ -69,14 +69,15 @@ def _rules(
     A page comes to a rule if it has passed all before it. Pages that could not be read come first.
     """
     signals = tables["signals"]["refused"]
-    rules = [name for name in rule_names() if tables[name]["enabled"]]
+    # A corpus of an older version does not know each rule.
+    rules = [name for name in rule_names() if name in tables and tables[name]["enabled"]]
     languages = ["language"] if tables["language"]["accepted"] else []
     duplicates = tables["duplicates"]
     copies = [
         name
         for name, is_on in (
             ("duplicate", duplicates["exact"] or duplicates["near"]),
-            ("near duplicate", duplicates["near"]),
+            ("near duplicate", duplicates["near"] or duplicates.get("minhash")),
         )
         if is_on
     ]

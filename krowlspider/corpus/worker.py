@@ -23,6 +23,7 @@ from krowlspider.corpus.document import document
 from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.quality.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
 from krowlspider.corpus.tallies import name_of
@@ -199,7 +200,9 @@ class SliceReader:
         about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:
             return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
-        marks = fingerprints(found.text)
+        rules = self._job.rules
+        masked = mask(found, rules.masked) if rules.masked else {}
+        marks = fingerprints(found.text, minhash=rules.similarity is not None)
         made = record_of(page, found, given, (self._part.file, offset), marks.simhash)
         raw = msgspec.Raw(_encode(made))
-        return Line(*about, *marks, raw)
+        return Line(*about, *marks, raw, masked=masked)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.corpus.document import Document
+    from krowlspider.corpus.quality.bad_words import BadWords
 
 # Lines at the beginning of a text in which repetition is measured.
 _LINES_MAX = 1000
@@ -48,8 +49,9 @@ _JAVASCRIPT = re.compile(r"(?:enable|activate|requires?) javascript", re.IGNOREC
 class Measures:
     """The measures of one page. Those of words are None for languages without spaces."""
 
-    def __init__(self, document: Document, url: str):
+    def __init__(self, document: Document, url: str, bad_words: dict[str, BadWords]):
         self._document = document
+        self._bad_words = bad_words
         self._url = url
         self._text = document.text
         self._spaced = document.language not in SPACELESS
@@ -126,6 +128,11 @@ class Measures:
         """Return how many different stop words of the language occur."""
         known = STOP_WORDS.get(self._document.language)
         return len(known.intersection(map(str.lower, self._sequences.counts))) if known else None
+
+    def bad_words(self) -> float | None:
+        """Return how many bad words there are, where the language has a list."""
+        known = self._bad_words.get(self._document.language)
+        return known.count(self._text) if known else None
 
     def sentences(self) -> float:
         text = f"{self._text}\n"
