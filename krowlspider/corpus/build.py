@@ -14,6 +14,7 @@ import msgspec
 from xxhash import xxh3_128_digest
 
 from krowlspider.archive.tools.inputs import files_in
+from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.duplicates import DuplicateIndex, Place
 from krowlspider.corpus.fingerprints import Fingerprints
 from krowlspider.corpus.folder import (
@@ -217,7 +218,7 @@ class Build:
                 key = line.exact if rules.exact else xxh3_128_digest(place.dump())
                 found = index.take(place, Fingerprints(key, line.simhash, line.minhash))
                 if found is not None:
-                    rule = "near duplicate" if found.distance else "duplicate"
+                    rule = NEAR_DUPLICATE if found.distance else DUPLICATE
                     of = f"{found.place.file}:{found.place.offset}"
                     refusal = Refusal(part.file, line.offset, line.url, rule, of)
             tallies.count(line.url, line.language, line.chars, accepted=refusal is None)

@@ -68,10 +68,12 @@ def _limits(rules: Rules) -> str:
     same = "the same words" if rules.exact else ""
     near = "" if rules.near is None else f"SimHash within {rules.near} bits"
     alike = "" if rules.similarity is None else f"MinHash alike by {rules.similarity}"
+    most = rules.boilerplate
+    lines_removed = "" if most is None else f" Lines on more than {most} pages of a host: removed."
     duplicates = ", ".join(filter(None, (same, near, alike))) or "kept"
     lines = [f"| {each.name} | {_limit(each.low)} | {_limit(each.high)} |" for each in rules.rules]
     return (
-        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.\n\n"
+        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.{lines_removed}\n\n"
         "| rule | at least | at most |\n| --- | ---: | ---: |\n" + "\n".join(lines) + "\n"
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.folder import read_options, read_summaries
 from krowlspider.corpus.quality.rules import rule_names
 from krowlspider.corpus.tallies import OTHERS, Tallies
@@ -76,8 +77,8 @@ def _rules(
     copies = [
         name
         for name, is_on in (
-            ("duplicate", duplicates["exact"] or duplicates["near"]),
-            ("near duplicate", duplicates["near"] or duplicates.get("minhash")),
+            (DUPLICATE, duplicates["exact"] or duplicates["near"]),
+            (NEAR_DUPLICATE, duplicates["near"] or duplicates.get("minhash")),
         )
         if is_on
     ]

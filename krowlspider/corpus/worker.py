@@ -23,6 +23,7 @@ from krowlspider.corpus.document import document
 from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.quality.boilerplate import HostLines
 from krowlspider.corpus.quality.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
@@ -127,6 +128,9 @@ class SliceReader:
         self._part = Slice(task.path.name, task.start)
         self._counts: Counter[str] = Counter()
         self._summary = Summary()
+        pages = job.rules.boilerplate
+        # Of this slice alone: reading it again after a kill gives the same text.
+        self._host_lines = None if pages is None else HostLines(pages)
 
     def run(self) -> Summary:
         """Write the lines durably and return their summary. Raises OSError.
@@ -195,6 +199,8 @@ class SliceReader:
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
         found = document(page)
+        if self._host_lines is not None:
+            found.text = self._host_lines.without(name_of(page.url), found.text)
         given = signals(page.headers, found.metas)
         rejected = self._job.rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))

@@ -113,6 +113,7 @@ def test_an_unknown_language_is_named_with_what_is_allowed(tmp_path: Path) -> No
         *("duplicates.bits = 4", "duplicates.bits = 2.5", "duplicates.bits = -1"),
         *('signals.refused = ["noindx"]', "signals.refused = [[]]"),
         *('pii.email = "hide"', "bad_words.files = {eng = 'x'}", "duplicates.similarity = 0.4"),
+        *("boilerplate.pages = 0", "boilerplate.pages = 1.5"),
     ],
 )
 def test_wrong_rules_are_named(tmp_path: Path, text: str) -> None:
@@ -126,7 +127,7 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(
         'words.min = 20\nword_length.enabled = false\nlanguage.accepted = ["en"]\n'
-        "duplicates.minhash = true\n"
+        "duplicates.minhash = true\nboilerplate.enabled = true\n"
     )
     counts = Counter({"accepted": 1, "rejected/words": 7, "masked/email": 3})
     text = card(counts, Counter({"en": 1, "de": 0}), read_rules(path), "jsonl")
@@ -135,6 +136,7 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     assert "\n| words | 7 |\n" in text
     assert "\n| email | 3 |\n" in text
     assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits, MinHash" in text
+    assert " Lines on more than 10 pages of a host: removed.\n" in text
     assert "\n| words | 20 | 100,000 |\n" in text
     assert "\n| repeated_5grams |  | 0.15 |\n" in text
     assert "| word_length |" not in text

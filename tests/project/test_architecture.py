@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
     *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
-    *("corpus.quality.bad_words", "corpus.quality.masks", "corpus.minhash"),
+    *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.masks"),
+    "corpus.minhash",
     *("corpus.signals", "corpus.tallies"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.document import Document
 
-_TABLES = frozenset({"signals", "language", "pii", "duplicates"})
+_TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
 # What a list may have, a word may be, or the keys of a table.
 _NAMES = {
     ("signals", "refused"): sorted(SIGNALS),
@@ -66,7 +66,8 @@ class Rules:
 
     ``near`` is the most bits in which the SimHashes of two texts that count as one differ, None to
     keep them; ``similarity`` the least share of their MinHashes that is equal, None without these.
-    ``masked`` are kinds of what is masked.
+    ``masked`` are kinds of what is masked. A line on more than ``boilerplate`` pages of a host is
+    removed; None keeps them.
     """
 
     rules: list[Rule]
@@ -76,6 +77,7 @@ class Rules:
     near: int | None
     similarity: float | None = None
     masked: frozenset[str] = frozenset()
+    boilerplate: int | None = None
     bad_words: dict[str, BadWords] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
 
@@ -136,6 +138,8 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
         raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0 to {BITS_MAX}")
     if (name, key) == ("duplicates", "similarity") and not 0.5 <= value <= 1:
         raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0.5 to 1")
+    if (name, key) == ("boilerplate", "pages") and (not isinstance(value, int) or value < 1):
+        raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 1 or more")
     allowed = _NAMES.get((name, key))
     values = [value] if isinstance(value, str) else value
     if allowed and (wrong := [each for each in values if each not in allowed]):
@@ -164,6 +168,7 @@ def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
         duplicates["bits"] if duplicates["near"] else None,
         duplicates["similarity"] if duplicates["minhash"] else None,
         frozenset(kind for kind, way in tables["pii"].items() if way == "mask"),
+        tables["boilerplate"]["pages"] if tables["boilerplate"]["enabled"] else None,
         words,
         tables,
     )
