@@ -34,8 +34,9 @@ def test_the_lines_remembered_are_bounded(most: int) -> None:
     """The lines that come again stay."""
     lines = HostLines(1, most)
     for number in range(1000):
-        found = lines.without("a", f"{number}\nmenu")
-        assert found == (f"{number}" if number else "0\nmenu")
+        menu = "" if number else "\nmenu"
+        text = f"{number}{menu}\nthe {number}"
+        assert lines.without("a", f"{number}\nmenu\nthe {number}") == text
     assert len(lines._new) + len(lines._old) <= 2 * most
     assert lines.without("a", "0") == "0"
 
