@@ -14,7 +14,9 @@ import msgspec
 from xxhash import xxh3_128_digest
 
 from krowlspider.archive.tools.inputs import files_in
+from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.duplicates import DuplicateIndex, Place
+from krowlspider.corpus.fingerprints import Fingerprints
 from krowlspider.corpus.folder import (
     LINES,
     Fatal,
@@ -102,7 +104,8 @@ class Build:
 
         :raises KrowlError: a worker cannot run
         """
-        index = DuplicateIndex(self._folder.index)
+        rules = self._job.rules
+        index = DuplicateIndex(self._folder.index, rules.near, rules.similarity)
         pool = Pool(self._job, processes)
         try:
             while True:
@@ -239,9 +242,9 @@ class Build:
             if refusal is None:
                 place = Place(part.file, line.offset, line.number)
                 key = line.exact if rules.exact else xxh3_128_digest(place.dump())
-                found = index.take(place, key, line.simhash, rules.near)
+                found = index.take(place, Fingerprints(key, line.simhash, line.minhash))
                 if found is not None:
-                    rule = "near duplicate" if found.distance else "duplicate"
+                    rule = NEAR_DUPLICATE if found.distance else DUPLICATE
                     of = f"{found.place.file}:{found.place.offset}"
                     refusal = Refusal(part.file, line.offset, line.url, rule, of)
             tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
@@ -250,4 +253,5 @@ class Build:
                 counts[f"rejected/{refusal.rule}"] += 1
                 continue
             counts["accepted"] += 1
+            counts.update({f"masked/{name}": number for name, number in line.masked.items()})
             yield bytes(line.record)

@@ -52,6 +52,7 @@ def card(counts: Counter[str], languages: Counter[str], rules: Rules, form: str)
     for title, prefix, numbers in (
         ("Skipped: no page, or none that could be read", "skipped/", counts),
         ("Rejected, by the first rule that a page failed", "rejected/", counts),
+        ("Masked in accepted pages", "masked/", counts),
         ("Languages of accepted pages", "", languages),
     ):
         rows = {name: n for name, n in numbers.items() if n and name.startswith(prefix)}
@@ -66,10 +67,13 @@ def _limits(rules: Rules) -> str:
     languages = ", ".join(sorted(rules.languages)) or "all"
     same = "the same words" if rules.exact else ""
     near = "" if rules.near is None else f"SimHash within {rules.near} bits"
-    duplicates = ", ".join(filter(None, (same, near))) or "kept"
+    alike = "" if rules.similarity is None else f"MinHash alike by {rules.similarity}"
+    most = rules.boilerplate
+    lines_removed = "" if most is None else f" Lines on more than {most} pages of a host: removed."
+    duplicates = ", ".join(filter(None, (same, near, alike))) or "kept"
     lines = [f"| {each.name} | {_limit(each.low)} | {_limit(each.high)} |" for each in rules.rules]
     return (
-        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.\n\n"
+        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.{lines_removed}\n\n"
         "| rule | at least | at most |\n| --- | ---: | ---: |\n" + "\n".join(lines) + "\n"
     )
 

@@ -6,13 +6,18 @@ again after a kill gives the same answers, and each page is accepted once.
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import plyvel
 
+from krowlspider.corpus.minhash import PLACES, bands, differing
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from krowlspider.corpus.fingerprints import Fingerprints
 
 # Bits in which near duplicates may differ. Then two of five blocks of bits at least are equal
 # (Manku et al. 2007, section 3).
@@ -21,8 +26,11 @@ _BLOCKS = (13, 13, 13, 13, 12)
 _STARTS = (0, 13, 26, 39, 52)
 _PAIRS = list(combinations(range(5), 2))
 _EXACT = b"x"
+# A signature, by the exact hash of its text, and the exact hashes by the bands of signatures.
+_SIGNATURE = b"s"
+_BAND = b"b"
 _MARK = b"m"
-# Texts under one pair of blocks that are compared: a hostile site could make millions.
+# Texts under one key that are compared: a hostile site could make millions.
 _COMPARED = 1000
 
 
@@ -43,49 +51,73 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The page of which another is a duplicate, and in how many bits their SimHashes differ."""
+    """The page of which another is a duplicate, and in how much their fingerprints differ.
+
+    That is the bits of SimHashes, or the places of MinHashes.
+    """
 
     place: Place
     distance: int
 
 
 class DuplicateIndex:
-    """Remembers the fingerprints of accepted pages in a LevelDB of its own."""
+    """Remembers the fingerprints of accepted pages in a LevelDB of its own.
 
-    def __init__(self, folder: Path):
+    Near duplicates are those whose SimHashes differ in ``bits`` at most, and those whose MinHashes
+    show a share of ``similarity`` of their sequences of words in common. None looks for none.
+    """
+
+    def __init__(self, folder: Path, bits: int | None = None, similarity: float | None = None):
         self._db = plyvel.DB(str(folder), create_if_missing=True, bloom_filter_bits=10)
+        self._bits = bits
+        self._places = None if similarity is None else round(PLACES * (1 - similarity))
 
-    def take(self, place: Place, exact: bytes, simhash: int, near: int | None) -> Found | None:
+    def take(self, place: Place, marks: Fingerprints) -> Found | None:
         """Return the page that this one repeats. If there is none, remember it and return None."""
-        stored = self._db.get(_EXACT + exact)
+        stored = self._db.get(_EXACT + marks.exact)
         if stored is not None:
             first = Place.load(stored)
             return None if first == place else Found(first, 0)
-        keys = [_key(pair, simhash) for pair in range(len(_PAIRS))] if near is not None else []
-        found = self._near(keys, simhash, near, place) if near is not None else None
+        keys = [] if self._bits is None else _keys(marks.simhash)
+        bandkeys = [] if self._places is None else bands(marks.minhash)
+        found = min(
+            (
+                each
+                for each in (*self._near(keys, marks), *self._similar(bandkeys, marks))
+                # Pages after this one were remembered before a kill.
+                if each.place.file != place.file or each.place[1:] < place[1:]
+            ),
+            key=lambda each: (each.distance, each.place),
+            default=None,
+        )
         if found is None:
             value = place.dump()
             with self._db.write_batch() as batch:
-                batch.put(_EXACT + exact, value)
+                batch.put(_EXACT + marks.exact, value)
                 for key in keys:
-                    batch.put(key + exact[:4], simhash.to_bytes(8, "big") + value)
+                    batch.put(key + marks.exact[:4], marks.simhash.to_bytes(8, "big") + value)
+                for key in bandkeys:
+                    batch.put(_BAND + key + marks.exact[:4], marks.exact)
+                if bandkeys:
+                    batch.put(_SIGNATURE + marks.exact, marks.minhash)
         return found
 
-    def _near(self, keys: list[bytes], simhash: int, near: int, place: Place) -> Found | None:
-        best: Found | None = None
+    def _near(self, keys: list[bytes], marks: Fingerprints) -> Iterator[Found]:
         for key in keys:
-            with self._db.iterator(prefix=key, include_key=False) as values:
-                for value, _ in zip(values, range(_COMPARED), strict=False):
-                    distance = (int.from_bytes(value[:8], "big") ^ simhash).bit_count()
-                    if distance > near:
-                        continue
-                    other = Place.load(value[8:])
-                    # Pages after this one were remembered before a kill.
-                    if other.file == place.file and other[1:] >= place[1:]:
-                        continue
-                    if best is None or (distance, other) < (best.distance, best.place):
-                        best = Found(other, distance)
-        return best
+            for value in self._under(key):
+                distance = (int.from_bytes(value[:8], "big") ^ marks.simhash).bit_count()
+                if self._bits is not None and distance <= self._bits:
+                    yield Found(Place.load(value[8:]), distance)
+
+    def _similar(self, keys: list[bytes], marks: Fingerprints) -> Iterator[Found]:
+        for other in {other for key in keys for other in self._under(_BAND + key)}:
+            distance = differing(self._db.get(_SIGNATURE + other), marks.minhash)
+            if self._places is not None and distance <= self._places:
+                yield Found(Place.load(self._db.get(_EXACT + other)), distance)
+
+    def _under(self, prefix: bytes) -> Iterator[bytes]:
+        with self._db.iterator(prefix=prefix, include_key=False) as values:
+            yield from islice(values, _COMPARED)
 
     def sync(self) -> None:
         """Make what is remembered durable."""
@@ -93,6 +125,10 @@ class DuplicateIndex:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _keys(simhash: int) -> list[bytes]:
+    return [_key(pair, simhash) for pair in range(len(_PAIRS))]
 
 
 def _key(pair: int, simhash: int) -> bytes:

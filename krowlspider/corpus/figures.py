@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.folder import read_options, read_summaries
 from krowlspider.corpus.quality.rules import rule_names
 from krowlspider.corpus.tallies import OTHERS, Tallies
@@ -69,14 +70,15 @@ def _rules(
     A page comes to a rule if it has passed all before it. Pages that could not be read come first.
     """
     signals = tables["signals"]["refused"]
-    rules = [name for name in rule_names() if tables[name]["enabled"]]
+    # A corpus of an older version does not know each rule.
+    rules = [name for name in rule_names() if name in tables and tables[name]["enabled"]]
     languages = ["language"] if tables["language"]["accepted"] else []
     duplicates = tables["duplicates"]
     copies = [
         name
         for name, is_on in (
-            ("duplicate", duplicates["exact"] or duplicates["near"]),
-            ("near duplicate", duplicates["near"]),
+            (DUPLICATE, duplicates["exact"] or duplicates["near"]),
+            (NEAR_DUPLICATE, duplicates["near"] or duplicates.get("minhash")),
         )
         if is_on
     ]

@@ -1,4 +1,4 @@
-"""Pure: the hash of a text for exact duplicates, and its SimHash for near ones."""
+"""Pure: the hash of a text for exact duplicates, its SimHash and its MinHash for near ones."""
 
 from __future__ import annotations
 
@@ -7,40 +7,57 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
-# Words at the beginning of a text that its SimHash is made of.
+from krowlspider.corpus.minhash import signature
+
+# Words at the beginning of a text that its SimHash and its MinHash are made of.
 _WORDS_MAX = 2000
+_BITS = 64
 
 
 class Fingerprints(NamedTuple):
     """``exact`` has 16 bytes, equal for texts of the same words in any case and spacing.
 
-    ``simhash`` has 64 bits, of which similar texts differ in few (Charikar 2002).
+    ``simhash`` has 64 bits, of which similar texts differ in few (Charikar 2002). ``minhash`` is
+    empty if it was not asked for.
     """
 
     exact: bytes
     simhash: int
+    minhash: bytes = b""
 
 
-def fingerprints(text: str) -> Fingerprints:
+def fingerprints(text: str, *, minhash: bool = False) -> Fingerprints:
     """Return the fingerprints of a text."""
     words = text.lower().encode().split()
-    return Fingerprints(xxh3_128_digest(b" ".join(words)), _simhash(_features(text, words)))
-
-
-def _features(text: str, words: list[bytes]) -> list[bytes]:
-    """Return words and pairs of words; of text without spaces, characters and pairs of these."""
+    exact = xxh3_128_digest(b" ".join(words))
     if len(text) > 20 * len(words):
+        # Written without spaces: its characters take the place of words.
         words = [letter.encode() for letter in text[:_WORDS_MAX]]
     words = words[:_WORDS_MAX]
-    return [*words, *map(b" ".join, pairwise(words))]
+    hashes = [*map(xxh3_64_digest, words)]
+    pairs = map(xxh3_64_digest, map(b" ".join, pairwise(words)))
+    return Fingerprints(exact, _simhash([*hashes, *pairs]), signature(hashes) if minhash else b"")
 
 
-def _simhash(features: list[bytes]) -> int:
-    hashes = b"".join(map(xxh3_64_digest, features))
-    size = len(features)
-    ones, found = int.from_bytes(b"\1" * size, "big"), 0
-    for place in range(8):
-        column = int.from_bytes(hashes[place::8], "big")
-        for bit in range(7, -1, -1):
-            found = found << 1 | ((column >> bit & ones).bit_count() > size // 2)
-    return found
+def _simhash(hashes: list[bytes]) -> int:
+    """Return the bits that more than half of the hashes have, those of words and their pairs."""
+    # Fold the hashes upon each other. Bit n of the numbers in all planes is the count of bit n.
+    planes = [int.from_bytes(b"".join(hashes), "big")]
+    size = len(hashes)
+    for step in range((size - 1).bit_length() - 1, -1, -1):
+        half = _BITS << step
+        mask, carry, folded = (1 << half) - 1, 0, []
+        for plane in planes:
+            one, other = plane >> half, plane & mask
+            either = one ^ other
+            folded.append(either ^ carry)
+            carry = one & other | carry & either
+        planes = [*folded, carry]
+    more, equal = 0, (1 << _BITS) - 1
+    for place in range(len(planes) - 1, -1, -1):
+        if size // 2 >> place & 1:
+            equal &= planes[place]
+        else:
+            more |= equal & planes[place]
+            equal &= ~planes[place]
+    return more

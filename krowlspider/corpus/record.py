@@ -59,7 +59,8 @@ class Refusal(msgspec.Struct):
 class Line(msgspec.Struct):
     """A record on its way to the duplicates, or a page refused already.
 
-    ``chars`` is the length of the text; a page that could not be read has no language.
+    ``chars`` is the length of the text; a page that could not be read has no language. ``masked``
+    says how many of what were masked.
     """
 
     number: int
@@ -69,8 +70,10 @@ class Line(msgspec.Struct):
     chars: int = 0
     exact: bytes = b""
     simhash: int = 0
+    minhash: bytes = b""
     record: msgspec.Raw = msgspec.Raw(b"null")
     refusal: Refusal | None = None
+    masked: dict[str, int] = {}
 
 
 def record_of(

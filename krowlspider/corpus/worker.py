@@ -24,6 +24,8 @@ from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
 from krowlspider.corpus.pdf import pdf_document
+from krowlspider.corpus.quality.boilerplate import HostLines, without
+from krowlspider.corpus.quality.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
 from krowlspider.corpus.sites.collect import sites_file
@@ -152,6 +154,9 @@ class SliceReader:
         self._part = Slice(task.path.name, task.start)
         self._counts: Counter[str] = Counter()
         self._summary = Summary()
+        pages = job.rules.boilerplate
+        # Of this slice alone: reading it again after a kill gives the same text.
+        self._host_lines = None if pages is None else HostLines(pages)
 
     def run(self) -> Summary:
         """Write the lines durably and return their summary. Raises OSError.
@@ -220,17 +225,25 @@ class SliceReader:
         return Line(number, offset, url, refusal=refusal)
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
-        reading = self._job.reading
+        reading, rules = self._job.reading, self._job.rules
         found = pdf_document(page) if page.kind == "pdf" else document(page, reading)
+        repeated: set[str] = set()
+        if self._host_lines is not None:
+            repeated = self._host_lines.repeated(name_of(page.url), found.text)
+            found.text = without(found.text, repeated)
         given = signals(page.headers, found.metas)
         if self._sites is not None:
             given = sorted({*given, *self._sites.signals_for(page.url, page.kind)})
-        rejected = self._job.rules.judge(found, page.url, given)
+        rejected = rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:
             return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
-        marks = fingerprints(found.text)
-        place = (self._part.file, offset)
-        made = record_of(page, with_markdown(found, reading), given, place, marks.simhash)
+        masked = mask(found, rules.masked) if rules.masked else {}
+        marks = fingerprints(found.text, minhash=rules.similarity is not None)
+        whole = with_markdown(found, reading)
+        if whole is not found:
+            whole.text = without(whole.text, repeated)
+            mask(whole, rules.masked)
+        made = record_of(page, whole, given, (self._part.file, offset), marks.simhash)
         raw = msgspec.Raw(_encode(made))
-        return Line(*about, *marks, raw)
+        return Line(*about, *marks, raw, masked=masked)

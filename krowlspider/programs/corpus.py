@@ -19,6 +19,7 @@ from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
+from krowlspider.corpus.clusters import clusters
 from krowlspider.corpus.document import Reading
 from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
@@ -76,6 +77,9 @@ class Command(ScrapyCommand):
         )
         parser.add_argument(
             "--rejected", metavar="FILE", help="write rejected pages with rule and value, as JSON"
+        )
+        parser.add_argument(
+            "--clusters", metavar="FILE", help="write each duplicate with the page kept, as JSON"
         )
         parser.add_argument(
             "--processes", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
@@ -211,6 +215,9 @@ class Command(ScrapyCommand):
             with write_durably(Path(opts.rejected)) as file:
                 for path in sorted(folder.rejected.glob(f"*{LINES}")):
                     file.writelines(line + b"\n" for line in read_lines(path))
+        if opts.clusters:
+            with write_durably(Path(opts.clusters)) as file:
+                file.writelines(line + b"\n" for line in clusters(folder))
         self._say(built(build.built.counts, folder.path))
         for file_name, offset, reason in build.built.problems:
             print(f"krowlspider: {file_name} at byte {offset}: {reason}", file=sys.stderr)

@@ -177,15 +177,27 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
     """The command ends once no file is open; a later run reads only what is new."""
     source, out = tmp_path / "warc", tmp_path / "out"
     source.mkdir()
-    write(source / "0.warc.gz", [response(f"{NAME}0", html(0))])
+    rules, clusters = tmp_path / "rules.toml", tmp_path / "clusters.jsonl"
+    rules.write_text('pii.email = "mask"\n')
+    asked = html(0).replace(b"Page 0", b"Ask a@b.example")
+    write(source / "0.warc.gz", [response(f"{NAME}0", asked)])
     still_open = write(source / "1.warc.gz.open", [response(f"{NAME}1", html(1))])
-    process = start(source, out, "--follow", "--processes", "1")
+    options = ("--processes", "1", "--rules", str(rules))
+    process = start(source, out, "--follow", *options)
     while not list(out.glob("data/0*")):
         assert process.poll() is None
         time.sleep(0.05)
     still_open.rename(source / "1.warc.gz")
     assert process.communicate()[0].startswith("2 pages of 2 responses")
-    write(source / "2.warc.gz", [response(f"{NAME}2", html(0))])
-    output, _ = run(source, out, "--processes", "1")
+    write(source / "2.warc.gz", [response(f"{NAME}2", asked)])
+    output, _ = run(source, out, *options, "--clusters", str(clusters))
     assert output.startswith("2 pages of 3 responses")
     assert "1  duplicate" in output
+    # One in the title and one in the text of the page that is kept.
+    assert "\n| email | 2 |\n" in (out / "README.md").read_text()
+    assert json.loads(clusters.read_text()) == {
+        "kept": "0.warc.gz:0",
+        "copy": "2.warc.gz:0",
+        "url": f"{NAME}2",
+        "rule": "duplicate",
+    }

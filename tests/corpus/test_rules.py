@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,6 @@ import pytest
 
 from krowlspider.corpus.card import card
 from krowlspider.corpus.document import Document
-from krowlspider.corpus.duplicates import DuplicateIndex, Found, Place
-from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import prose
@@ -115,6 +112,8 @@ def test_an_unknown_language_is_named_with_what_is_allowed(tmp_path: Path) -> No
         *("x = 1", "nosuch.min = 1", "chars.least = 1", 'chars.min = "1"', "chars.min = true", "["),
         *("duplicates.bits = 4", "duplicates.bits = 2.5", "duplicates.bits = -1"),
         *('signals.refused = ["noindx"]', "signals.refused = [[]]"),
+        *('pii.email = "hide"', "bad_words.files = {eng = 'x'}", "duplicates.similarity = 0.4"),
+        *("boilerplate.pages = 0", "boilerplate.pages = 1.5"),
     ],
 )
 def test_wrong_rules_are_named(tmp_path: Path, text: str) -> None:
@@ -124,57 +123,20 @@ def test_wrong_rules_are_named(tmp_path: Path, text: str) -> None:
         read_rules(path)
 
 
-# --- duplicates ---
-
-
-def test_near_duplicates_are_found_and_no_others(tmp_path: Path) -> None:
-    """Two words of 500 are changed; precision and recall are at least 0.95."""
-    index = DuplicateIndex(tmp_path / "index")
-    chance, found, wrong = random.Random(1), 0, 0
-    # As frequent as the words of a language (Zipf's law), half of them those of a topic.
-    shares = [1 / rank for rank in range(1, 1001)]
-    for number in range(100):
-        known = [f"word{n}" if n % 2 else f"topic{number}-{n}" for n in range(1000)]
-        words = chance.choices(known, shares, k=500)
-        text = " ".join(words)
-        for place in chance.sample(range(500), 2):
-            words[place] = "changed"
-        for copy, each in enumerate((text, " ".join(words))):
-            near = index.take(Place("f", number, copy), *fingerprints(each), 3)
-            right = near is not None and near.place == Place("f", number, 0)
-            found += bool(copy and right)
-            wrong += bool(near is not None and not (copy and right))
-    index.close()
-    assert found >= 95
-    assert wrong <= 5
-
-
-def test_index_gives_the_same_answers_again(tmp_path: Path) -> None:
-    """A slice is read again after a kill: its pages do not repeat themselves."""
-    long = prose(1, 2000)
-    texts = [long, prose(2), long.upper(), long.replace("river", "brook", 1)]
-    index = DuplicateIndex(tmp_path / "index")
-
-    def answers() -> list[Found | None]:
-        places = (Place("f", 10, n) for n in range(len(texts)))
-        return [index.take(p, *fingerprints(t), 3) for p, t in zip(places, texts, strict=True)]
-
-    first = answers()
-    index.sync()
-    assert [each and each.place.number for each in first] == [None, None, 0, 0]
-    assert answers() == first
-    index.close()
-
-
 def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
-    path.write_text('words.min = 20\nword_length.enabled = false\nlanguage.accepted = ["en"]\n')
-    counts = Counter({"accepted": 1, "rejected/words": 7})
+    path.write_text(
+        'words.min = 20\nword_length.enabled = false\nlanguage.accepted = ["en"]\n'
+        "duplicates.minhash = true\nboilerplate.enabled = true\n"
+    )
+    counts = Counter({"accepted": 1, "rejected/words": 7, "masked/email": 3})
     text = card(counts, Counter({"en": 1, "de": 0}), read_rules(path), "jsonl")
     assert "\n| en | 1 |\n" in text
     assert "| de |" not in text
     assert "\n| words | 7 |\n" in text
-    assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits.\n" in text
+    assert "\n| email | 3 |\n" in text
+    assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits, MinHash" in text
+    assert " Lines on more than 10 pages of a host: removed.\n" in text
     assert "\n| words | 20 | 100,000 |\n" in text
     assert "\n| repeated_5grams |  | 0.15 |\n" in text
     assert "| word_length |" not in text

@@ -33,13 +33,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
-    *(
-        "corpus.quality.measures",
-        "corpus.fingerprints",
-        "corpus.signals",
-        "corpus.tallies",
-        "corpus.sites.answers",
-    ),
+    *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
+    *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.masks"),
+    *("corpus.minhash", "corpus.signals", "corpus.tallies", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

@@ -6,26 +6,31 @@ Those of Gopher are of Rae et al. 2021, table A1; those of C4 of Raffel et al. 2
 from __future__ import annotations
 
 import re
-from collections import Counter
 from functools import cached_property
+from math import inf
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
+from krowlspider.corpus.quality.sequences import WORDS_MAX, Sequences
 from krowlspider.corpus.quality.words import SPACELESS, STOP_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from krowlspider.corpus.document import Document
+    from krowlspider.corpus.quality.bad_words import BadWords
 
-# Words and lines at the beginning of a text in which repetition is measured.
-_REPEATED_IN = 1000
+# Lines at the beginning of a text in which repetition is measured.
+_LINES_MAX = 1000
 _ENDS = (".", "!", "?", '"', "”", "。", "！", "？", "।", "؟")
-_SENTENCE_ENDS = (
-    *(f"{mark}{after}" for mark in ".!?" for after in (" ", "\n", '"', "”")),
-    *"。！？।؟",
-)
+_SENTENCE_MARKS = ".!?"
+_AFTER_SENTENCES = (" ", "\n", '"', "”")
+_WIDE_MARKS = "。！？।؟"
 _LETTER = re.compile(r"[^\W\d_]")
 _BULLETS = ("•", "●", "*", "-", "‣", "◦", "–")
+_HAS_BULLET = methodcaller("startswith", _BULLETS)
+_HAS_END = methodcaller("endswith", _ENDS)
+_HAS_ELLIPSIS = methodcaller("endswith", ("...", "…"))
 _SPECIAL_PATH = re.compile(
     r"/(?:log-?in|sign-?(?:in|up)|register|search|tags?|cart|basket|checkout|404|error)"
     r"(?:[/?.]|$)|[?&](?:s|q|query|search)=",
@@ -37,14 +42,16 @@ _SPECIAL_TITLE = re.compile(
     re.IGNORECASE,
 )
 _LOREM_IPSUM = ("lorem ipsum", "Lorem ipsum", "Lorem Ipsum", "LOREM IPSUM")
+_TOPS = {"top_2gram": 2, "top_3gram": 3, "top_4gram": 4}
 _JAVASCRIPT = re.compile(r"(?:enable|activate|requires?) javascript", re.IGNORECASE)
 
 
 class Measures:
     """The measures of one page. Those of words are None for languages without spaces."""
 
-    def __init__(self, document: Document, url: str):
+    def __init__(self, document: Document, url: str, bad_words: dict[str, BadWords]):
         self._document = document
+        self._bad_words = bad_words
         self._url = url
         self._text = document.text
         self._spaced = document.language not in SPACELESS
@@ -54,16 +61,22 @@ class Measures:
         return self._text.split() if self._spaced else []
 
     @cached_property
-    def _beginning(self) -> list[str]:
-        return self._words[:_REPEATED_IN]
+    def _sequences(self) -> Sequences:
+        return Sequences(self._words[:WORDS_MAX])
 
     @cached_property
     def _lines(self) -> list[str]:
-        return [line for each in self._text.split("\n") if (line := each.strip())]
+        return list(filter(None, map(str.strip, self._text.split("\n"))))
 
     @cached_property
     def _paragraphs(self) -> list[str]:
-        return [part for each in self._text.split("\n\n") if (part := each.strip())]
+        return list(filter(None, map(str.strip, self._text.split("\n\n"))))
+
+    def bounds(self, name: str) -> tuple[float, float]:
+        """Return between which numbers a measure lies, where that is cheaper than the measure."""
+        if name in _TOPS:
+            return 0, self._sequences.top_at_most(_TOPS[name])
+        return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
 
     def chars(self) -> float:
         return len(self._text)
@@ -90,7 +103,7 @@ class Measures:
 
     def word_length(self) -> float | None:
         words = self._words
-        return sum(map(len, words)) / len(words) if words else None
+        return len("".join(words)) / len(words) if words else None
 
     def symbols(self) -> float | None:
         """Return hashes and ellipses to words."""
@@ -99,30 +112,37 @@ class Measures:
         return count / len(self._words) if self._words else None
 
     def bullet_lines(self) -> float:
-        return _share(self._lines, lambda line: line.startswith(_BULLETS))
+        return _share(self._lines, _HAS_BULLET)
 
     def ellipsis_lines(self) -> float:
-        return _share(self._lines, lambda line: line.endswith(("...", "…")))
+        return _share(self._lines, _HAS_ELLIPSIS)
 
     def letter_words(self) -> float | None:
         """Return the share of words with a letter."""
-        words = self._beginning
-        others = [word for word in words if not word.isalpha()]
-        without = sum(_LETTER.search(word) is None for word in others)
-        return 1 - without / len(words) if words else None
+        counts = self._sequences.counts
+        others = [word for word in counts if not word.isalpha()]
+        without = sum(counts[word] for word in others if _LETTER.search(word) is None)
+        return 1 - without / sum(counts.values()) if counts else None
 
     def stop_words(self) -> float | None:
         """Return how many different stop words of the language occur."""
         known = STOP_WORDS.get(self._document.language)
-        return len(known.intersection(map(str.lower, self._beginning))) if known else None
+        return len(known.intersection(map(str.lower, self._sequences.counts))) if known else None
+
+    def bad_words(self) -> float | None:
+        """Return how many bad words there are, where the language has a list."""
+        known = self._bad_words.get(self._document.language)
+        return known.count(self._text) if known else None
 
     def sentences(self) -> float:
         text = f"{self._text}\n"
-        return sum(map(text.count, _SENTENCE_ENDS))
+        after = [each for each in _AFTER_SENTENCES if each in text]
+        ends = [mark + each for mark in _SENTENCE_MARKS if mark in text for each in after]
+        return sum(map(text.count, [*ends, *_WIDE_MARKS]))
 
     def sentence_lines(self) -> float:
         """Return the share of lines that end like a sentence."""
-        return _share(self._lines, lambda line: line.endswith(_ENDS))
+        return _share(self._lines, _HAS_END)
 
     def lorem_ipsum(self) -> float:
         return float(any(each in self._text for each in _LOREM_IPSUM))
@@ -134,72 +154,31 @@ class Measures:
         return self._text.count("{")
 
     def repeated_lines(self) -> float:
-        return _repeated(self._lines[:_REPEATED_IN])[0]
+        return _repeated(self._lines[:_LINES_MAX])[0]
 
     def repeated_line_chars(self) -> float:
-        return _repeated(self._lines[:_REPEATED_IN])[1]
+        return _repeated(self._lines[:_LINES_MAX])[1]
 
     def repeated_paragraphs(self) -> float:
-        return _repeated(self._paragraphs[:_REPEATED_IN])[0]
+        return _repeated(self._paragraphs[:_LINES_MAX])[0]
 
     def repeated_paragraph_chars(self) -> float:
-        return _repeated(self._paragraphs[:_REPEATED_IN])[1]
+        return _repeated(self._paragraphs[:_LINES_MAX])[1]
 
     def top_2gram(self) -> float:
-        return self._top(2)
+        return self._sequences.top(2)
 
     def top_3gram(self) -> float:
-        return self._top(3)
+        return self._sequences.top(3)
 
     def top_4gram(self) -> float:
-        return self._top(4)
+        return self._sequences.top(4)
 
     def repeated_5grams(self) -> float:
-        return self._covered(5, self._fives)
+        return self._sequences.covered(5)
 
     def repeated_10grams(self) -> float:
-        # Ten words that occurred before are six sequences of five in a row.
-        runs = zip(self._fives, self._fives[5:], strict=False)
-        if not any(last - first == 5 for first, last in runs):
-            return 0.0
-        return self._covered(10, self._repeats(10))
-
-    @cached_property
-    def _beginning_chars(self) -> int:
-        return sum(map(len, self._beginning)) or 1
-
-    def _top(self, size: int) -> float:
-        """Return the share of characters in the most frequent sequence of ``size`` words."""
-        words = self._beginning
-        if len(words) < 2 * size:
-            return 0.0
-        gram, count = Counter(_grams(words, size)).most_common(1)[0]
-        return count * sum(map(len, gram)) / self._beginning_chars if count > 1 else 0.0
-
-    def _covered(self, size: int, repeats: list[int]) -> float:
-        """Return the share of characters in sequences of ``size`` words that occurred before."""
-        words, covered, chars = self._beginning, 0, 0
-        for start in repeats:
-            chars += sum(map(len, words[max(start, covered) : start + size]))
-            covered = start + size
-        return chars / self._beginning_chars
-
-    def _repeats(self, size: int) -> list[int]:
-        """Return where sequences of ``size`` words begin that occurred before."""
-        grams = list(_grams(self._beginning, size))
-        last = len(grams) - 1
-        first = dict(zip(reversed(grams), range(last, -1, -1), strict=True))
-        if len(first) == len(grams):
-            return []
-        return [place for place, gram in enumerate(grams) if first[gram] != place]
-
-    @cached_property
-    def _fives(self) -> list[int]:
-        return self._repeats(5)
-
-
-def _grams(words: list[str], size: int) -> Iterable[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(size)), strict=False)
+        return self._sequences.covered(10)
 
 
 def _share(parts: list[str], fits: Callable[[str], bool]) -> float:

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from xxhash import xxh3_64_hexdigest
+
 from krowlspider.corpus.duplicates import BITS_MAX
 from krowlspider.corpus.languages import LANGUAGES
+from krowlspider.corpus.quality.bad_words import BadWords, entries_of
+from krowlspider.corpus.quality.masks import KINDS
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.signals import SIGNALS
 from krowlspider.errors import KrowlError
@@ -18,11 +22,13 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.document import Document
 
-_TABLES = frozenset({"signals", "language", "duplicates"})
-# What a list may have.
+_TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
+# What a list may have, a word may be, or the keys of a table.
 _NAMES = {
     ("signals", "refused"): sorted(SIGNALS),
     ("language", "accepted"): [*LANGUAGES, "unknown"],
+    ("bad_words", "files"): sorted(LANGUAGES),
+    **{("pii", kind): ["keep", "mask"] for kind in KINDS},
 }
 _KEYS = {"enabled": bool, "min": (int, float), "max": (int, float)}
 
@@ -44,21 +50,24 @@ class Rule:
 
     def value_against(self, measures: Measures) -> float | None:
         """Return the value that breaks the rule; None if the page keeps it."""
-        value: float | None = getattr(measures, self.name)()
-        if value is None:
+        least, most = measures.bounds(self.name)
+        if self._allows(least) and self._allows(most):
             return None
-        if (self.low is not None and value < self.low) or (
-            self.high is not None and value > self.high
-        ):
-            return round(value, 4)
-        return None
+        value: float | None = getattr(measures, self.name)()
+        return None if value is None or self._allows(value) else round(value, 4)
+
+    def _allows(self, value: float) -> bool:
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a page must keep. ``refused`` are signals; without ``languages`` each is accepted.
 
-    ``near`` is the most bits in which two texts that count as one differ, None to keep them.
+    ``near`` is the most bits in which the SimHashes of two texts that count as one differ, None to
+    keep them; ``similarity`` the least share of their MinHashes that is equal, None without these.
+    ``masked`` are kinds of what is masked. A line on more than ``boilerplate`` pages of a host is
+    removed; None keeps them.
     """
 
     rules: list[Rule]
@@ -66,6 +75,10 @@ class Rules:
     languages: frozenset[str]
     exact: bool
     near: int | None
+    similarity: float | None = None
+    masked: frozenset[str] = frozenset()
+    boilerplate: int | None = None
+    bad_words: dict[str, BadWords] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
 
     def judge(self, document: Document, url: str, signals: list[str]) -> Rejected | None:
@@ -75,7 +88,7 @@ class Rules:
                 return Rejected(signal, "set")
         if self.languages and document.language not in self.languages:
             return Rejected("language", document.language)
-        measures = Measures(document, url)
+        measures = Measures(document, url, self.bad_words)
         for rule in self.rules:
             value = rule.value_against(measures)
             if value is not None:
@@ -110,7 +123,7 @@ def read_rules(path: Path | None = None) -> Rules:
             for key, value in table.items():
                 _check(path, name, key, value, tables[name])
             tables[name] |= table
-    return _made(tables)
+    return _made(tables, path.parent if path else None)
 
 
 def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -> None:
@@ -123,13 +136,26 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
         )
     if (name, key) == ("duplicates", "bits") and value not in range(BITS_MAX + 1):
         raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0 to {BITS_MAX}")
+    if (name, key) == ("duplicates", "similarity") and not 0.5 <= value <= 1:
+        raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0.5 to 1")
+    if (name, key) == ("boilerplate", "pages") and (not isinstance(value, int) or value < 1):
+        raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 1 or more")
     allowed = _NAMES.get((name, key))
-    if allowed and (wrong := [each for each in value if each not in allowed]):
+    values = [value] if isinstance(value, str) else value
+    if allowed and (wrong := [each for each in values if each not in allowed]):
         raise KrowlError(f"{path}: {name}.{key} has {wrong[0]!r}: it may have {', '.join(allowed)}")
 
 
-def _made(tables: dict[str, dict[str, Any]]) -> Rules:
-    duplicates = tables["duplicates"]
+def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
+    """Return the rules in ``tables``, where the names of lists become those of their contents."""
+    duplicates, bad = tables["duplicates"], tables["bad_words"]
+    words: dict[str, BadWords] = {}
+    if folder is not None and bad["enabled"]:
+        for language, name in bad["files"].items():
+            text = _list(folder, name)
+            words[language] = BadWords(entries_of(text), language)
+            bad["files"] = bad["files"] | {language: xxh3_64_hexdigest(text.encode())}
+    bad["enabled"] = bool(words)
     return Rules(
         [
             Rule(name, table.get("min"), table.get("max"))
@@ -140,5 +166,18 @@ def _made(tables: dict[str, dict[str, Any]]) -> Rules:
         frozenset(tables["language"]["accepted"]),
         duplicates["exact"],
         duplicates["bits"] if duplicates["near"] else None,
+        duplicates["similarity"] if duplicates["minhash"] else None,
+        frozenset(kind for kind, way in tables["pii"].items() if way == "mask"),
+        tables["boilerplate"]["pages"] if tables["boilerplate"]["enabled"] else None,
+        words,
         tables,
     )
+
+
+def _list(folder: Path, name: Any) -> str:
+    try:
+        return (folder / str(name)).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise KrowlError(
+            f"bad_words.files: {folder / str(name)} cannot be read as a list of words: {error}"
+        ) from error

@@ -1,0 +1,72 @@
+"""Lines that a host repeats."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from krowlspider.corpus.folder import Folder, read_lines
+from krowlspider.corpus.quality.boilerplate import HostLines, without
+from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.record import Line, Record
+from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
+from tests.corpus.warcs import html, response, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_lines_of_a_host_are_removed_once_they_repeat() -> None:
+    """A line that a page has twice counts once; another host has its own lines."""
+    lines = HostLines(2)
+    for number in range(4):
+        text = f"All rights reserved\n\nText {number}\n  All rights reserved"
+        kept = text if number < 2 else f"\nText {number}"
+        assert without(text, lines.repeated("a.example", text)) == kept
+    assert lines.repeated("b.example", "All rights reserved") == set()
+
+
+def test_a_repeated_line_is_removed_from_markdown_too() -> None:
+    lines = HostLines(1)
+    for _ in range(2):
+        repeated = lines.repeated("a.example", "Contents\n\n- First\n\nText")
+    assert without("## Contents\n\n* First\n\nNew text", repeated) == "\n\nNew text"
+
+
+@pytest.mark.parametrize("most", [10, 11])
+def test_the_lines_remembered_are_bounded(most: int) -> None:
+    """The lines that come again stay."""
+    lines = HostLines(1, most)
+    for number in range(1000):
+        menu = "" if number else "\nmenu"
+        text = f"{number}\nmenu\nthe {number}"
+        assert without(text, lines.repeated("a", text)) == f"{number}{menu}\nthe {number}"
+    assert len(lines._new) + len(lines._old) <= 2 * most
+    assert lines.repeated("a", "0") == set()
+
+
+def test_a_page_is_judged_without_the_lines_of_its_host(tmp_path: Path) -> None:
+    path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
+    path.write_text("boilerplate = {enabled = true, pages = 1}\n")
+    notice = b"<p>This notice is on each page.</p></main>"
+    pages = [html(n).replace(b"</main>", notice) for n in range(3)]
+    pages.append(html(0).replace(b"</main>", notice))
+    records = [response(f"http://a.example/{n}", page) for n, page in enumerate(pages)]
+    source = write(tmp_path / "a.warc.gz", records)
+    for rules, count in ((read_rules(), 4), (read_rules(path), 1)):
+        job = Job(folder.work, rules, Choice(), lambda body, codings: body, 60)
+        SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid()).run()
+        [work] = folder.work.iterdir()
+        lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
+        texts = [
+            msgspec.json.decode(line.record, type=Record).text
+            for line in lines
+            if line.refusal is None
+        ]
+        assert sum("This notice" in text for text in texts) == count
+        # The last page is the first again: all its lines have come before.
+        assert (lines[-1].refusal is None) == (rules.boilerplate is None)
+    folder.close()

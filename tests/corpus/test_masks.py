@@ -1,0 +1,103 @@
+"""What is masked, what is left, and that no text takes long."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from krowlspider.corpus.document import Document
+from krowlspider.corpus.folder import Folder, read_lines
+from krowlspider.corpus.head import Link, Pair
+from krowlspider.corpus.quality.masks import KINDS, mask
+from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.record import Line, Record
+from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
+from tests.corpus.warcs import html, response, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def masked(text: str, *kinds: str) -> tuple[str, dict[str, int]]:
+    found = Document(text, "en", 1, "utf-8", 1, 0)
+    counts = mask(found, kinds or KINDS)
+    return found.text, counts
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("<jane.doe+list@mail.example.co.uk>", "email"),
+        ("mailto:jörg_9@example.org.", "email"),
+        ("+49 (0)30 1234-5678", "phone"),
+        ("+442071838750,", "phone"),
+        ("(555) 123-4567", "phone"),
+        ("555-123-4567", "phone"),
+        ("8.8.4.4.", "ip"),
+        ("[2606:4700:4700::1111]:443", "ip"),
+        ("2a00:1450:4001:830::,", "ip"),
+    ],
+)
+def test_addresses_and_numbers_are_masked(text: str, kind: str) -> None:
+    found, counts = masked(f"Ask {text} or 8 others", kind)
+    assert counts == {kind: 1}
+    assert found.count("|||") == 2
+    assert not any(part in found for part in ("doe", "9@", "123", "8387", "8.8", "4700", "830"))
+    assert masked(f"Ask {text} or 8 others", *(KINDS - {kind}))[1] == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("@decorator", "user@localhost", "a @ b.com", "127.0.0.1", "192.168.1.1", "1.2.3.4.5"),
+        *("999.1.1.1", "std::vector", "12:30:45", "2001:db8::1", "1.2.3", "2026-01-02", "+1 234"),
+        *("978-3-16-148410-0", "1555-123-45678", "0x2606:4700::1", "100,000,000", "v8.8.4.4-rc1"),
+    ],
+)
+def test_what_looks_alike_is_left(text: str) -> None:
+    assert masked(f"See {text} there") == (f"See {text} there", {})
+
+
+def test_fields_that_people_write_are_masked() -> None:
+    pairs = [Pair("title", "By a@b.example"), Pair("url", "http://b.example/a@b.example")]
+    fields = {"author": "a@b.example", "open_graph": pairs, "links": [Link("u", "a@b.example")]}
+    found = Document("", "en", 1, "utf-8", 1, 0, fields=fields)
+    assert mask(found, ["email"]) == {"email": 3}
+    mark = "|||EMAIL_ADDRESS|||"
+    assert fields["author"] == fields["links"][0].text == mark
+    assert [pair.value for pair in pairs] == [f"By {mark}", "http://b.example/a@b.example"]
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "a.", "a@", "a@a.", "1.", "+", "+1", "1", "2000:", "(555) ", "+1 (2) 3-4.5 "]
+)
+def test_masking_takes_linear_time(part: str) -> None:
+    begun = time.process_time()
+    masked(f"{part * 20_000}@ ")
+    assert time.process_time() - begun < 1
+
+
+def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:
+    """In its text and title; what is masked does not tell two pages apart."""
+    path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
+    path.write_text('pii = {email = "mask"}\n')
+    pages = [
+        html(1).replace(b"Page 1", f"Of {name}@example.org".encode()) for name in ("ann", "bob")
+    ]
+    source = write(tmp_path / "a.warc.gz", [response("http://a/", page) for page in pages])
+    for rules in (read_rules(), read_rules(path)):
+        job = Job(folder.work, rules, Choice(), lambda body, codings: body, 60)
+        SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid()).run()
+        [work] = folder.work.iterdir()
+        lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
+        texts = [msgspec.json.decode(line.record, type=Record).text for line in lines]
+        titles = [msgspec.json.decode(line.record, type=Record).title for line in lines]
+        hidden = len({line.exact for line in lines}) == 1
+        assert hidden == all("@" not in text for text in texts) == (rules.masked == {"email"})
+        assert [line.masked for line in lines] == [{"email": 2} if hidden else {}] * 2
+        assert ("Of |||EMAIL_ADDRESS|||" in titles) == hidden
+    folder.close()

@@ -1,0 +1,66 @@
+"""Repeated sequences and SimHashes are those of the plain way to count them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from krowlspider.corpus.fingerprints import fingerprints
+from krowlspider.corpus.quality.sequences import WORDS_MAX, Sequences
+
+
+def plain_top(words: list[str], size: int) -> float:
+    grams = [tuple(words[n : n + size]) for n in range(len(words) - size + 1)]
+    if len(words) < 2 * size:
+        return 0.0
+    gram, count = Counter(grams).most_common(1)[0]
+    return count * len("".join(gram)) / len("".join(words)) if count > 1 else 0.0
+
+
+def plain_covered(words: list[str], size: int) -> float:
+    seen: set[tuple[str, ...]] = set()
+    covered: set[int] = set()
+    for start in range(len(words) - size + 1):
+        gram = tuple(words[start : start + size])
+        if gram in seen:
+            covered.update(range(start, start + size))
+        seen.add(gram)
+    return sum(len(words[n]) for n in covered) / (len("".join(words)) or 1)
+
+
+@pytest.mark.parametrize("known", [1, 3, 40, 2000])
+def test_sequences_agree_with_plain_counts(known: int) -> None:
+    chance = random.Random(known)
+    for length in (0, 1, 4, 9, 10, 57, 300, WORDS_MAX):
+        words = [f"w{chance.randrange(known):x}" for _ in range(length)]
+        # A stretch that occurs again, so that ten words repeat where few words are known.
+        words = (words[: length // 2] + words[5:25] + words)[:length]
+        found = Sequences(words)
+        for size in (2, 3, 4):
+            assert found.top(size) == plain_top(words, size)
+            assert found.top(size) <= found.top_at_most(size)
+        for size in (5, 10):
+            assert found.covered(size) == plain_covered(words, size)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 64, 65, 2500])
+def test_simhash_has_the_bits_of_most_features(length: int) -> None:
+    words = [f"w{n % 701}".encode() for n in range(length)]
+    used = words[:2000]
+    features = [*used, *map(b" ".join, pairwise(used))]
+    counts = [0] * 64
+    for feature in features:
+        for bit in range(64):
+            counts[bit] += xxh3_64_intdigest(feature) >> bit & 1
+    expected = sum(1 << bit for bit in range(64) if counts[bit] > len(features) // 2)
+    assert fingerprints(b" ".join(words).decode()).simhash == expected
+
+
+def test_the_numbers_of_words_do_not_run_into_each_other() -> None:
+    """The words 0 and 1 are numbered like 512 and 0, if a number has nine bits only."""
+    words = [*(f"w{n}" for n in range(990)), "w512", "w0"]
+    assert Sequences(words).top(2) == 0
