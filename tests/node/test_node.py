@@ -8,14 +8,16 @@ import re
 import signal
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
 from tests.cluster.judges import not_archived, repeated
+from tests.extensions.test_live_line import screen, terminal
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
+from tests.support import warm
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import QUICK, impolite
 from tests.support.debian import program
@@ -33,6 +35,7 @@ class NodeCrawl(Crawl):
     """One run of ``scrapy node`` with ``processes`` processes."""
 
     processes = 2
+    _written: list[bytes] | None = None
 
     def words(self) -> list[str]:
         return ["node", "--processes", str(self.processes), *super().words()[1:]]
@@ -67,6 +70,33 @@ class NodeCrawl(Crawl):
         with urllib.request.urlopen(url) as answer:
             assert answer.read().decode().count('<a href="http://127.0.0.1:') == self.processes
         return found
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics of all processes, by series."""
+        (url,) = re.findall(r'metrics of all: (http[^\s"]+)', self.log)
+        with urllib.request.urlopen(url) as answer:
+            lines = answer.read().decode().splitlines()
+        series = (line.rpartition(" ") for line in lines if line[0] != "#")
+        return {name: float(value) for name, _, value in series}
+
+    def start_on(self, stream: TextIO, written: list[bytes]) -> NodeCrawl:
+        """Start it on a terminal, which has the log."""
+        environment = {**os.environ, "TERM": "xterm", "STATS_FILE": str(self.stats_path)}
+        self._written = written
+        self.process = warm.start(self.command(), environment=environment, stderr=stream)
+        return self
+
+    @property
+    def log(self) -> str:
+        """The log, as the terminal shows it if there is one, without the live line."""
+        return super().log if self._written is None else "\n".join(screen(self._written)[:-1])
+
+    @property
+    def pages_shown(self) -> list[int]:
+        """The number of pages in each drawing of the live line."""
+        text = b"".join(self._written or ()).decode(errors="replace")
+        drawn = re.findall(r"\r\x1b\[2K([0-9]+) pages?, 2 processes \| [0-9.]+ pages/s", text)
+        return list(map(int, drawn))
 
 
 def node_crawl(web: MockWeb, folder: Path, processes: int, **settings: object) -> NodeCrawl:
@@ -105,6 +135,11 @@ def test_processes_change_and_each_page_is_fetched_once(tmp_path: Path) -> None:
         crawl = node_crawl(web, tmp_path, 3).start()
         crawl_until(web, crawl, 20)
         crawl.wait_until(lambda: crawl.total()["total"]["done"] > 0)
+        total, metrics = crawl.total()["total"], crawl.metrics()
+        assert metrics["krowl_frontier_done_total"] >= total["done"]
+        assert metrics['krowl_fetch_seconds_bucket{le="+Inf"}'] > 0
+        for gauge in ("krowl_node_process_up", "krowl_cluster_joined"):
+            assert [metrics[f'{gauge}{{process="p{number}"}}'] for number in (1, 2, 3)] == [1] * 3
         crawl.wait()
         assert crawl.ends == ["finished"]
         assert reachable(web.graph, web.seeds()).differences(web.log()) == []
@@ -120,17 +155,23 @@ def test_processes_change_and_each_page_is_fetched_once(tmp_path: Path) -> None:
 
 def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
     """A process and the Redis die: they are started again. The supervisor dies: its processes end,
-    and the next start goes on with what they left, by another number of processes."""
+    and the next start goes on with what they left, by another number of processes.
+
+    The first start is on a terminal, with one live line below the whole lines of all processes."""
     more = {"KROWL_LOG_FORMAT": "json", "LOG_LEVEL": "INFO"}
-    with MockWeb(graph=GRAPH) as web:
-        crawl = node_crawl(web, tmp_path, 2, **more).start()
+    with MockWeb(graph=GRAPH) as web, terminal(300) as (stream, written):
+        crawl = node_crawl(web, tmp_path, 2, **more).start_on(stream, written)
         crawl_until(web, crawl, 50)
+        before = crawl.metrics()["krowl_frontier_done_total"]
         os.kill(crawl.pid("p1"), signal.SIGKILL)
         os.kill(crawl.redis, signal.SIGKILL)
         for name in ("p1", "redis"):
             said = f"Process {name} has died with signal SIGKILL: starting it again"
             crawl.wait_until(lambda said=said: said in crawl.log)  # type: ignore[misc]
         crawl_until(web, crawl, 50)
+        crawl.wait_until(lambda: crawl.metrics()['krowl_node_process_up{process="p1"}'] == 1)
+        crawl.wait_until(lambda: crawl.metrics()["krowl_frontier_done_total"] > before)
+        assert len(set(crawl.pages_shown)) > 2
         # It leaves an open WARC file to a folder that no process will use.
         os.kill(crawl.pid("p2"), signal.SIGKILL)
         crawl.kill()
