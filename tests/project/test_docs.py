@@ -44,6 +44,7 @@ NOT_RUN = {
     ".venv/bin/scrapy seeds": "needs a list: tests/commands/test_seeds.py",
     ".venv/bin/scrapy ring": "needs Consul: tests/cluster",
     ".venv/bin/scrapy top": "needs a crawl that runs: tests/commands/test_top.py",
+    ".venv/bin/scrapy node --profile": "needs a crawl that runs: tests/node/test_profile.py",
     "redis-cli": "needs Redis: tests/cluster",
     "export KROWL_STATIC_NODES": "needs Redis: tests/cluster",
 }
