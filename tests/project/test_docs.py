@@ -70,6 +70,12 @@ def why_not(command: str) -> str:
     return next((reason for start, reason in NOT_RUN.items() if command.startswith(start)), "")
 
 
+def is_run(page: Path) -> bool:
+    """Return whether commands of a page run here."""
+    is_path = page.name == "operations.md"  # tests/project/test_operators_path.py
+    return not is_path and any(not why_not(each) for each in commands(page))
+
+
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -124,7 +130,7 @@ def test_the_demo_runs(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "page",
-    [page for page in pages()[1:] if any(not why_not(each) for each in commands(page))],
+    [page for page in pages()[1:] if is_run(page)],
     ids=named,
 )
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
