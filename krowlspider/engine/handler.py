@@ -125,6 +125,8 @@ class DownloadHandler(BaseDownloadHandler):
             self._log.fetched(in_flight, exchange)
         if self._meters is not None:
             self._meters.fetched(exchange)
+        if in_flight.trace is not None:
+            in_flight.trace.answered(exchange)
         self._archive(request, in_flight, exchange)
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
@@ -166,6 +168,8 @@ class DownloadHandler(BaseDownloadHandler):
         except FetchError as error:
             if self._log is not None:
                 self._log.failed(in_flight, error)
+            if in_flight.trace is not None:
+                in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
             if error.exchange is not None:
                 self._archive(request, in_flight, error.exchange)
@@ -238,6 +242,8 @@ class DownloadHandler(BaseDownloadHandler):
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
+        if in_flight.trace is not None:
+            written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"] = written
         in_flight.keep(self._job.notes.fetched(in_flight, exchange, identity, meta))
 
