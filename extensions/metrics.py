@@ -14,7 +14,7 @@ from krowlspider.config.checks import port_range
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.metrics.registry import registry_of, text
-from krowlspider.crawl.monitoring.page_note import forget_page, note_page
+from krowlspider.crawl.monitoring.page_note import METRICS, PAGE, forget_urls, note_url
 from krowlspider.crawl.monitoring.page_server import Page, PageServer
 from krowlspider.crawl.status import figures_wanted
 
@@ -67,7 +67,8 @@ class Metrics:
         self._server = PageServer(makers, on_clients=job.turns.serve)
         if url := await self._server.serve(self._host, self._ports):
             if "page" in served:
-                note_page(job.folder.path, url)
+                note_url(job.folder.path, PAGE, url)
+            note_url(job.folder.path, METRICS, url + self._path)
             if job.node is not None:
                 job.node.serve_metrics(*reached_at(url))
             job.watched_at[:0] = [f"{name} {url}{path}" for name, (path, _) in served.items()]
@@ -85,4 +86,4 @@ class Metrics:
     def _stop(self) -> None:
         if self._server is not None:
             self._server.close()
-            forget_page(Job.of(self._crawler).folder.path)
+            forget_urls(Job.of(self._crawler).folder.path)

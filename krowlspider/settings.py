@@ -454,6 +454,12 @@ KROWL_NOTIFY_FILE = ""
 # stalled. 0: never.
 KROWL_NOTIFY_STALLED = 10.0
 
+# --- Traces ---------------------------------------------------------------------------------------
+
+# The URL of a collector of OpenTelemetry that takes OTLP over HTTP, such as http://127.0.0.1:4318:
+# it gets the times of one request in a hundred and of all that failed. Empty: no traces.
+KROWL_TRACES = ""
+
 # --- Log ------------------------------------------------------------------------------------------
 
 # No line for each page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.

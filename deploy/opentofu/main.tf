@@ -95,6 +95,11 @@ resource "openstack_compute_instance_v2" "control" {
   network {
     port = openstack_networking_port_v2.control.id
   }
+
+  # Another number of workers must not replace the node that has Consul.
+  lifecycle {
+    ignore_changes = [user_data]
+  }
 }
 
 resource "openstack_networking_floatingip_v2" "control" {

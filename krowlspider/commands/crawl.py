@@ -65,9 +65,9 @@ class Command(CrawlCommand):
         assert self.settings is not None
         with checked_start(self.settings, opts):
             super().process_options(args, opts)
-            self._check(args)
+            self._check(args, opts)
 
-    def _check(self, args: list[str]) -> None:
+    def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check that the arguments are the name of a spider, and its settings.
 
         :raises SettingsError: they are not, or a setting of the spider is wrong

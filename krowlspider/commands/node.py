@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED, log_exit
@@ -40,13 +42,30 @@ class Command(CrawlCommand):
             default=str(len(os.sched_getaffinity(0))),
             help="number of processes (default: the cores of this machine)",
         )
+        parser.add_argument(
+            "--profile",
+            metavar="SECONDS",
+            dest="sample",
+            help="start nothing: sample the crawl that runs in JOBDIR with py-spy, and write a"
+            " flame graph of each process to its folder",
+        )
+        # Scrapy's option of this name would make a profile of the supervisor.
+        parser.set_defaults(profile=None)
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         if not args:
             args.append("broad")
         super().process_options(args, opts)
 
+    def _check(self, args: list[str], opts: argparse.Namespace) -> None:
+        # A profile needs no setting of a crawl.
+        if opts.sample is None:
+            super()._check(args, opts)
+
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        if opts.sample is not None:
+            self._profile(opts.sample)
+            return
         # Every Scrapy command imports this file, but only this one needs the rest.
         from krowlspider.frontier.store.store import STORE_ERRORS  # noqa: PLC0415
         from krowlspider.node.start import crawl  # noqa: PLC0415
@@ -62,11 +81,31 @@ class Command(CrawlCommand):
             self.exitcode = BAD_INPUT if is_bad_input else STORAGE_FAILED
             log_exit(self.settings, self.exitcode, error_text(error))
 
+    def _profile(self, text: str) -> None:
+        from krowlspider.node.profile import SECONDS_MAX, find_py_spy, record  # noqa: PLC0415
+
+        assert self.settings is not None
+        try:
+            seconds = _whole("--profile", text, SECONDS_MAX)
+            if not self.settings["JOBDIR"]:
+                raise SettingsError("JOBDIR is not set: give that of the running crawl")
+            jobdir, spy = Path(self.settings["JOBDIR"]), find_py_spy()
+            for graph in asyncio.run(record(jobdir, seconds, spy)):
+                print(graph)
+        except KrowlError as error:
+            print(f"krowlspider: {error}", file=sys.stderr)
+            self.exitcode = BAD_INPUT
+
 
 def _number(text: str) -> int:
     """:raises SettingsError: the text is no number of processes"""
     from krowlspider.node.tree import PROCESSES_MAX  # noqa: PLC0415 - as above
 
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= PROCESSES_MAX:
-        raise SettingsError(f"--processes {text} is not a number from 1 to {PROCESSES_MAX}")
+    return _whole("--processes", text, PROCESSES_MAX)
+
+
+def _whole(option: str, text: str, most: int) -> int:
+    """:raises SettingsError: the text is no number from 1 to ``most``"""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise SettingsError(f"{option} {text} is not a number from 1 to {most}")
     return int(text)

@@ -293,6 +293,16 @@ def _is_web_url(value: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in value
 
 
+def collector(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if value == "" or (isinstance(value, str) and value.startswith(("http://", "https://"))):
+        return None if notice_target(settings, name) is None else _NO_COLLECTOR
+    return _NO_COLLECTOR
+
+
+_NO_COLLECTOR = "is not the http(s) URL of a collector, without a user: http://127.0.0.1:4318"
+
+
 def notice_target(settings: BaseSettings, name: str) -> str | None:
     fault = "is neither the http(s) URL of a webhook, without a user, nor a command"
     value = settings.get(name)

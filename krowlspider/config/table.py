@@ -156,6 +156,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_STATUS_INTERVAL": _seconds,
     "KROWL_LOG_FORMAT": text("text|json", "is not text or json"),
     "KROWL_NOTIFY": checks.notice_target,
+    "KROWL_TRACES": checks.collector,
     "KROWL_NOTIFY_STALLED": number(0, "minutes"),
     "PROMETHEUS_ENABLED": boolean,
     "KROWL_LIVE_PAGE": boolean,

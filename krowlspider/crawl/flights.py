@@ -55,6 +55,8 @@ class Flights:
         """Record a request that is handed to the engine."""
         self._requests[request] = in_flight
         self.on_the_wire += 1
+        if self._job.traces is not None:
+            in_flight.trace = self._job.traces.begin(in_flight.url)
         if self._job.outages.paused:
             self._job.outages.sent(in_flight.host)
         lease = in_flight.lease
@@ -175,6 +177,8 @@ class Flights:
             return
         if in_flight.memory is not None:
             in_flight.memory.release()
+        if in_flight.trace is not None and not in_flight.turned_back:
+            in_flight.trace.over(in_flight.failure)
         if in_flight.note is not None:
             # Before the acknowledgement: the next commit makes both durable.
             self._job.notes.hand_in(in_flight.note, request.meta)

@@ -64,6 +64,19 @@ class JobInUseError(JobError):
         self.holder = holder
 
 
+def holder_of(jobdir: Path) -> int | None:
+    """Return the process that uses a folder; None if none does."""
+    try:
+        with (jobdir / _LOCK).open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read())
+    except FileNotFoundError:
+        pass
+    return None
+
+
 class JobFolder:
     """A crawl's folder, locked for this process from `take` to `leave`.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
+    from krowlspider.crawl.tracing.trace import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
@@ -29,6 +30,7 @@ class InFlight:
     - ``note``: written to the archive when the request is over.
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
+    - ``trace``: its times, with KROWL_TRACES.
     """
 
     host: Host
@@ -44,6 +46,7 @@ class InFlight:
     note: FetchNote | None = None
     memory: FetchMemory | None = None
     received: int = 0
+    trace: Trace | None = None
 
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""

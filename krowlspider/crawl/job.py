@@ -41,6 +41,7 @@ from krowlspider.crawl.parts import (
     resolver,
     robots_fetches,
     seen_set,
+    traces,
     warc_folder,
     warc_writer,
 )
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.crawl.snapshots.taking import Snapshot
+    from krowlspider.crawl.tracing.traces import Traces
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.robots.fetch import RobotsFetch
@@ -113,6 +115,8 @@ class Job:
         self.began = self.wall()
         # What is measured for the metrics; None if they are not served.
         self.meters = Meters() if settings.getbool("PROMETHEUS_ENABLED") else None
+        # What sends traces, from `open` on; None without KROWL_TRACES.
+        self.traces: Traces | None = None
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider, self.meters)
         self.rule = delay_policy(settings)
@@ -286,6 +290,7 @@ class Job:
         self.notes = Provenance(settings, self.archive)
         own = "" if self.node is None else self.node.own
         self.crawl_log = crawl_log(settings, self.folder.path, own)
+        self.traces = traces(settings, self.spider, own, self.wall)
         # With CrawlerProcess the loop does not run yet.
         loop = asyncio.get_event_loop()
         self._loop_clock = LoopClock(loop, self.monotonic)
@@ -409,6 +414,7 @@ class Job:
     async def _commit(self, on_sync: Callable[[Synced | None], None] | None = None) -> None:
         # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
         begun = self.monotonic()
+        traced = [] if self.traces is None else self.traces.take()
         commit = self.frontier.begin_commit()
         self._open_note.put(commit, await self.archive.sync(on_sync))
         await _write(commit.write)
@@ -416,6 +422,8 @@ class Job:
         self._cap_warnings.look()
         if self.meters is not None:
             self.meters.commit.observe(self.monotonic() - begun)
+        if self.traces is not None:
+            self.traces.committed(traced)
 
     async def make_durable(self) -> None:
         """Return when everything that was written to the frontier is synced to disk.
@@ -448,6 +456,8 @@ class Job:
                     self.fail(error)
             if self.crawl_log is not None:
                 await self.crawl_log.close()
+            if self.traces is not None:
+                await run_in_thread(self.traces.close)
             self._cap_warnings.end()
             for clock in (self._checkpoint, self.guard):
                 if clock is not None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+    from krowlspider.crawl.tracing.traces import Traces
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.robots.asks import Peers
@@ -214,6 +215,18 @@ def crawl_log(settings: BaseSettings, folder: Path, node: str) -> CrawlLog | Non
 
     algorithm = settings["KROWL_WARC_DIGEST"]
     return of_fetches.CrawlLog(folder / "crawl.log", most, algorithm=algorithm, node=node)
+
+
+def traces(
+    settings: BaseSettings, spider: str, node: str, wall: Callable[[], float]
+) -> Traces | None:
+    """Return what sends traces, with the node, "" for a crawl of one process; None if no traces are
+    wanted."""
+    if not (endpoint := settings["KROWL_TRACES"]):
+        return None
+    from krowlspider.crawl.tracing import traces as of_requests  # noqa: PLC0415 - rarely used
+
+    return of_requests.Traces(endpoint, spider, node, wall)
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:

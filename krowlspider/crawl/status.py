@@ -31,8 +31,8 @@ figures_wanted = object()
 
 _MB = 1e6
 # Looks at the crawl that are kept for its live line, one a second, and those of its rate.
-_RECENT = 60
-_RATE_OVER = 10
+RECENT = 60
+RATE_OVER = 10
 
 
 def publish(stats: StatsCollector, figures: Mapping[str, object]) -> None:
@@ -62,7 +62,7 @@ class Progress:
         self._started = now
         # Time, and pages done, at the last status line; with URLs queued, in the last minute.
         self._last: tuple[float, int] = (now, 0)
-        self._recent: deque[tuple[float, int, int]] = deque(maxlen=_RECENT)
+        self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
         # Why the crawl ended, when, and what was counted then.
         self._end: tuple[str, float, Counter[str]] | None = None
 
@@ -93,18 +93,18 @@ class Progress:
             # The status line reports the pause for a full disk.
             if not lacks_room(error):
                 logger.warning("The figures for scrapy frontier cannot be written: %s", error)
-        return status_line(figures, pause_reason(self._job))
+        return status_line(figures)
 
     def live_line(self, now: float) -> str:
         """Return the status line now, with the rate of the last seconds. Call it each second."""
         frontier = self._job.frontier
         queued = frontier.queued - frontier.deferred_queued
         self._recent.append((now, self._measure()[0]["done"], queued))
-        first = self._recent[max(0, len(self._recent) - _RATE_OVER)]
-        figures, paused = self._figures(now, first[:2]), pause_reason(self._job)
-        if not paused and (left := until_empty(list(self._recent))):
+        first = self._recent[max(0, len(self._recent) - RATE_OVER)]
+        figures = self._figures(now, first[:2])
+        if not figures["paused"] and (left := until_empty(list(self._recent))):
             figures["so_far"] += f", queue empty in {duration(left)} at this rate"
-        return status_line(figures, paused)
+        return status_line(figures)
 
     def _figures(self, now: float, since: tuple[float, int]) -> dict[str, Any]:
         """Return the figures, with the rate ``since`` a time at which so many pages were done."""
@@ -112,6 +112,7 @@ class Progress:
         seconds, pages = now - since[0], counted["done"] - since[1]
         frontier = self._job.frontier
         due = frontier.schedule.count_due()
+        paused = pause_reason(self._job)
         return {
             "time": time.time(),
             "so_far": progress(
@@ -119,8 +120,9 @@ class Progress:
                 pages=counted["done"],
                 answers=self._stats.get_value("response_received_count", 0),
                 seconds=now - self._started,
-                is_paused=bool(pause_reason(self._job)),
+                is_paused=bool(paused),
             ),
+            "paused": paused,
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],
             "queued": frontier.queued - frontier.deferred_queued,
@@ -177,11 +179,8 @@ class Progress:
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
 
 
-def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
-    """Return the figures that `Progress.line` leaves in the job folder, as a line for people.
-
-    ``paused`` is the reason why no request is sent, if it is not the delay of the hosts.
-    """
+def status_line(figures: Mapping[str, Any]) -> str:
+    """Return the figures that `Progress.line` leaves in the job folder, as a line for people."""
     parts = [
         figures["so_far"],
         f"{figures['pages_per_second']:.1f} pages/s",
@@ -190,7 +189,8 @@ def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
         figures["deferred"] and f"{figures['deferred']:,} deferred, as hosts do not answer",
         figures["dropped"] and f"{figures['dropped']:,} dropped",
         f"WARC {data_size(figures['archive_mb'] * _MB)}",
-        paused
+        # Missing in the figures of an older release.
+        figures.get("paused")
         or (
             not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])
             and figures["queued"]

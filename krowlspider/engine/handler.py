@@ -125,6 +125,8 @@ class DownloadHandler(BaseDownloadHandler):
             self._log.fetched(in_flight, exchange)
         if self._meters is not None:
             self._meters.fetched(exchange)
+        if in_flight.trace is not None:
+            in_flight.trace.answered(exchange)
         if exchange.stored is not None:
             await self._job.archive.room()
         self._archive(request, in_flight, exchange)
@@ -168,6 +170,8 @@ class DownloadHandler(BaseDownloadHandler):
         except FetchError as error:
             if self._log is not None:
                 self._log.failed(in_flight, error)
+            if in_flight.trace is not None:
+                in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
             if error.exchange is not None:
                 if error.exchange.stored is not None:
@@ -242,6 +246,8 @@ class DownloadHandler(BaseDownloadHandler):
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
+        if in_flight.trace is not None:
+            written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"] = written
         in_flight.keep(self._job.notes.fetched(in_flight, exchange, identity, meta))
 

@@ -34,8 +34,9 @@ class Child:
 
     ``is_end`` returns whether an exit code is an end. After any other one, ``on_death`` is called
     and the process is started again. What it writes goes to the file ``log``, by default to the
-    standard error of this process. ``lock`` is an open file that it keeps open. ``backoff`` are the
-    seconds before the first restart; each further death within ten minutes doubles them.
+    standard error of this process, or to the open file ``errors``. ``lock`` is an open file that it
+    keeps open. ``backoff`` are the seconds before the first restart; each further death within ten
+    minutes doubles them.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Child:
         is_end: Callable[[int], bool],
         on_death: Callable[[], None] = lambda: None,
         log: Path | None = None,
+        errors: int | None = None,
         lock: int | None = None,
         backoff: float = BACKOFF,
     ):
@@ -57,6 +59,7 @@ class Child:
         self._is_end = is_end
         self._on_death = on_death
         self._log = log
+        self._errors = errors
         self._lock = lock
         self._backoff = backoff
         self._process: asyncio.subprocess.Process | None = None
@@ -133,7 +136,7 @@ class Child:
                 env=self._environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
-                stderr=output,
+                stderr=self._errors if output is None else output,
                 # The Ctrl-C of a terminal goes to the supervisor alone.
                 start_new_session=True,
                 preexec_fn=end_with_supervisor,

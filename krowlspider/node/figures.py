@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.next_commands import scrapy_with
-from krowlspider.crawl.status import status_line
-from krowlspider.frontier.admin.words import counted, data_size
+from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
+from krowlspider.crawl.time_left import progress, until_empty
+from krowlspider.frontier.admin.words import counted, data_size, duration
 from krowlspider.node.tree import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from krowlspider.crawl.time_left import Limits
     from krowlspider.node.tree import Tree
 
 # What a process has done since its start; the other figures are of the moment.
@@ -34,6 +36,8 @@ class Figures:
         self._processes = processes
         # What former processes of each folder have done, which have died.
         self._before: dict[str, Counter[str]] = {name: Counter() for name in processes}
+        # As of `Progress`.
+        self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
 
     def died(self, process: str) -> None:
         """Keep the figures of a process that has died: the next one counts from 0."""
@@ -67,6 +71,30 @@ class Figures:
         so_far = f"{counted(total['done'], 'page')} by {processes(running)}"
         return status_line({**total, "so_far": so_far})
 
+    def live_line(self, running: int, seconds: float, limits: Limits) -> str:
+        """Return the status line now, so many seconds after the start, with the rate of the last
+        seconds. Call it each second. ``limits`` are those at which the crawl ends."""
+        total, paused = self.total(), self._paused()
+        done = total["done"]
+        self._recent.append((seconds, done, total["queued"]))
+        since, before, _ = self._recent[max(0, len(self._recent) - RATE_OVER)]
+        if seconds > since:
+            total["pages_per_second"] = (done - before) / (seconds - since)
+        so_far = progress(limits, pages=done, answers=0, seconds=seconds, is_paused=bool(paused))
+        if not paused and (left := until_empty(list(self._recent))):
+            so_far += f", queue empty in {duration(left)} at this rate"
+        so_far += f", {processes(running)}"
+        return status_line({**total, "so_far": so_far, "paused": paused})
+
+    def _paused(self) -> str:
+        """Return which processes send no request, and why; usually empty."""
+        each = {name: self._status(name).get("paused") for name in self._processes}
+        reasons = Counter(reason for reason in each.values() if reason)
+        return "; ".join(
+            reason if count == len(each) else f"{', '.join(_keys(each, reason))} {reason}"
+            for reason, count in reasons.items()
+        )
+
     def summary(self, reason: str, seconds: float, codes: Mapping[str, int]) -> str:
         """Return the lines that are logged at the end; ``codes`` are the exit codes."""
         total, each = self.total(), self.of_processes()
@@ -85,6 +113,10 @@ class Figures:
         if left:
             following["go on"] = "the same command and JOBDIR, with any number of processes"
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
+
+
+def _keys(values: Mapping[str, object], value: object) -> list[str]:
+    return [key for key, each in values.items() if each == value]
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

@@ -46,16 +46,22 @@ def crawl(
             "JOBDIR is not set, and scrapy node needs a folder for its processes: give -s"
             " JOBDIR=jobs/default"
         )
-    spargs, given, is_limited = dict(spargs), list(given), False
+    spargs, given, max_pages = dict(spargs), list(given), 0
     if issubclass(kind, BroadSpider) and (pages := spargs.pop("max_pages", "0")) != "0":
         if settings.getint(_PAGES):
             raise SettingsError(f"max_pages and {_PAGES} are both given: give one of them")
+        if not pages.isdecimal():
+            raise SettingsError(f"-a max_pages={pages}: give a whole number, 0 for no limit")
         given.append(f"{_PAGES}={pages}")
-        is_limited = True
+        max_pages = int(pages)
     words = Words(spider, spargs, given, settings, count)
     redis = find_redis()
     tree = Tree(Path(settings["JOBDIR"]), settings["KROWL_CLUSTER"])
     tree.take()
     configure_logging(settings)
-    plan = Plan(tree, count, spider, words, settings, redis, is_limited)
-    return asyncio.run(Supervisor(plan).run())
+    plan = Plan(tree, count, spider, words, settings, redis, max_pages)
+    return asyncio.run(_run(plan))
+
+
+async def _run(plan: Plan) -> int:
+    return await Supervisor(plan).run()

@@ -12,23 +12,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.config.checks import port_range
 from krowlspider.config.validation import offline
-from krowlspider.crawl.monitoring.page_server import PageServer, is_loopback
+from krowlspider.crawl.monitoring.page_note import forget_urls
+from krowlspider.crawl.time_left import Limits
 from krowlspider.errors import JobError
 from krowlspider.node.child import Child
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code
 from krowlspider.node.handover import FolderHandover
 from krowlspider.node.redis import LOG, PrivateRedis
+from krowlspider.node.relay import Relay
+from krowlspider.node.serving.server import Serving
 from krowlspider.node.tree import StoppedError, ids, processes, ring_of
+from krowlspider.views.live_line import LiveText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from scrapy.settings import Settings
 
-    from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.node.tree import Tree
     from krowlspider.node.words import Words
 
@@ -43,8 +45,8 @@ _LOOK = 0.1
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A crawl of ``count`` processes in ``tree``, which is taken. ``redis`` is the server's
-    program, ``settings`` are those of ``spider``. ``restart_pages``: the page budget of all
-    processes is one of this start."""
+    program, ``settings`` are those of ``spider``. ``max_pages`` is the page budget of all processes
+    for this start; 0 is none."""
 
     tree: Tree
     count: int
@@ -52,11 +54,11 @@ class Plan:
     words: Words
     settings: Settings
     redis: Path
-    restart_pages: bool
+    max_pages: int
 
 
 class Supervisor:
-    """Runs a `Plan` once."""
+    """Runs a `Plan` once, on the running event loop."""
 
     def __init__(self, plan: Plan):
         self._plan = plan
@@ -66,6 +68,10 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._is_stopped = self._is_interrupted = False
         self._began = time.monotonic()
+        self._limits = Limits(
+            pages=plan.max_pages, seconds=plan.settings.getfloat("CLOSESPIDER_TIMEOUT")
+        )
+        self._live = LiveText(self._live_line, is_wanted=plan.settings.getbool("KROWL_PROGRESS"))
 
     async def run(self) -> int:
         """Crawl to the end, and return the exit code.
@@ -118,7 +124,7 @@ class Supervisor:
     def _old_keys(self) -> list[str]:
         """Return the keys of earlier starts in the Redis that all processes share."""
         root = f"krowlspider:{self._plan.settings['KROWL_CLUSTER']}"
-        return [f"{root}:beats", *([f"{root}:pages"] if self._plan.restart_pages else [])]
+        return [f"{root}:beats", *([f"{root}:pages"] if self._plan.max_pages else [])]
 
     def _hand_over(self) -> None:
         handover = FolderHandover(
@@ -136,12 +142,16 @@ class Supervisor:
     # --- the crawl ---
 
     async def _crawl(self) -> int:
+        above = self._live.write_above
+        relay = None if above is None else Relay(above)
         ring = ",".join(f"{name}={self._redis.url_of(name)}" for name in self._ids)
         secret = str(self._plan.tree.secret)
         for name in self._ids:
+            folder = self._plan.tree.path / name
+            forget_urls(folder)
             self._children[name] = Child(
                 name,
-                partial(self._plan.words.of, name, self._plan.tree.path / name),
+                partial(self._plan.words.of, name, folder, is_live=relay is not None),
                 environment={
                     **os.environ,
                     "KROWL_STATIC_NODES": ring,
@@ -149,19 +159,25 @@ class Supervisor:
                     "KROWL_NODE_ID": name,
                 },
                 is_end=lambda code: 0 <= code <= LAST_CODE,
-                on_death=partial(self._figures.died, name),
+                on_death=partial(self._on_death, name),
+                errors=None if relay is None else relay.end,
             )
-        page = await self._serve()
+        serving = Serving(self._plan.tree, self._ids, self._figures, self._restarts)
+        served = await serving.open(self._plan.settings)
         logger.info(
             "Crawl of %s in %s, each with its own folder there%s",
-            *(processes(self._plan.count), self._plan.tree.path, page),
+            *(processes(self._plan.count), self._plan.tree.path, served),
         )
         status = asyncio.create_task(self._show_status())
+        self._live.start()
         try:
             codes = dict(zip(self._ids, await self._end_of_all(), strict=True))
         finally:
             status.cancel()
-            self._server.close()
+            serving.close()
+            if relay is not None:
+                relay.close()
+            self._live.stop()
         is_failed = any(code in FAILURES for code in codes.values())
         reason = "failed" if is_failed else "stopped" if self._is_stopped else "finished"
         seconds = time.monotonic() - self._began
@@ -179,28 +195,27 @@ class Supervisor:
             self._stop()
         return code
 
-    async def _serve(self) -> str:
-        """Serve the page of all, and return where, as the end of a sentence; "" if it is off."""
-        settings = self._plan.settings
-        self._server = PageServer([self._routes])
-        host = settings["PROMETHEUS_HOST"]
-        is_wanted = all(map(settings.getbool, ("PROMETHEUS_ENABLED", "KROWL_LIVE_PAGE")))
-        if not (is_wanted and is_loopback(host)):
-            return ""
-        url = await self._server.serve(host, port_range(settings["PROMETHEUS_PORT"]))
-        return f"; page of all: {url}/" if url else ""
+    def _on_death(self, name: str) -> None:
+        self._figures.died(name)
+        # Another program may get its port.
+        forget_urls(self._plan.tree.path / name)
 
-    def _routes(self) -> Mapping[str, Route]:
-        # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.node.page import routes  # noqa: PLC0415
+    def _restarts(self) -> int:
+        return sum(child.restarts for child in self._children.values())
 
-        return routes(self._plan.tree, self._figures)
+    def _running(self) -> int:
+        return sum(child.is_running for child in self._children.values())
+
+    def _live_line(self) -> str:
+        seconds = time.monotonic() - self._began
+        return self._figures.live_line(self._running(), seconds, self._limits)
 
     async def _show_status(self) -> None:
         while True:
             await asyncio.sleep(self._plan.settings.getfloat("KROWL_STATUS_INTERVAL"))
-            running = sum(child.is_running for child in self._children.values())
-            logger.info("%s", self._figures.line(running), extra={"event": "status"})
+            if not self._live.has_log:
+                line = self._figures.line(self._running())
+                logger.info("%s", line, extra={"event": "status"})
 
     # --- the stop ---
 

@@ -55,6 +55,12 @@ def number_of(process: str) -> int:
     return int(process[1:])
 
 
+def process_folders(path: Path) -> list[Path]:
+    """Return the folders of processes in a JOBDIR, those of earlier starts too."""
+    found = [each for each in path.glob("p*") if _PROCESS.fullmatch(each.name)]
+    return sorted(found, key=lambda each: number_of(each.name))
+
+
 class StoppedError(Exception):
     """The supervisor was stopped meanwhile."""
 
@@ -73,8 +79,7 @@ class Tree:
 
     def processes(self) -> list[str]:
         """Return the ids of the processes that have a folder, those of earlier starts too."""
-        found = (each.name for each in self.path.iterdir() if _PROCESS.fullmatch(each.name))
-        return sorted(found, key=number_of)
+        return [each.name for each in process_folders(self.path)]
 
     def take(self) -> None:
         """Lock the folder; make it, and the secret of its ring, if it is new.

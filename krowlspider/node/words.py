@@ -36,6 +36,10 @@ _OF_PROJECT = 20
 # Ports beyond its first one that a process may take.
 _MORE_PORTS = 100
 _PORT_MAX = 65_535
+# Levels at which the log has a process' status lines. Without them it may write its figures more
+# often: each so many seconds.
+_WITH_STATUS_LINES = ("DEBUG", "INFO")
+_LIVE_INTERVAL = 1.0
 _USER = re.compile("://[^/]*@")
 
 
@@ -97,8 +101,9 @@ class Words:
                 " processes: write it with names of classes, or give -o FILE"
             ) from error
 
-    def of(self, process: str, folder: Path, restarts: int) -> list[str]:
-        """Return the words of a process with its job folder."""
+    def of(self, process: str, folder: Path, restarts: int, *, is_live: bool = False) -> list[str]:
+        """Return the words of a process with its job folder; ``is_live``: a live line shows its
+        figures."""
         settings = self._settings
         own: dict[str, object] = {
             "JOBDIR": folder,
@@ -117,6 +122,9 @@ class Words:
             own |= {"LOG_FILE": settings["LOG_FILE"], "LOG_FILE_APPEND": 1}
         is_chosen = (settings.getpriority("LOG_LEVEL") or 0) > _OF_PROJECT
         own["LOG_LEVEL"] = settings["LOG_LEVEL"] if is_chosen else "WARNING"
+        if is_live and own["LOG_LEVEL"] not in _WITH_STATUS_LINES:
+            interval = settings.getfloat("KROWL_STATUS_INTERVAL")
+            own["KROWL_STATUS_INTERVAL"] = min(interval, _LIVE_INTERVAL)
         if self._feeds:
             own["FEEDS"] = json.dumps(self._feeds_of(process, restarts))
         words = list(self._start)

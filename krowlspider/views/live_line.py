@@ -127,6 +127,11 @@ class LiveText:
         """Return whether the log is on the same terminal."""
         return self._line is not None and self._line.has_log
 
+    @property
+    def write_above(self) -> Callable[[str], None] | None:
+        """Return what writes whole lines above the text; None if nothing is drawn."""
+        return None if self._line is None else self._line.write_above
+
     def start(self) -> None:
         if self._line is not None:
             self._line.start()

@@ -129,13 +129,13 @@ def _running(server: Server) -> Iterator[Server]:
 
 
 @contextmanager
-def redis_server(folder: Path, *options: str) -> Iterator[Server]:
+def redis_server(folder: Path, *options: str, host: str = "") -> Iterator[Server]:
     """A Redis that keeps an append-only file in ``folder``; ``options`` as on its command line
     ("--maxmemory", "2mb").
 
     ``url`` is ``redis://HOST:PORT/0``.
     """
-    host = _own_address()
+    host = host or _own_address()
     port = free_port(host)
     command = [
         *(program("redis-server"), "--bind", host, "--port", str(port), "--dir", folder),

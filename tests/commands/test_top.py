@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from krowlspider.crawl.monitoring.history import FIELDS
-from krowlspider.crawl.monitoring.page_note import note_page, noted_page
+from krowlspider.crawl.monitoring.page_note import PAGE, note_url, noted_url
 from krowlspider.programs.top import _REDRAW
 from krowlspider.views.top.source import NoCrawlError, Source
 from krowlspider.views.top.text import lines, page_line, title
@@ -113,7 +113,7 @@ def test_a_folder_leads_to_its_own_crawl_only(tmp_path: Path) -> None:
     with pytest.raises(NoCrawlError, match="is not being crawled"):
         Source.of(str(tmp_path))
     with live_page(tmp_path) as (url, _):
-        note_page(tmp_path, url)
+        note_url(tmp_path, PAGE, url)
         assert Source.of(str(tmp_path)).url == url
         ANSWERS["status"]["folder"] = "/elsewhere"
         with pytest.raises(NoCrawlError, match="is not being crawled"):
@@ -151,7 +151,7 @@ def test_top_follows_a_crawl_and_says_that_it_has_ended(tmp_path: Path) -> None:
         seeds = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
         settings = {"PROMETHEUS_ENABLED": 1, "KROWL_DELAY_MIN": 0.3}
         crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings).start()
-        crawl.wait_until(lambda: noted_page(crawl.jobdir) is not None)
+        crawl.wait_until(lambda: noted_url(crawl.jobdir, PAGE) is not None)
         crawl.wait_until(lambda: len(web.log()) > 2)
         once = run_here(["top", str(crawl.jobdir), "--once"])
         assert once.returncode == 0, once.stderr
@@ -164,7 +164,7 @@ def test_top_follows_a_crawl_and_says_that_it_has_ended(tmp_path: Path) -> None:
             *_, last = top.communicate(timeout=30)[0].splitlines()
         assert last.startswith(b"The crawl has ended.")
         assert top.returncode == 0
-        assert noted_page(crawl.jobdir) is None
+        assert noted_url(crawl.jobdir, PAGE) is None
     after = run_here(["top", str(crawl.jobdir)])
     assert after.returncode == 2
     assert b"is not being crawled" in after.stderr

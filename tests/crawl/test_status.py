@@ -74,5 +74,7 @@ def test_status_line_of_a_large_crawl_is_short() -> None:
         " on 150 hosts | 3 deferred, as hosts do not answer | WARC 7.3 MB"
         " | every host is within its delay"
     )
-    full = status_line({**figures, **none, "archive_mb": 0.0143}, "paused: no room in jobs/a")
+    full = status_line(
+        {**figures, **none, "archive_mb": 0.0143, "paused": "paused: no room in jobs/a"}
+    )
     assert full.endswith(" | WARC 14.3 KB | paused: no room in jobs/a")

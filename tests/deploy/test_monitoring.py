@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from krowlspider.node.serving.metrics import OWN
 from tests.support.crawling import ROOT
 from tests.support.dashboards import DASHBOARDS, FOLDER
 from tests.support.debian import program
@@ -23,7 +24,7 @@ _METRIC = re.compile(r"\b(?:krowl|scrapy|process|python)_[a-z0-9_]+")
 
 def unknown(query: str) -> set[str]:
     """Return the metrics of a query that no crawl has."""
-    kinds = {name: kind for name, kind, *_ in rows()}
+    kinds = {name: kind for name, kind, *_ in (*rows(), *OWN)}
     parts = ("_bucket", "_sum", "_count")
     known = {name for name, kind in kinds.items() if kind != "histogram"}
     known |= {name + part for name, kind in kinds.items() if kind == "histogram" for part in parts}

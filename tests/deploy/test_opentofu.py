@@ -50,6 +50,13 @@ def test_each_name_in_the_code_is_declared_and_used() -> None:
     assert used <= declared
 
 
+def test_another_number_of_workers_replaces_no_machine() -> None:
+    """The control node is made with the addresses of the workers, and has Consul's data."""
+    made = re.findall(r'(?ms)^resource "openstack_compute_instance_v2" .*?^}', CODE)
+    assert len(made) == 2
+    assert all("ignore_changes = [user_data]" in each for each in made)
+
+
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
 def test_each_variable_of_a_template_is_given(template: Path) -> None:
     found = re.findall(rf'cloud-init/{template.name}", \{{\n(.*?)\n  \}}\)', CODE, re.DOTALL)

@@ -258,7 +258,7 @@ def test_a_webhook_that_hangs_while_it_connects_is_given_up(
         sender.close(20)
         assert time.monotonic() - begun < 5
         is_over.set()
-        for thread in [each for each in threads() if each.name == "notice"]:
+        for thread in [each for each in threads() if each.name == "post"]:
             thread.join(20)
             assert not thread.is_alive()
     assert caplog.text.count("https://localhost does not answer") == 2

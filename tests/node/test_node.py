@@ -1,4 +1,7 @@
-"""``scrapy node`` with real processes: each page once, through stops, other numbers and deaths."""
+"""``scrapy node`` with real processes that die.
+
+`tests.project.test_operators_path` stops them, and starts them in other numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,19 @@ import re
 import signal
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TextIO
 
 import pytest
 
 from tests.cluster.judges import not_archived, repeated
+from tests.extensions.test_live_line import screen, terminal
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
+from tests.support import warm
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import QUICK, impolite
 from tests.support.debian import program
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -33,6 +35,7 @@ class NodeCrawl(Crawl):
     """One run of ``scrapy node`` with ``processes`` processes."""
 
     processes = 2
+    _written: list[bytes] | None = None
 
     def words(self) -> list[str]:
         return ["node", "--processes", str(self.processes), *super().words()[1:]]
@@ -59,14 +62,32 @@ class NodeCrawl(Crawl):
         """How each summary of the log says that the crawl has ended."""
         return re.findall(r"Crawl of .* ended \((\w+)\)", self.log)
 
-    def total(self) -> Mapping[str, Any]:
-        """The sums that its page shows."""
-        (url,) = re.findall(r"page of all: (\S+)", self.log)
-        with urllib.request.urlopen(f"{url}api/v1/status") as answer:
-            found: Mapping[str, Any] = json.load(answer)
+    def metrics(self) -> dict[str, float]:
+        """The metrics of all processes, by series."""
+        (url,) = re.findall(r'metrics of all: (http[^\s"]+)', self.log)
         with urllib.request.urlopen(url) as answer:
-            assert answer.read().decode().count('<a href="http://127.0.0.1:') == self.processes
-        return found
+            lines = answer.read().decode().splitlines()
+        series = (line.rpartition(" ") for line in lines if line[0] != "#")
+        return {name: float(value) for name, _, value in series}
+
+    def start_on(self, stream: TextIO, written: list[bytes]) -> NodeCrawl:
+        """Start it on a terminal, which has the log."""
+        environment = {**os.environ, "TERM": "xterm", "STATS_FILE": str(self.stats_path)}
+        self._written = written
+        self.process = warm.start(self.command(), environment=environment, stderr=stream)
+        return self
+
+    @property
+    def log(self) -> str:
+        """The log, as the terminal shows it if there is one, without the live line."""
+        return super().log if self._written is None else "\n".join(screen(self._written)[:-1])
+
+    @property
+    def pages_shown(self) -> list[int]:
+        """The number of pages in each drawing of the live line."""
+        text = b"".join(self._written or ()).decode(errors="replace")
+        drawn = re.findall(r"\r\x1b\[2K([0-9]+) pages?, 2 processes \| [0-9.]+ pages/s", text)
+        return list(map(int, drawn))
 
 
 def node_crawl(web: MockWeb, folder: Path, processes: int, **settings: object) -> NodeCrawl:
@@ -88,49 +109,33 @@ def crawl_until(web: MockWeb, crawl: NodeCrawl, more: int) -> None:
     crawl.wait_until(lambda: len(web.log()) > goal)
 
 
-def test_processes_change_and_each_page_is_fetched_once(tmp_path: Path) -> None:
-    """2, then 1, then 3 processes. One Ctrl-C stops all, with one summary and exit code 0."""
-    with MockWeb(graph=GRAPH) as web:
-        for processes in (2, 1):
-            crawl = node_crawl(web, tmp_path, processes).start()
-            crawl_until(web, crawl, 100)
-            secret = (crawl.jobdir / "ring-secret").read_text().strip()
-            process = crawl.pid("p1")
-            assert secret not in Path(f"/proc/{process}/cmdline").read_text()
-            # The Ctrl-C of a terminal does not reach it besides.
-            assert os.getpgid(process) != os.getpgid(crawl.process.pid)
-            crawl.interrupt()
-            assert crawl.ends == ["stopped"]
-            assert secret not in crawl.log
-        crawl = node_crawl(web, tmp_path, 3).start()
-        crawl_until(web, crawl, 20)
-        crawl.wait_until(lambda: crawl.total()["total"]["done"] > 0)
-        crawl.wait()
-        assert crawl.ends == ["finished"]
-        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
-        assert repeated(web.log()) == []
-        assert impolite(web, DELAY) == []
-        assert [frontier_view(folder)["queued"] for folder in crawl.folders] == [0, 0, 0]
-        assert not_archived(web.log(), crawl.folders, exactly=True) == []
-        # Each process has a feed of its own, in each start.
-        items = [path.read_text().splitlines() for path in tmp_path.glob("job-*-p[123].jsonl")]
-        urls = [json.loads(line)["url"] for lines in items for line in lines]
-        assert len(urls) == len(set(urls)) > 100
-
-
 def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
     """A process and the Redis die: they are started again. The supervisor dies: its processes end,
-    and the next start goes on with what they left, by another number of processes."""
+    and the next start goes on with what they left, by another number of processes.
+
+    The first start is on a terminal, with one live line below the whole lines of all processes."""
     more = {"KROWL_LOG_FORMAT": "json", "LOG_LEVEL": "INFO"}
-    with MockWeb(graph=GRAPH) as web:
-        crawl = node_crawl(web, tmp_path, 2, **more).start()
+    with MockWeb(graph=GRAPH) as web, terminal(300) as (stream, written):
+        crawl = node_crawl(web, tmp_path, 2, **more).start_on(stream, written)
         crawl_until(web, crawl, 50)
+        # Counters are sums, and each process has its gauges.
+        up = [f'krowl_node_process_up{{process="{name}"}}' for name in ("p1", "p2")]
+        crawl.wait_until(lambda: all(crawl.metrics()[each] for each in up))
+        metrics = crawl.metrics()
+        before = metrics["krowl_frontier_done_total"]
+        assert metrics['krowl_fetch_seconds_bucket{le="+Inf"}'] > 0
+        joined = {name: metrics[name] for name in metrics if "krowl_cluster_joined{" in name}
+        assert set(joined.values()) == {1}
+        assert len(joined) == 2
         os.kill(crawl.pid("p1"), signal.SIGKILL)
         os.kill(crawl.redis, signal.SIGKILL)
         for name in ("p1", "redis"):
             said = f"Process {name} has died with signal SIGKILL: starting it again"
             crawl.wait_until(lambda said=said: said in crawl.log)  # type: ignore[misc]
         crawl_until(web, crawl, 50)
+        crawl.wait_until(lambda: crawl.metrics()[up[0]] == 1)
+        crawl.wait_until(lambda: crawl.metrics()["krowl_frontier_done_total"] > before)
+        assert len(set(crawl.pages_shown)) > 2
         # It leaves an open WARC file to a folder that no process will use.
         os.kill(crawl.pid("p2"), signal.SIGKILL)
         crawl.kill()
@@ -151,3 +156,6 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         assert impolite(web, DELAY) == []
         assert [frontier_view(folder)["queued"] for folder in crawl.folders] == [0, 0]
         assert not_archived(entries, crawl.folders, exactly=False) == []
+        # Each process has a feed of its own, in each start.
+        feeds = {path.stem.rpartition("-")[2] for path in tmp_path.glob("job-*-p[12].jsonl")}
+        assert feeds == {"p1", "p2"}

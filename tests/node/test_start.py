@@ -40,6 +40,7 @@ def refused(*words: object, environment: Mapping[str, str] | None = None) -> str
         (["-s", "KROWL_NO_SUCH=1"], "KROWL_NO_SUCH is not a setting"),
         (["-s", "KROWL_NODE_ID=a"], "KROWL_NODE_ID is set, and scrapy node makes a cluster"),
         ([], "JOBDIR is not set"),
+        (["-s", "JOBDIR=j", "-a", "max_pages=x"], "-a max_pages=x: give a whole number"),
         (
             ["-s", "JOBDIR=j", "-a", "max_pages=5", "-s", "KROWL_CLUSTER_PAGES=9"],
             "max_pages and KROWL_CLUSTER_PAGES are both given",

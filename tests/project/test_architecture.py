@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
-    "node": {"config", "spiders", *ENGINE},
+    "node": {"config", "spiders", "views", *ENGINE},
     "commands": {"krowlspider", "config", "node", "programs", *ENGINE},
     "programs": {"krowlspider", "commands", "config", "corpus", "views", *ENGINE},
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.metrics.stats import is_counter, metric_name
 from krowlspider.crawl.metrics.table import MEASURED, STATS
+from krowlspider.node.serving.metrics import OWN
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ own spiders, become metrics [by the same rule](stats.md#prometheus). A histogram
 connection and TLS only of new connections. `krowl_fetch_failed_total` counts requests without a
 usable answer. [operations.md](operations.md#prometheus-and-grafana) shows dashboards and alert
 rules that use them.
+
+`scrapy node` has them for all processes together, with the same names: counters and histograms are
+sums, and a gauge is there for each process, with the label `process`. Only `scrapy node` has
+`krowl_node_...`.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -50,7 +55,7 @@ PROCESS = (
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, type, labels and meaning of every metric."""
+    """Yield name, type, labels and meaning of every metric of a crawl."""
     for stat, known in STATS.items():
         kind = "counter" if is_counter(stat) else "gauge"
         yield metric_name(stat), kind, known.label, known.help
@@ -64,7 +69,7 @@ def page() -> str:
     """Return the text of docs/metrics.md."""
     lines = (
         f"| `{name}` | {kind} | {f'`{label}`' if label else ''} | {text} |"
-        for name, kind, label, text in sorted(rows())
+        for name, kind, label, text in sorted([*rows(), *OWN])
     )
     return HEAD + "\n".join(lines) + "\n"
 

@@ -14,10 +14,11 @@ class Panel(NamedTuple):
 
 
 _OF = '{instance=~"$instance"}'
-_EACH = "{{instance}}"
+# One address of several processes tells them apart by `process`.
+_EACH = "{{instance}} {{process}}"
 
 
-def _now(name: str, by: str = "instance") -> str:
+def _now(name: str, by: str = "instance, process") -> str:
     return f"sum by ({by}) ({name}{_OF})"
 
 
@@ -47,7 +48,7 @@ def _times(title: str, name: str, unit: str = "s") -> Panel:
 
 
 def _with_limit(title: str, unit: str, name: str, limit: str) -> Panel:
-    return Panel(title, unit, {_EACH: _now(name), "limit of {{instance}}": _now(limit)})
+    return Panel(title, unit, {_EACH: _now(name), f"limit of {_EACH}": _now(limit)})
 
 
 OVERVIEW = (
@@ -61,7 +62,7 @@ OVERVIEW = (
         "Share of requests without a usable answer",
         "percentunit",
         {
-            _EACH: f"{_rate('krowl_fetch_failed_total')} /"
+            "{{instance}}": f"{_rate('krowl_fetch_failed_total')} /"
             f" clamp_min({_rate('scrapy_downloader_request_total')}, 1e-9)"
         },
     ),
@@ -170,8 +171,8 @@ ARCHIVE = (
         "Free disk",
         "bytes",
         {
-            "{{disk}} of {{instance}}": _now("krowl_disk_free_bytes", "instance, disk"),
-            "floor of {{instance}}": _now("krowl_disk_floor_bytes"),
+            f"{{{{disk}}}} of {_EACH}": _now("krowl_disk_free_bytes", "instance, process, disk"),
+            f"floor of {_EACH}": _now("krowl_disk_floor_bytes"),
         },
     ),
     _each("Pauses for a full disk", "short", "krowl_disk_pauses_total"),
@@ -211,7 +212,9 @@ CLUSTER = (
     _times("Batch of the inbox", "krowl_cluster_inbox_batch_seconds"),
 )
 MACHINE = (
-    Panel("CPU of the process", "percentunit", {_EACH: _rate("process_cpu_seconds_total")}),
+    Panel(
+        "CPU of the process", "percentunit", {"{{instance}}": _rate("process_cpu_seconds_total")}
+    ),
     _with_limit(
         "Resident memory",
         "bytes",

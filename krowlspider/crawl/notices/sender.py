@@ -9,12 +9,11 @@ import shlex
 import signal
 import subprocess
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from queue import SimpleQueue
-from socket import SHUT_RDWR
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+
+from krowlspider.crawl.webhook import NotSentError, Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,10 +23,6 @@ logger = logging.getLogger(__name__)
 # Seconds for one notice, and notices that wait: the others are dropped, with a log line.
 TIME_LIMIT = 10.0
 _WAITING = 20
-
-
-class NotSentError(Exception):
-    """A notice was not sent; the message is the reason."""
 
 
 class Sender:
@@ -41,7 +36,7 @@ class Sender:
         self._send: Callable[[bytes], None]
         self._command: _Command | None = None
         if target.startswith(("http://", "https://")):
-            self._send = _Webhook(target, time_limit).send
+            self._send = Webhook(target, time_limit).send
         else:
             self._command = _Command(target, time_limit)
             self._send = self._command.send
@@ -118,62 +113,3 @@ class _Command:
         if (child := self._child) is not None:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-
-
-class _Webhook:
-    def __init__(self, url: str, time_limit: float):
-        self._parts = urlsplit(url)
-        self._time_limit = time_limit
-
-    def send(self, notice: bytes) -> None:
-        parts = self._parts
-        name = f"{parts.scheme}://{parts.hostname}"
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=self._time_limit)
-        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        post = _Post(connection, target, notice)
-        post.start()
-        post.join(self._time_limit)
-        if post.is_alive():
-            post.cut()
-        if isinstance(post.error, UnicodeError):
-            raise NotSentError(f"{name} is no name for the DNS") from post.error
-        if post.status is None:
-            raise NotSentError(f"{name} does not answer") from post.error
-        if not 200 <= post.status < 300:
-            raise NotSentError(f"{name} answered with status {post.status}")
-
-
-class _Post(Thread):
-    """A POST in a thread of its own: nothing can cut off a look-up in the DNS."""
-
-    status: int | None = None
-    error: Exception | None = None
-
-    def __init__(self, connection: HTTPConnection, target: str, body: bytes):
-        super().__init__(name="notice", daemon=True)
-        self._connection = connection
-        self._target = target
-        self._body = body
-        self._is_cut = False
-
-    def run(self) -> None:
-        connection = self._connection
-        try:
-            connection.connect()
-            # Once it is cut, nothing ends a slow answer.
-            if not self._is_cut:
-                headers = {"Content-Type": "application/json"}
-                connection.request("POST", self._target, self._body, headers)
-                self.status = connection.getresponse().status
-        except (OSError, HTTPException, UnicodeError) as error:
-            self.error = error
-        finally:
-            connection.close()
-
-    def cut(self) -> None:
-        """Have the thread end: now, or, before it is connected, after that."""
-        self._is_cut = True
-        if self._connection.sock is not None:
-            with suppress(OSError):
-                self._connection.sock.shutdown(SHUT_RDWR)

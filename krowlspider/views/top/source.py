@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.monitoring.page_note import noted_page
+from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
 
@@ -56,7 +56,7 @@ class Source:
         if "://" in named:
             return cls(named)
         path = JobFolder.existing(named).path
-        if url := noted_page(path):
+        if url := noted_url(path, PAGE):
             source = cls(url)
             try:
                 folder = source.ask("status")["folder"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from krowlspider.crawl.monitoring.page_note import noted_page
+from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
 
 if TYPE_CHECKING:
     from krowlspider.crawl.monitoring.endpoint import Route
@@ -65,7 +65,7 @@ def _page(tree: Tree, each: dict[str, dict[str, Any]], total: dict[str, Any]) ->
 
 
 def _link(tree: Tree, process: str) -> str:
-    if url := noted_page(tree.path / process):
+    if url := noted_url(tree.path / process, PAGE):
         return f'<a href="{escape(url)}/">{process}</a>'
     return process
 

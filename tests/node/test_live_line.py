@@ -1,0 +1,72 @@
+"""The live line of several processes: their sums, the rate of the last seconds, who is paused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.crawl.time_left import Limits
+from krowlspider.node.figures import Figures
+from krowlspider.node.relay import Relay
+from krowlspider.node.tree import Tree
+from krowlspider.node.words import Words
+from tests.support.settings import project_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STATUS = {"queued": 40, "deferred": 0, "hosts": 4, "due": 1, "in_flight": 1, "dropped": 0}
+
+
+def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, "krowlspider")
+    figures = Figures(tree, ["p1", "p2"])
+
+    def line(seconds: float, done: int, *paused: str) -> str:
+        for name, reason in zip(("p1", "p2"), paused or ("", ""), strict=True):
+            folder = tree.folder(name)
+            folder.path.mkdir(exist_ok=True)
+            folder.write_status({**STATUS, "done": done, "archive_mb": 1, "paused": reason})
+        return figures.live_line(2, seconds, Limits(pages=1000))
+
+    assert line(10, 50) == (
+        "100 of 1,000 pages, 1 min 30 s left, 2 processes | 0.0 pages/s | 80 URLs queued on 8 hosts"
+        " | 2 in flight | WARC 2.0 MB"
+    )
+    assert "| 40.0 pages/s |" in line(11, 70)
+    assert line(12, 70, "", "paused: no host answers").endswith("| p2 paused: no host answers")
+    assert line(13, 70, *["paused: no room"] * 2).endswith("| paused: no room")
+
+
+def test_relay_shows_whole_lines() -> None:
+    shown: list[str] = []
+
+    async def relayed() -> None:
+        relay = Relay(shown.append)
+        for text in ("a\nb", "c\nd"):
+            os.write(relay.end, text.encode())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        os.write(relay.end, b"e\nf")
+        relay.close()
+
+    asyncio.run(relayed())
+    assert "".join(shown) == "a\nbc\nde\nf\n"
+    assert all(text.endswith("\n") for text in shown)
+
+
+@pytest.mark.parametrize(
+    ("level", "is_live", "interval"),
+    [("WARNING", True, "1.0"), ("WARNING", False, None), ("INFO", True, None)],
+)
+def test_processes_write_their_figures_often_for_a_live_line(
+    tmp_path: Path, level: str, is_live: bool, interval: str | None
+) -> None:
+    """But not when the log has a line each time."""
+    words = Words("broad", {}, [], project_settings(LOG_LEVEL=level), 2)
+    given = words.of("p1", tmp_path, 0, is_live=is_live)
+    found = [word.partition("=")[2] for word in given if word.startswith("KROWL_STATUS_INTERVAL")]
+    assert found == ([] if interval is None else [interval])
