@@ -224,23 +224,25 @@ def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
+    ("setting", "path", "reason"),
     [
-        ("nosuch.Component", "No module named 'nosuch'"),
+        ("ITEM_PIPELINES", "nosuch.Component", "No module named 'nosuch'"),
+        ("ADDONS", "nosuch.Component", "No module named 'nosuch'"),
         (
+            "ITEM_PIPELINES",
             "scrapy.pipelines.Thing",
             "Module 'scrapy.pipelines' doesn't define any object named 'Thing'",
         ),
     ],
 )
 def test_a_component_that_is_not_there_is_named(
-    tmp_path: Path, seeds: Path, path: str, reason: str
+    tmp_path: Path, seeds: Path, setting: str, path: str, reason: str
 ) -> None:
-    settings = {"ITEM_PIPELINES": json.dumps({path: 1})}
+    settings = {setting: json.dumps({path: 1})}
     crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings)
-    assert refused(crawl) == (
-        f"krowlspider: ITEM_PIPELINES names {path!r}, which cannot be loaded: {reason}"
-    )
+    line = refused(crawl)
+    assert line.startswith(f"krowlspider: {setting}")
+    assert line.endswith(f" names {path!r}, which cannot be loaded: {reason}")
 
 
 def test_spider_setting_that_is_no_mapping_is_named(
