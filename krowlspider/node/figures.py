@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.next_commands import scrapy_with
 from krowlspider.crawl.status import status_line
+from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted, data_size
 from krowlspider.node.tree import processes
 

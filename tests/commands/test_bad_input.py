@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import plyvel
@@ -132,13 +133,15 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
 @pytest.mark.parametrize(
     ("number", "way"),
     [
-        (1, "migrate it with: scrapy frontier {} --migrate"),
+        (1, "migrate it with: .venv/bin/scrapy frontier {} --migrate"),
         (99, "use that version, or another JOBDIR"),
     ],
 )
 def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
-    tmp_path: Path, seeds: Path, number: int, way: str
+    tmp_path: Path, seeds: Path, number: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The command can be pasted: it names the program as the person did."""
+    monkeypatch.setattr(sys, "argv", [".venv/bin/scrapy", "crawl"])
     job = tmp_path / "job"
     folder = JobFolder(job)
     folder.take()
