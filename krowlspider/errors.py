@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ class SeedsError(KrowlError):
 
 class JobError(KrowlError):
     """The job folder cannot be used: not writable, in use, or of another job."""
+
+
+def scrapy_with(*words: object) -> str:
+    """Return a command of Scrapy for the shell, with the program as this process was started."""
+    program = Path(sys.argv[0])
+    started = [sys.argv[0]] if program.name == "scrapy" else ["scrapy"]
+    if program.parts[-2:] == ("scrapy", "__main__.py"):
+        started = [sys.executable, "-m", "scrapy"]
+    return join([*started, *map(str, words)])
 
 
 def report_interrupts() -> None:

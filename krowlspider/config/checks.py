@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from scrapy.settings import BaseSettings
+from scrapy.utils.conf import build_component_list
+from scrapy.utils.misc import load_object
 
 from krowlspider.archive.write.records import info_fault
 from krowlspider.config.contact import is_placeholder
@@ -165,6 +167,30 @@ def component(path: str, does: str) -> Checker:
         return None if derived else f"{fault}: remove {name} from your settings"
 
     return check
+
+
+def components(settings: BaseSettings, name: str) -> str | None:
+    """Check that each value is a number, the place in the order, or None: without it."""
+    try:
+        build_component_list(settings[name])
+    except LOAD_ERRORS as error:
+        return f"is wrong: {error}"
+    return None
+
+
+def add_ons(settings: BaseSettings, name: str) -> str | None:
+    """Check as `components`, and that all classes can be loaded.
+
+    Scrapy loads them before the crawl can report it.
+    """
+    if fault := components(settings, name):
+        return fault
+    for path in build_component_list(settings[name]):
+        try:
+            load_object(path)
+        except LOAD_ERRORS as error:
+            return f"names {path!r}, which cannot be loaded: {error}"
+    return None
 
 
 def names_to_addresses(settings: BaseSettings, name: str) -> str | None:

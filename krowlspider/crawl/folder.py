@@ -9,13 +9,12 @@ import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from krowlspider import __version__
-from krowlspider.errors import JobError
+from krowlspider.errors import JobError, scrapy_with
 from krowlspider.frontier.store.disk import sync
 from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.work_mark import MARK
@@ -161,7 +160,7 @@ class JobFolder:
             if not to_repair and self.repairing.exists():
                 raise JobError(
                     f"JOBDIR {self.path}: a repair was cut short: run it again:"
-                    f" scrapy frontier {quote(str(self.path))} --repair"
+                    f" {scrapy_with('frontier', self.path, '--repair')}"
                 )
             if head.new or head != found:
                 self.write_head(head)
@@ -356,7 +355,7 @@ class JobFolder:
             way = (
                 "use that version, or another JOBDIR"
                 if head.format > FORMAT
-                else f"migrate it with: scrapy frontier {quote(str(self.path))} --migrate"
+                else f"migrate it with: {scrapy_with('frontier', self.path, '--migrate')}"
             )
             raise JobError(
                 f"JOBDIR {self.path} has format {head.format}, made by {head.software};"

@@ -6,13 +6,14 @@ import re
 import sys
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
-from shlex import join
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.cdxj import INDEX, WARC, parse
+from krowlspider.errors import scrapy_with
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from krowlspider.archive.index.cdxj import IndexLine
 
 # Words of a command line that may hold a secret, which must not get into the log.
@@ -21,15 +22,6 @@ _SECRET = re.compile(r"auth|cookie|credential|key|pass|secret|token|://[^/\s]*@"
 _APPENDING = {"-O": "-o", "--overwrite-output": "--output"}
 # Index lines read to find a page.
 _LINES_READ = 2000
-
-
-def scrapy_with(*words: object) -> str:
-    """Return a command of Scrapy for the shell, with the program as this process was started."""
-    program = Path(sys.argv[0])
-    started = [sys.argv[0]] if program.name == "scrapy" else ["scrapy"]
-    if program.parts[-2:] == ("scrapy", "__main__.py"):
-        started = [sys.executable, "-m", "scrapy"]
-    return join([*started, *map(str, words)])
 
 
 def same_again(spider: str, jobdir: Path) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from krowlspider.config.contact import is_unreachable
 from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
-from krowlspider.crawl.next_commands import scrapy_with
 from krowlspider.crawl.status import pause_reason
+from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
-from krowlspider.crawl.next_commands import archive_commands, same_again, scrapy_with
+from krowlspider.crawl.next_commands import archive_commands, same_again
 from krowlspider.crawl.time_left import progress, until_empty
-from krowlspider.errors import lacks_room
+from krowlspider.errors import lacks_room, scrapy_with
 from krowlspider.frontier.admin.words import counted, data_size, duration
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.next_commands import scrapy_with
 from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
 from krowlspider.crawl.time_left import progress, until_empty
+from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted, data_size, duration
 from krowlspider.node.tree import processes
 

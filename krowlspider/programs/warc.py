@@ -40,7 +40,7 @@ from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
-from krowlspider.errors import JobError, KrowlError, lacks_room
+from krowlspider.errors import JobError, KrowlError, lacks_room, scrapy_with
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import captures
 from krowlspider.views import warc as views_warc
@@ -279,7 +279,7 @@ class Command(ScrapyCommand):
         folder = self._folder(name)
         indexes = indexes_in(folder)
         if indexes.missing:
-            count, way = len(indexes.missing), f"scrapy warc index {quote(name)}"
+            count, way = len(indexes.missing), scrapy_with("warc", "index", name)
             self._complain(
                 f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0
             )
@@ -338,7 +338,7 @@ class Command(ScrapyCommand):
         if left_out:
             self._complain(f"not in it: {left_out}", FOUND_WRONG)
         if originals.missing:
-            words = f"scrapy warc wacz {' '.join(map(quote, names))} EARLIER... -o FILE"
+            words = scrapy_with("warc", "wacz", *names, "EARLIER...", "-o", "FILE")
             self._complain(
                 f"not in it: the bodies of {counted(originals.missing, 'revisit')}, which other"
                 f" crawls have: name their JOBDIRs: {words}",

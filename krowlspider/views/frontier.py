@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.status import status_line
+from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.store.schema import FORMAT
 
@@ -178,7 +179,7 @@ def repaired(report: Repaired, jobdir: Path) -> str:
     if found.short_hosts or found.unrecorded_hosts:
         lines.append(
             "what was seen of a host comes back only when the host is forgotten:"
-            f" scrapy frontier {quote(str(jobdir))} --forget HOST"
+            f" {scrapy_with('frontier', jobdir, '--forget', 'HOST')}"
         )
     if report.empty:
         lines.append(

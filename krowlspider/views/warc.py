@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
+from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def checked(report: CheckReport, folder: Path) -> str:
     if report.open_files:
         lines.append(
             f"not checked: {counted(report.open_files, 'open file')}; if no crawl writes there,"
-            f" scrapy warc mend {quote(str(folder))}"
+            f" {scrapy_with('warc', 'mend', folder)}"
         )
     return "\n".join(lines)
 
@@ -97,7 +97,7 @@ def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) ->
     if unfinished:
         parts.append(
             f"{counted(unfinished, 'open file')}: if no crawl writes there,"
-            f" scrapy warc mend {quote(str(folder))}"
+            f" {scrapy_with('warc', 'mend', folder)}"
         )
     return "; ".join(parts)
 

@@ -179,7 +179,7 @@ def test_idle_heartbeat_of_a_dead_node_does_not_count() -> None:
     assert detector.update({"a": idle(15), "b": idle(3, start=3)}, pending_nodes) != 0
 
 
-def test_node_that_hdetector_nothing_new_does_not_find_the_end() -> None:
+def test_node_that_hears_nothing_new_does_not_find_the_end() -> None:
     detector, heartbeats = TerminationDetector(), {"a": idle(5), "b": idle(7, start=2)}
     for _ in range(5):
         assert detector.update(heartbeats, frozenset("ab")) == 0

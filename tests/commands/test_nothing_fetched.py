@@ -137,10 +137,15 @@ def test_resumed_crawl_that_fails_is_warned_of(tmp_path: Path, new: bool) -> Non
     assert len(warnings(again)) == 1
 
 
-def test_crawl_whose_pages_are_all_throttled_is_warned_of(tmp_path: Path) -> None:
-    with SimulatedWeb(spec=[page("/", "x", status=503)]) as web:
+@pytest.mark.parametrize(("path", "status"), [("/", 503), ("/robots.txt", 500)])
+def test_crawl_whose_hosts_are_in_trouble_is_warned_of(
+    tmp_path: Path, path: str, status: int
+) -> None:
+    """A robots.txt with an error is not called throttling."""
+    with SimulatedWeb(spec=[page(path, "x", status=status)]) as web:
         crawl = simulated(tmp_path, web.url("a.test"), KROWL_THROTTLING_TIMES=0).run(code=4)
-        assert "throttled: 1. Start the crawl again later." in warnings(crawl)[0]
+        said = "answers 429, 503 or, for robots.txt, 5xx: 1. Start the crawl again later."
+        assert said in warnings(crawl)[0]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,12 @@ def test_a_bad_setting_of_the_log_is_named(command: list[str], setting: str, sai
     assert message.count("\n") == 1
 
 
+@pytest.mark.slow
+def test_check_names_the_spiders_there_are() -> None:
+    message = scrapy("check", "nope", code=2).stderr.decode()
+    assert message == "krowlspider: there is no spider 'nope': give one of these: broad\n"
+
+
 def test_contracts_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with MockWeb(spec=SITE) as web:

@@ -369,6 +369,9 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
             "scrapy.core.scheduler.Scheduler",
             "is neither krowlspider.engine.scheduler.Scheduler nor derived from it",
         ),
+        ("ADDONS", {"nosuch.Component": 1}, "names 'nosuch.Component', which cannot be loaded: No"),
+        ("ADDONS", {"x.Y": "first"}, "is wrong: Invalid value first for component x.Y"),
+        ("ITEM_PIPELINES", {"x.Y": "first"}, "is wrong: Invalid value first for component x.Y"),
         ("SCHEDULER", "krowlspider.nosuch.Scheduler", "cannot be loaded: No module named"),
         ("SCHEDULER", "krowlspider.engine.scheduler.Nosuch", "cannot be loaded: Module"),
         ("SCHEDULER", "Scheduler", "cannot be loaded: Error loading object"),
@@ -403,7 +406,8 @@ OPTIONAL = {
     *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
     *("LOG_FILE", "TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
     # None is an empty mapping.
-    *("DOWNLOAD_SLOTS", "FEEDS"),
+    *("ADDONS", "DOWNLOAD_SLOTS", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "FEEDS"),
+    *("ITEM_PIPELINES", "SPIDER_MIDDLEWARES"),
 }
 
 

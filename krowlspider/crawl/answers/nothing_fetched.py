@@ -40,7 +40,7 @@ _CONNECTION = _Cause(
     "connection failed", "Check that the hosts are up and that this machine can reach them."
 )
 _PROXY = _Cause("proxy failed", "Check the URL and the credentials of the proxy, and that it runs.")
-_THROTTLING = _Cause("throttled", "Start the crawl again later.")
+_LATER = _Cause("answers 429, 503 or, for robots.txt, 5xx", "Start the crawl again later.")
 _ROBOTS = _Cause("forbidden by robots.txt", "Choose seeds that robots.txt allows.")
 _SLOW = _Cause("Crawl-delay too long", "See KROWL_CRAWL_DELAY_MAX.")
 _DEFERRED = _Cause(
@@ -118,7 +118,7 @@ def _causes(counted: Counter[str], stats: Mapping[str, int]) -> Counter[_Cause]:
     seeds = stats.get(UNKNOWN_SEEDS, 0)
     found[_SEED_NAME] += seeds
     found[_LINKED_NAME] -= seeds
-    found[_THROTTLING] = stats.get("krowl/politeness/throttling_count", 0)
+    found[_LATER] = stats.get("krowl/politeness/throttling_count", 0)
     for verdict, cause in _OF_VERDICT.items():
         found[cause] += counted[f"dropped/{verdict.value}"]
     return +found

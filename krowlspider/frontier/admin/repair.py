@@ -10,12 +10,11 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import plyvel
 
-from krowlspider.errors import error_text
+from krowlspider.errors import error_text, scrapy_with
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.store.disk import cut_logs, forget_sizes, sync
 from krowlspider.frontier.store.log_damage import without_damage
@@ -84,7 +83,7 @@ def way_out(error: BaseException, jobdir: Path) -> str:
         return ""
     if not is_there(jobdir / "frontier"):
         return f"; {gone(jobdir)}"
-    return f"; mend it with: scrapy frontier {quote(str(jobdir))} --repair"
+    return f"; mend it with: {scrapy_with('frontier', jobdir, '--repair')}"
 
 
 def is_there(frontier: Path) -> bool:
