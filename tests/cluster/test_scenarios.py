@@ -136,7 +136,11 @@ def test_node_that_leaves_gives_its_domains_away_in_steps(
     elif trouble:
         cluster.consul.is_down = True
         cluster.run_for(30)
+        # The node that leaves is back first, so the other one seems to be dead.
+        cluster.freeze("a")
         cluster.consul.is_down = False
+        cluster.run_for(6)
+        cluster.thaw("a")
     if trouble != "b killed":
         assert ended(cluster, "b").reason == "shutdown"
     cluster.finish()

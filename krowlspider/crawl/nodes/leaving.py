@@ -24,6 +24,8 @@ _UNDER_WAY = 3.0
 _LOOK = 0.2
 # Seconds of the time limit that are left for the last step.
 _LAST_STEP = 60.0
+# Seconds after which a dead node is not waited for. After an outage of Consul, all seem dead.
+_RETURN = 15.0
 
 
 def urls_of(records: Iterable[Record]) -> int:
@@ -54,6 +56,9 @@ class Leaving:
         self._is_inbox_empty = is_inbox_empty
         self._most = most
         self._end = 0.0
+        # The dead nodes, and since when they are these.
+        self._dead: frozenset[str] = frozenset()
+        self._dead_since = 0.0
         self.is_drained = False
         self.left_behind = 0
 
@@ -65,11 +70,19 @@ class Leaving:
 
     @property
     def _has_takers(self) -> bool:
-        return not all(record.gives_away for record in self.others)
+        own, members = self._membership.own.id, self._membership.members
+        staying = [r for node, r in members.items() if node != own and not r.gives_away]
+        return any(not (record.dead and self._has_dead) for record in staying)
 
     @property
     def _has_dead(self) -> bool:
-        return any(record.dead for record in self._membership.members.values())
+        return bool(self._dead) and monotonic() >= self._dead_since + _RETURN
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(_LOOK)
+        members = self._membership.members.items()
+        if (dead := frozenset(node for node, record in members if record.dead)) != self._dead:
+            self._dead, self._dead_since = dead, monotonic()
 
     async def shrink(self) -> None:
         """Give the domains away in steps, all but those of the last one. Until its step comes, a
@@ -87,7 +100,7 @@ class Leaving:
         while not controller.is_least and self._has_takers and not self._has_dead:
             if monotonic() >= self._end - _LAST_STEP:
                 return
-            await asyncio.sleep(_LOOK)
+            await self._wait()
 
     async def drain(self) -> None:
         """Hand over everything, if there are nodes to take it."""
@@ -114,7 +127,7 @@ class Leaving:
         self._controller.leave()
         gone_since: float | None = None
         while self._has_takers:
-            await asyncio.sleep(_LOOK)
+            await self._wait()
             rests = not self._crawl.left or self._has_dead
             if not (self._is_gone() and rests and await self._is_inbox_empty()):
                 gone_since = None
