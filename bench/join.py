@@ -5,7 +5,7 @@ frontier is filled with hosts, each of a domain of its own. Half of them move to
 Figures are the first node's:
 
 - ``before``: over a minute before the second node starts
-- ``meanwhile``: from that start until the second node fetches, which is when all hosts have moved
+- ``meanwhile``: from that start until the second node has its whole weight and all hosts have moved
 - ``after``: over a minute after that
 
 The share of its rate that the node keeps is given for pages a second and for pages per CPU-second,
@@ -109,7 +109,7 @@ def measure(hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None) -
 
         def is_over() -> bool:
             lags.append(first.figures()["krowl_loop_recent_lag_p99_seconds"])
-            return _fetches(second)
+            return _has_joined(consul.url)
 
         _until(is_over, first, second)
         meanwhile = {
@@ -157,6 +157,16 @@ def _fetches(node: Node) -> bool:
         return False
 
 
+def _has_joined(consul: str) -> bool:
+    """Return whether both nodes have their whole weight and claim nothing else."""
+    keys = (f"{consul}/v1/kv/krowlspider/{_CLUSTER}/nodes/{name}?raw" for name in "ab")
+    try:
+        records = [json.load(urllib.request.urlopen(key)) for key in keys]
+    except OSError:
+        return False
+    return all(record["claims"] == [[["a", 1], ["b", 1]]] for record in records)
+
+
 def _done(node: Node) -> float:
     return node.figures().get("krowl_frontier_done_total", 0.0)
 
@@ -201,9 +211,10 @@ def table(figures: dict[str, Any]) -> str:
     of_cpu = kept * before["cores"] / meanwhile["cores"]
     verdict = "kept" if min(kept, of_cpu) >= MIN_KEPT else "MISSED"
     lines.append(
-        f"{meanwhile['hosts_moved']:,.0f} hosts went to another node; meanwhile the crawl kept"
-        f" {kept:.0%} of its rate and {of_cpu:.0%} of its pages per CPU-second, at least"
-        f" {MIN_KEPT:.0%}: {verdict}; the 99th percentile of its loop lag was at most"
-        f" {meanwhile['lag_p99_ms']} ms in any 10 s"
+        f"{meanwhile['hosts_moved']:,.0f} hosts went to another node,"
+        f" {meanwhile['hosts_moved'] / meanwhile['seconds']:,.0f} a second;"
+        f" meanwhile the crawl kept {kept:.0%} of its rate and {of_cpu:.0%} of its pages per"
+        f" CPU-second, at least {MIN_KEPT:.0%}: {verdict};"
+        f" the 99th percentile of its loop lag was at most {meanwhile['lag_p99_ms']} ms in any 10 s"
     )
     return "\n".join(lines)

@@ -8,7 +8,7 @@ When the ring changes, the order of these steps keeps every host with one node:
 - When all of that is durable there, this node claims the new ring only.
 
 The claims decide which hosts may be fetched meanwhile (`krowlspider.cluster.ring.claims`). A node
-that joins a large crawl takes its part in steps, each a change of the ring.
+that joins or leaves a large crawl does so in steps, each a change of the ring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.cluster.ring.claims import Claimant, Reading, View
-from krowlspider.cluster.ring.growth import Growth
+from krowlspider.cluster.ring.steps import Steps
 from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
@@ -81,10 +81,12 @@ class OwnershipController:
         self._grace = grace
         self._is_stopping = is_stopping
         self._claimant = Claimant(membership.own.id)
-        self._growth = Growth(membership.own.weight)
+        self._steps = Steps(membership.own.weight)
         # The current view of the cluster, None before the first one, and an event set by that one.
         self.view: View | None = None
         self.known = asyncio.Event()
+        # Whether this node gives its domains away in steps, and whether only the last one is left.
+        self.shrinking = self.is_least = False
         self.leaving = False
         # The register's epoch from which all nodes can read that this node leaves.
         self.left_at: int | None = None
@@ -131,10 +133,23 @@ class OwnershipController:
     def _has_handed_over(self, view: View) -> bool:
         return self.has_lease and view.ring.checksum == self._handed_over_by
 
-    def begin_small(self, others: Weight, urls: int) -> None:
-        """Join with few domains first: this node has none, the ``others`` so many ``urls``."""
-        self._growth = Growth.among(self._growth.full, urls)
-        self._weigh(self._growth.after(0, others))
+    def grow(self, urls: int) -> None:
+        """Come to the full weight in steps; all nodes have so many ``urls``."""
+        self._steps = Steps.among(self._steps.to, urls)
+
+    def begin_small(self, others: Weight) -> None:
+        """Join with few domains first, because this node has none."""
+        self._weigh(self._steps.after(0, others))
+
+    def shrink(self, urls: int) -> None:
+        """Give the domains away in steps, and fetch the others. `is_least` is true when only the
+        last step is left, which is `leave`. All nodes have so many ``urls``."""
+        self._steps = Steps.among(0, urls)
+        self.shrinking = True
+        view = self.view
+        if view is None or self._steps.after(*self._weights(view)) == 0:
+            self.is_least = True
+        self._changed.set()
 
     def leave(self) -> None:
         """Start to give up everything. `is_gone` is true when other nodes have it."""
@@ -284,24 +299,32 @@ class OwnershipController:
             claims: Claims | None = self._claimant.leave()
         elif (claims := self._claimant.wanted(self._handed_over_by)) is not None:
             self._claimant.begin(claims)
-        elif self._may_grow(self.view):
-            claims = self._grow(self.view)
+        elif self._may_step(self.view):
+            claims = self._step(self.view)
         if claims is not None:
             self._apply()
             self._publishing = asyncio.create_task(self._store(claims))
 
-    def _may_grow(self, view: View) -> bool:
-        """Return whether the last step is over on all live nodes, and was not the last one."""
-        is_grown = self._membership.own.weight >= self._growth.full
-        return not (is_grown or view.leaving) and view.settled and self._has_handed_over(view)
+    def _may_step(self, view: View) -> bool:
+        """Return whether the last step is over on all live nodes, and another one is left."""
+        is_last = self.is_least or self._membership.own.weight == self._steps.to
+        return not (is_last or view.leaving) and view.settled and self._has_handed_over(view)
 
-    def _grow(self, view: View) -> Claims:
-        """Take a greater weight. Return the claims to publish with it: the same."""
-        weight = self._membership.own.weight
-        others = sum(each for name, each in view.ring.weights if name != view.own)
-        self._weigh(self._growth.step(weight, others, self._clock()))
+    def _step(self, view: View) -> Claims | None:
+        """Take the next weight. Return the claims to publish with it: the same; None if the next
+        step is to leave."""
+        weight = self._steps.next(*self._weights(view), self._clock())
+        if not weight:
+            self.is_least = True
+            return None
+        self._weigh(weight)
         self._claimant.begin(view.in_force)
         return view.in_force
+
+    def _weights(self, view: View) -> tuple[Weight, Weight]:
+        """Return the weights of this node and of all others."""
+        others = sum(each for name, each in view.ring.weights if name != view.own)
+        return self._membership.own.weight, others
 
     def _weigh(self, weight: Weight) -> None:
         self._membership.own = replace(self._membership.own, weight=weight)

@@ -14,6 +14,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.tasks import end
 from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
@@ -77,6 +78,7 @@ class Scheduler(BaseScheduler):
         )
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
+        self._shrinking: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -194,12 +196,21 @@ class Scheduler(BaseScheduler):
             if not node.knows:
                 raise CloseSpider("no_cluster")
 
+    async def shrink(self) -> None:
+        """Hand most hosts over to the other nodes of the cluster while the crawl goes on; return
+        when only little is left for `close`, or when that begins."""
+        if self._node is not None and self._job.failure is None:
+            self._shrinking = asyncio.ensure_future(self._node.shrink())
+            await asyncio.wait([self._shrinking])
+
     def close(self, reason: str) -> Deferred[None]:
         """Leave the cluster, if there is one, and close the job."""
         self._waker.cancel()
         return deferred_from_coro(self._close(reason))
 
     async def _close(self, reason: str) -> None:
+        if self._shrinking is not None:
+            await end([self._shrinking])
         if self._node is not None and self._job.failure is None:
             try:
                 await self._node.part(drain=reason not in _FOR_ALL)

@@ -5,7 +5,7 @@ scenario                                  simulated: ``test_scenarios``         
 ========================================  =======================================  ===============
 two nodes from the start                  two_nodes_from_the_start                 consul_crawl
 a node joins                              node_joins, node_that_joins_takes_...    growth
-a node leaves                             node_leaves                              growth
+a node leaves                             node_leaves, node_that_leaves_gives_...  growth
 a node leaves and returns at once         node_leaves_and_returns_at_once
 a node hangs while it leaves              node_is_frozen_while_it_leaves
 killed, and back after 60 s               killed_node_returns_after_a_minute       chaos_nodes

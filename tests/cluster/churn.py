@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from krowlspider.cluster.ring import growth
+from krowlspider.cluster.ring import steps
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _run(seed: int, folder: Path) -> _Churn:
     web = ClusterWeb(40, 30, redirecting=7)
     cluster = SimulatedCluster(web, folder, {"KROWL_DELAY_MIN": DELAY})
     made = _Churn(cluster, random.Random(seed))
-    with patch.object(growth, "FIRST_URLS", _FIRST_URLS):
+    with patch.object(steps, "FIRST_URLS", _FIRST_URLS):
         made.run()
     return made
 

@@ -9,12 +9,13 @@ a time, and every process ends within 30 s after the last page. Real processes g
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.cluster.consul.register import forget
-from krowlspider.cluster.ring import growth
+from krowlspider.cluster.ring import steps
 from krowlspider.cluster.ring.ring import Member, Ring
 from tests.cluster.churn import churn
 from tests.mockweb.audit import Crowd, by_address
@@ -85,8 +86,8 @@ def test_node_that_joins_takes_its_domains_in_steps(
     """Until its step comes, a domain is fetched by the node that had it, and by the new one soon
     after. A kill between two steps changes nothing of that."""
     # A two-hundredth of the domains in each step.
-    monkeypatch.setattr(growth, "FIRST_URLS", 1)
-    monkeypatch.setattr(growth, "_CHANGE_MAX", 1.0)
+    monkeypatch.setattr(steps, "FIRST_URLS", 1)
+    monkeypatch.setattr(steps, "_CHANGE_MAX", 1.0)
     cluster.start("a")
     cluster.until(lambda: len(cluster.pages("a")) > 60)
     cluster.start("b")
@@ -114,6 +115,45 @@ def test_node_leaves(cluster: SimulatedCluster) -> None:
     assert ended(cluster, "b").reason == "shutdown"
     cluster.finish()
     assert cluster.faults() == []
+
+
+@pytest.mark.parametrize("trouble", ["", "a killed", "b killed", "consul gone"])
+def test_node_that_leaves_gives_its_domains_away_in_steps(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Until its step comes, a domain is fetched by the node that leaves, and by another one soon
+    after. Trouble between two steps changes nothing of that."""
+    monkeypatch.setattr(steps, "FIRST_URLS", 1)
+    monkeypatch.setattr(steps, "_CHANGE_MAX", 1.0)
+    begin(cluster, "a", "b", *(["c"] if "killed" in trouble else []))
+    begun = cluster.now
+    cluster.stop("b")
+    cluster.run_for(6)
+    if "killed" in trouble:
+        cluster.kill(trouble[0])
+        cluster.run_for(5)
+        cluster.start(trouble[0])
+    elif trouble:
+        cluster.consul.is_down = True
+        cluster.run_for(30)
+        # The node that leaves is back first, so the other one seems to be dead.
+        cluster.freeze("a")
+        cluster.consul.is_down = False
+        cluster.run_for(6)
+        cluster.thaw("a")
+    if trouble != "b killed":
+        assert ended(cluster, "b").reason == "shutdown"
+    cluster.finish()
+    assert cluster.faults() == []
+    last = {entry.host: entry.start for entry in cluster.pages("b")}
+    first: dict[str, float] = {}
+    for entry in cluster.pages("a"):
+        if last.get(entry.host, inf) < entry.start:
+            first.setdefault(entry.host, entry.start)
+    late = [host for host in first if last[host] > begun + 2 * DELAY]
+    if not trouble:
+        assert len(late) >= 3
+        assert max(first[host] - last[host] for host in late) < 2 * DELAY
 
 
 def test_node_is_frozen_while_it_leaves(cluster: SimulatedCluster) -> None:

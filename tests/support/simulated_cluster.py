@@ -30,6 +30,7 @@ from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.sender import HandoverSender
 from krowlspider.crawl.nodes import consul as consul_node
+from krowlspider.crawl.nodes import leaving
 from krowlspider.crawl.nodes.node import Node
 from krowlspider.fetch.errors import ConnectionLost
 from krowlspider.urls.canonical import IdentityHasher
@@ -311,9 +312,12 @@ class Process:
             # A node that starts when the others have ended would begin the crawl anew.
             if not cluster.pages():
                 crawl.discover(cluster.seed_urls)
-        while not (node.over or self.asked_to_stop or self.reason or crawl.job.failure):
+        leaving: asyncio.Future[None] | None = None
+        while not (node.over or self.reason or crawl.job.failure or (leaving and leaving.done())):
             await asyncio.sleep(STEP)
             crawl.work_until(self.loop.time())
+            if self.asked_to_stop and leaving is None:
+                leaving = asyncio.ensure_future(crawl.scheduler.shrink())
         if crawl.job.failure is not None:
             self.reason, self.error = "refused", str(crawl.job.failure)
         self.reason = self.reason or ("finished" if node.over else "shutdown")
@@ -595,7 +599,7 @@ def simulated_time() -> Iterator[None]:
     """Let all parts of a node read the clock of the running loop."""
     time = Time(_monotonic, asyncio.sleep)
     with ExitStack() as stack:
-        for module in (lease, membership, seed):
+        for module in (lease, membership, seed, leaving):
             stack.enter_context(patch.object(module, "monotonic", _monotonic))
         fake = SimpleNamespace(monotonic=_monotonic)
         stack.enter_context(patch.object(consul_node, "time", fake))

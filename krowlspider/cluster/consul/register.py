@@ -87,7 +87,7 @@ class Register:
         record = self.members[node]
         if record.dead:
             return "dead"
-        if record.leaving:
+        if record.gives_away:
             return "leaving"
         if not record.claims:
             return "joining"

@@ -40,6 +40,11 @@ class Record:
     leaving: bool = False
     dead: bool = False
 
+    @property
+    def gives_away(self) -> bool:
+        """Whether the member leaves now, or after some more steps: it is to take no more hosts."""
+        return self.leaving or bool(self.counters.get("leaving"))
+
     def dumps(self) -> bytes:
         """Return the record as JSON, without the id, the counters, and whether it is dead."""
         member, rings = self.member, [ring.weights for ring in self.claims]

@@ -43,7 +43,7 @@ _Points = tuple["array[int]", "array[int]"]
 class Member:
     """A node: ``weight`` is its relative share, ``redis`` has its inbox, people find ``address``.
 
-    While it grows to its full weight, that may have a part of a unit (`Growth`).
+    While it joins or leaves, the weight may have a part of a unit (`Steps`).
 
     :raises ValueError: the id or the weight is invalid
     """

@@ -184,14 +184,15 @@ class PeerHandover:
 
     async def _send(self, connection: RedisConnection) -> None:
         """Push the next chunks: of hosts under way, then of waiting ones."""
-        room = _ROUND_BYTES
+        room = pushed = _ROUND_BYTES
         chunks: list[bytes] = []
         hosts = deque(self.open.values())
         while room > 0 and (host := hosts.popleft() if hosts else await self._begin()):
             while room > 0 and (data := await self._next_chunk(host)) is not None:
                 chunks.append(data)
                 room -= len(data)
-                if sum(map(len, chunks)) >= _PUSH_BYTES:
+                if pushed - room >= _PUSH_BYTES:
+                    pushed = room
                     await self._push(connection, chunks)
             if room <= 0 and host.name in self.open:
                 # In the next round, other hosts come first.

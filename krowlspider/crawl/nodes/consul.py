@@ -25,6 +25,7 @@ from krowlspider.cluster.transport.same_redis import node_with_same_redis
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.nodes.handover import CrawlPort, NodeHandover
 from krowlspider.crawl.nodes.heartbeats import BEAT, Heartbeats
+from krowlspider.crawl.nodes.leaving import Leaving, urls_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.consul.register import Register
     from krowlspider.cluster.ring.claims import View
-    from krowlspider.cluster.ring.record import Record
     from krowlspider.cluster.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -42,10 +42,6 @@ logger = logging.getLogger(__name__)
 # Part of the TTL that requests in flight may go on without a lease. The lease ends at 0.8 of the
 # TTL. Others take over after 1 TTL if Consul ends the session immediately, else after 2.2.
 _GRACE = 0.15
-# Seconds to wait for messages still under way when the other nodes know that this node leaves.
-_UNDER_WAY = 3.0
-# Seconds between two checks whether everything is handed over.
-_LOOK = 0.2
 
 
 class ConsulCluster:
@@ -75,10 +71,6 @@ class ConsulCluster:
         self._controller = OwnershipController(
             self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping
         )
-        # Whether other nodes have everything that was here, and know that this node leaves.
-        self._is_drained = False
-        # URLs that were not handed over, although other nodes were there to take them.
-        self.left_behind = 0
 
     def prepare(self, own: int | None) -> int:
         """Return the identity seed of all nodes; ``own`` is that of the folder, None for a new one.
@@ -117,6 +109,11 @@ class ConsulCluster:
     def leaving(self) -> bool:
         return self._controller.leaving
 
+    @property
+    def shrinking(self) -> bool:
+        """Return whether this node gives its domains away, and then leaves."""
+        return self._controller.shrinking
+
     async def _is_stopping(self) -> bool:
         """Return whether a node that is gone may have obeyed the signal STOP before this one."""
         try:
@@ -142,6 +139,9 @@ class ConsulCluster:
         self._crawl = crawl
         self._is_inbox_empty = is_inbox_empty
         own, controller = self.own_client, self._controller
+        self._leaving = Leaving(
+            self.membership, controller, crawl, is_inbox_empty, self._drain_timeout
+        )
         self._handover = NodeHandover(crawl, controller, own, self.client_of, spider)
         return self._handover
 
@@ -153,7 +153,7 @@ class ConsulCluster:
         register = await self._register()
         if register is not None:
             await self._refuse_shared_redis(register)
-            self._begin_small(register)
+            self._grow(register)
         await self.membership.start(self._controller.changed)
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
@@ -164,14 +164,14 @@ class ConsulCluster:
             return await read_register(self._agent, self.name)
         return None
 
-    def _begin_small(self, register: Register) -> None:
-        """Let this node grow to its weight if it has nothing, and there are others."""
+    def _grow(self, register: Register) -> None:
+        """Let this node come to its weight in steps if there are others."""
         own = self.membership.own.id
         others = [each for node, each in register.members.items() if node != own]
         weights = sum(each.member.weight for each in others if not each.leaving)
-        urls = sum(each.counters.get(name, 0) for each in others for name in ("queued", "done"))
+        self._controller.grow(urls_of(others))
         if weights and not self._crawl.departures.has_hosts:
-            self._controller.begin_small(weights, int(urls))
+            self._controller.begin_small(weights)
 
     async def _refuse_shared_redis(self, register: Register) -> None:
         """:raises ClusterError: the Redis of another node is this one's too, by another URL"""
@@ -199,55 +199,18 @@ class ConsulCluster:
             last = missing
             await asyncio.sleep(BEAT)
 
-    def _others(self) -> list[Record]:
-        """Return the other nodes that live."""
-        own, members = self.membership.own.id, self.membership.members
-        return [each for node, each in members.items() if node != own and not each.dead]
+    async def shrink(self) -> None:
+        """Hand most domains over before `drain`, within the same time; the crawl may go on."""
+        await self._leaving.shrink()
 
     async def drain(self) -> None:
         """Hand over everything within KROWL_DRAIN_TIMEOUT, if there are nodes to take it."""
-        if not (self._drain_timeout and self._has_takers()):
-            return
-        logger.info("Leaving the cluster %s: handing over %d URLs", self.name, self._crawl.left)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._drain_timeout):
-                await self._drain()
-        left = self._crawl.left + self._crawl.stays
-        self.left_behind = left if self._has_takers() else 0
-        if left:
-            logger.warning(
-                "%d URLs are not handed over: they wait in the job folder for the next start of"
-                " node %s",
-                *(left, self.membership.own.id),
-            )
+        await self._leaving.drain()
 
-    def _has_takers(self) -> bool:
-        return any(not record.leaving for record in self._others())
-
-    async def _drain(self) -> None:
-        """Return when nothing is left here, or no live node is there to take what is left."""
-        await self._crawl.commit()
-        self._controller.leave()
-        gone_since: float | None = None
-        while self._has_takers():
-            await asyncio.sleep(_LOOK)
-            rests = not self._crawl.left or any(r.dead for r in self.membership.members.values())
-            if not (self._is_gone() and rests and await self._is_inbox_empty()):
-                gone_since = None
-            elif gone_since is None:
-                gone_since = time.monotonic()
-            elif time.monotonic() >= gone_since + _UNDER_WAY:
-                self._is_drained = True
-                return
-
-    def _is_gone(self) -> bool:
-        """Return whether nothing is left here and all others use a ring without this node."""
-        since = self._controller.left_at
-        return (
-            self._controller.is_gone
-            and since is not None
-            and all(record.counters.get("epoch", 0) >= since for record in self._others())
-        )
+    @property
+    def left_behind(self) -> int:
+        """The URLs that were not handed over, although other nodes were there to take them."""
+        return self._leaving.left_behind
 
     def _is_empty(self, *, over: bool, joined: bool) -> bool:
         """Return whether no node needs to wait for this one to come back."""
@@ -255,7 +218,7 @@ class ConsulCluster:
             # URLs of hosts that do not answer do not count.
             return self._crawl.rests()
         left = self._crawl.left or self._crawl.stays
-        return not left and (self._is_drained or not joined or not self._others())
+        return not left and (self._leaving.is_drained or not joined or not self._leaving.others)
 
     async def leave(self, heartbeats: Heartbeats, *, joined: bool) -> None:
         """Leave the cluster; ``joined``: `join` has returned."""

@@ -95,7 +95,7 @@ class NodeHandover:
             crawl.departures,
             client_for,
             spider,
-            share=lambda: 1.0 if controller.leaving else SHARE,
+            share=lambda: 1.0 if controller.shrinking or controller.leaving else SHARE,
         )
         self.receiver = HandoverReceiver(
             crawl.arrivals,

@@ -107,7 +107,7 @@ class Node:
     @property
     def left_behind(self) -> int:
         """Return how many URLs this node has not handed over although other nodes were there."""
-        return self.cluster.left_behind
+        return self.cluster.left_behind if self.running else 0
 
     @property
     def left(self) -> list[str]:
@@ -262,6 +262,8 @@ class Node:
         """Return the counters that are shown to people and read by nodes that leave."""
         epoch = self.cluster.epoch
         shown = {} if epoch is None else {"epoch": epoch}
+        if self.cluster.shrinking:
+            shown["leaving"] = 1
         own = {"inbox": self.waiting, "time": round(time.time())}
         return {**self._crawl.figures(), **own, **shown}
 
@@ -285,6 +287,11 @@ class Node:
     def serve_metrics(self, host: str, port: int) -> None:
         """Announce that the metrics of this node are at a port of an address of this machine."""
         self.cluster.serve_metrics(host, port)
+
+    async def shrink(self) -> None:
+        """Hand most hosts over before the node leaves, while the crawl goes on."""
+        if self.joined:
+            await self.cluster.shrink()
 
     async def part(self, *, drain: bool) -> None:
         """Prepare to leave; with ``drain``, hand over everything to the other nodes."""

@@ -65,7 +65,7 @@ def _row(view: View, record: Record, *, is_own: bool) -> NodeRow:
 def _state(view: View, record: Record) -> str:
     if record.dead:
         return "dead"
-    if record.leaving:
+    if record.gives_away:
         return "leaving"
     if (number := record.counters.get("ring")) is not None:
         # A static list: each node says which one it has.

@@ -37,7 +37,7 @@ class StaticCluster:
     """
 
     has_lease = True
-    leaving = False
+    leaving = shrinking = False
     left_behind = 0
     # The members do not change, so there are no readings of them.
     epoch = None
@@ -82,6 +82,8 @@ class StaticCluster:
 
     async def join(self, _: Tasks) -> None:
         await self.membership.start()
+
+    async def shrink(self) -> None: ...
 
     async def drain(self) -> None: ...
 

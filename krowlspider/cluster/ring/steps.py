@@ -1,4 +1,4 @@
-"""How a node joins a cluster that has much to hand over: its weight grows step by step. Pure.
+"""How a node joins or leaves a cluster with much to hand over: its weight changes in steps. Pure.
 
 Each step changes the ring. Only the domains of the step rest while they are handed over; their
 owners go on fetching the others until their step comes.
@@ -7,7 +7,7 @@ owners go on fetching the others until their step comes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, inf
+from math import copysign, floor, inf
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.ring import POINTS
@@ -24,22 +24,22 @@ _CHANGE_MAX = 4.0
 
 
 @dataclass
-class Growth:
-    """The steps by which a node comes to its ``full`` weight.
+class Steps:
+    """The steps by which a node comes to the weight ``to``, 0 to leave.
 
     ``part`` is the part of all domains that moves in one step.
     """
 
-    full: Weight
+    to: Weight
     part: float = 1.0
     _begun: float = inf
 
     @classmethod
-    def among(cls, full: Weight, urls: int) -> Growth:
-        """Return the growth of a node that begins with nothing; all nodes have so many ``urls``."""
-        return cls(full, FIRST_URLS / max(urls, FIRST_URLS))
+    def among(cls, to: Weight, urls: int) -> Steps:
+        """Return the steps in a cluster whose nodes have so many ``urls``."""
+        return cls(to, FIRST_URLS / max(urls, FIRST_URLS))
 
-    def step(self, weight: Weight, others: Weight, now: float) -> Weight:
+    def next(self, weight: Weight, others: Weight, now: float) -> Weight:
         """Begin a step, with the sum of the weights of the ``others``; return the new weight.
 
         By the seconds that the last step took, this one is larger or smaller.
@@ -52,9 +52,14 @@ class Growth:
 
     def after(self, weight: Weight, others: Weight) -> Weight:
         """Return the weight after a step from this one."""
-        share = weight / (weight + others) + self.part if others else 1.0
-        if share >= 1 or (new := others * share / (1 - share)) >= self.full:
-            return self.full
-        points = max(floor(new * POINTS), int(weight * POINTS) + 1)
-        whole, rest = divmod(points, POINTS)
-        return points / POINTS if rest else whole
+        if not others:
+            return self.to
+        share = weight / (weight + others)
+        way = self.to / (self.to + others) - share
+        if abs(way) <= self.part:
+            return self.to
+        share += copysign(self.part, way)
+        points, new = int(weight * POINTS), floor(others * share / (1 - share) * POINTS)
+        new = max(new, points + 1) if way > 0 else min(new, points - 1)
+        whole, rest = divmod(new, POINTS)
+        return new / POINTS if rest else whole

@@ -1,0 +1,147 @@
+"""How a node leaves a cluster with Consul: it hands everything over that other nodes can take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from krowlspider.cluster.consul.membership import ConsulMembership
+    from krowlspider.cluster.controller import OwnershipController
+    from krowlspider.cluster.ring.record import Record
+    from krowlspider.crawl.nodes.handover import CrawlPort
+
+logger = logging.getLogger(__name__)
+
+# Seconds to wait for messages still under way when the other nodes know that this node leaves.
+_UNDER_WAY = 3.0
+# Seconds between two checks whether everything is handed over.
+_LOOK = 0.2
+# Seconds of the time limit that are left for the last step.
+_LAST_STEP = 60.0
+# Seconds after which a dead node is not waited for. After an outage of Consul, all seem dead.
+_RETURN = 15.0
+
+
+def urls_of(records: Iterable[Record]) -> int:
+    """Return how many URLs nodes have, queued or done, by their heartbeats."""
+    counted = (record.counters.get(name, 0) for record in records for name in ("queued", "done"))
+    return int(sum(counted))
+
+
+class Leaving:
+    """The leave of this node, in ``most`` seconds from its begin.
+
+    ``is_drained``: other nodes have everything that was here, and know that this node leaves.
+    ``left_behind`` are the URLs that were not handed over, although other nodes were there to take
+    them.
+    """
+
+    def __init__(
+        self,
+        membership: ConsulMembership,
+        controller: OwnershipController,
+        crawl: CrawlPort,
+        is_inbox_empty: Callable[[], Awaitable[bool]],
+        most: float,
+    ) -> None:
+        self._membership = membership
+        self._controller = controller
+        self._crawl = crawl
+        self._is_inbox_empty = is_inbox_empty
+        self._most = most
+        self._end = 0.0
+        # The dead nodes, and since when they are these.
+        self._dead: frozenset[str] = frozenset()
+        self._dead_since = 0.0
+        self.is_drained = False
+        self.left_behind = 0
+
+    @property
+    def others(self) -> list[Record]:
+        """The other nodes that live."""
+        own, members = self._membership.own.id, self._membership.members
+        return [each for node, each in members.items() if node != own and not each.dead]
+
+    @property
+    def _has_takers(self) -> bool:
+        own, members = self._membership.own.id, self._membership.members
+        staying = [r for node, r in members.items() if node != own and not r.gives_away]
+        return any(not (record.dead and self._has_dead) for record in staying)
+
+    @property
+    def _has_dead(self) -> bool:
+        return bool(self._dead) and monotonic() >= self._dead_since + _RETURN
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(_LOOK)
+        members = self._membership.members.items()
+        if (dead := frozenset(node for node, record in members if record.dead)) != self._dead:
+            self._dead, self._dead_since = dead, monotonic()
+
+    async def shrink(self) -> None:
+        """Give the domains away in steps, all but those of the last one. Until its step comes, a
+        domain is fetched here, if the crawl goes on."""
+        if not (self._most and self._has_takers):
+            return
+        self._end = self._end or monotonic() + self._most
+        if self._most <= _LAST_STEP:
+            return
+        controller = self._controller
+        controller.shrink(urls_of(self._membership.members.values()))
+        if not controller.is_least:
+            logger.info("Leaving the cluster in steps: handing over %d URLs", self._crawl.left)
+        # A step would wait for a dead node; the last one does not.
+        while not controller.is_least and self._has_takers and not self._has_dead:
+            if monotonic() >= self._end - _LAST_STEP:
+                return
+            await self._wait()
+
+    async def drain(self) -> None:
+        """Hand over everything, if there are nodes to take it."""
+        if not (self._most and self._has_takers):
+            return
+        await self._crawl.commit()
+        if not self._controller.shrinking:
+            await self.shrink()
+        logger.info("Leaving the cluster: handing over %d URLs", self._crawl.left)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._end - monotonic()):
+                await self._drain()
+        left = self._crawl.left + self._crawl.stays
+        self.left_behind = left if self._has_takers else 0
+        if left:
+            logger.warning(
+                "%d URLs are not handed over: they wait in the job folder for the next start of"
+                " node %s",
+                *(left, self._membership.own.id),
+            )
+
+    async def _drain(self) -> None:
+        """Return when nothing is left here, or no live node is there to take what is left."""
+        self._controller.leave()
+        gone_since: float | None = None
+        while self._has_takers:
+            await self._wait()
+            rests = not self._crawl.left or self._has_dead
+            if not (self._is_gone() and rests and await self._is_inbox_empty()):
+                gone_since = None
+            elif gone_since is None:
+                gone_since = monotonic()
+            elif monotonic() >= gone_since + _UNDER_WAY:
+                self.is_drained = True
+                return
+
+    def _is_gone(self) -> bool:
+        """Return whether nothing is left here and all others use a ring without this node."""
+        since = self._controller.left_at
+        return (
+            self._controller.is_gone
+            and since is not None
+            and all(record.counters.get("epoch", 0) >= since for record in self.others)
+        )

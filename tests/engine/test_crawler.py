@@ -1,0 +1,60 @@
+"""A stop of the crawl: a node shrinks first, and a spider that is being closed is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from scrapy import Spider
+
+from krowlspider.engine.crawler import GentleCrawler
+from krowlspider.engine.scheduler import Scheduler
+
+
+class _Engine:
+    """An engine at work. ``steps`` has what is done with it."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.running, self.spider = True, object()
+        self._slot = SimpleNamespace(closing=None)
+        self.scheduler = Scheduler.__new__(Scheduler)
+        self.scheduler.shrink = self.shrink  # type: ignore[method-assign]
+
+    async def shrink(self) -> None:
+        self.steps.append("shrink")
+
+    async def stop_async(self) -> None:
+        self.steps.append("stop")
+
+
+def crawler_of(engine: Any) -> GentleCrawler:
+    crawler = GentleCrawler(Spider)
+    crawler.crawling, crawler._engine = True, engine
+    return crawler
+
+
+def test_node_shrinks_before_its_engine_stops() -> None:
+    engine = _Engine()
+    asyncio.run(crawler_of(engine).stop_async())
+    assert engine.steps == ["shrink", "stop"]
+
+
+def test_stop_waits_for_a_spider_that_is_being_closed() -> None:
+    """Scrapy's own would cut the close of the job short."""
+
+    async def main() -> None:
+        engine = _Engine()
+        engine._slot.closing = object()
+        crawler = crawler_of(engine)
+        stop = asyncio.create_task(crawler.stop_async())
+        await asyncio.sleep(0)
+        assert not engine.steps
+        engine.steps.append("closed")
+        # As the engine does then.
+        await crawler.stop_async()
+        await stop
+        assert engine.steps == ["closed", "stop"]
+
+    asyncio.run(main())
