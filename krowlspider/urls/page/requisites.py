@@ -40,8 +40,8 @@ COLUMNS = (
     "link",
     "style::text",
     (
-        "img::attr(src), img::attr(data-src), video::attr(poster), image::attr(href),"
-        " image::attr(xlink:href), use::attr(href), use::attr(xlink:href)"
+        "img::attr(src), img::attr(data-src), video::attr(poster), :is(image, use)::attr(href),"
+        " :is(image, use)::attr(xlink:href)"
     ),
     "[srcset]::attr(srcset), [data-srcset]::attr(data-srcset)",
     "[src]:not(iframe):not(frame):not(img)::attr(src), object::attr(data)",
