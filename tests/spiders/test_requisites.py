@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.urls.page.css import BYTES_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived
 from tests.support.crawls import DELAY, crawl_of, page, pages
@@ -170,3 +171,16 @@ def test_host_has_a_budget_of_requisites(tmp_path: Path) -> None:
         found = fetched(web.log()) - PAGES
         assert sum(count for name, count in found.items() if name.startswith(A)) == 2
         assert crawl.stats["krowl/frontier/dropped_count/requisite_budget"] > 2
+
+
+def test_long_style_sheet_is_read_up_to_a_bound(tmp_path: Path) -> None:
+    css = "a { b: url(first.png) }" + " " * BYTES_MAX + "a { b: url(last.png) }"
+    site = [rule(A, "/", "text/html", "<link rel=stylesheet href=/a.css>")]
+    site.append(rule(A, "/a.css", "text/css", css))
+    with SimulatedWeb(spec=site) as web:
+        crawl = crawled(web, tmp_path, "site").run()
+        asked = set(fetched(web.log()))
+        assert f"{A}/first.png" in asked
+        assert f"{A}/last.png" not in asked
+        assert crawl.stats["krowl/requisites/left_count/size"] == 1
+        assert_archived(crawl.jobdir, web.log())

@@ -25,7 +25,7 @@ MAX_REQUISITES = 1000
 # Style sheets on the way from a page to a requisite, itself included.
 LEVELS_MAX = 5
 # Bytes of a web app manifest that are read.
-_MANIFEST_MAX = 256 * 1024
+MANIFEST_MAX = 256 * 1024
 # Characters of a page's own CSS that are read, of its ``link`` elements, and of its ``srcset``.
 _TEXT_MAX = 256 * 1024
 # Characters of a tag that are read.
@@ -211,7 +211,7 @@ def requisites_of_manifest(body: bytes, url: str) -> Requisites:
     """Return the icons of a web app manifest; none if it is no such JSON, or too long."""
     found = _References()
     try:
-        manifest = json.loads(body) if len(body) <= _MANIFEST_MAX else {}
+        manifest = json.loads(body) if len(body) <= MANIFEST_MAX else {}
     except (ValueError, RecursionError):
         manifest = {}
     match manifest:
