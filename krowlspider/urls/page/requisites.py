@@ -49,7 +49,6 @@ COLUMNS = (
 )
 
 # The possessive "*+" keeps these expressions linear in the length of the text.
-_TAG = re.compile(r"""<\w++((?:[^>"']++|"[^"]*+"?|'[^']*+'?)*+)""")
 _ATTRIBUTE = re.compile(
     r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s"'=<>`]++)))?+"""
 )
@@ -227,9 +226,8 @@ def _link(tag: str) -> tuple[str, bool, tuple[str, ...]]:
 
     The pages of a site have most of their ``link`` elements in common.
     """
-    start = _TAG.match(tag)
     values: dict[str, str] = {}
-    for name, double, single, plain in _ATTRIBUTE.findall(start[1] if start else ""):
+    for name, double, single, plain in _ATTRIBUTE.findall(tag, len("<link")):
         values.setdefault(name.lower(), double or single or plain)
     relations = set(values.get("rel", "").lower().split())
     kind = _kind_of(relations, values.get("as", "").lower())
