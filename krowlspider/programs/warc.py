@@ -207,6 +207,7 @@ class Command(ScrapyCommand):
         if still_open := len(list(folder.glob(f"*{WARC}{OPEN}"))):
             self._complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
         self._complain_of_damage(damaged)
+        self._complain_of_other_forms(FOUND_WRONG, folder)
 
     def _check(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -283,6 +284,7 @@ class Command(ScrapyCommand):
             self._complain(
                 f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0
             )
+        self._complain_of_other_forms(0, folder)
         try:
             with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
                 content = self._capture(folder, indexes.there, wanted, Path(scratch), opts)
@@ -314,6 +316,7 @@ class Command(ScrapyCommand):
         page = opts.main_page or ""
         about = About(opts.title or "", opts.description or "", page and captures.wanted(page))
         damaged = [each for there in (folder, *earlier) for each in _index_missing(there)[1]]
+        self._complain_of_other_forms(FOUND_WRONG, folder, *earlier)
         warcs = sorted(folder.glob("*.warc.gz"))
         if not warcs:
             raise KrowlError(f"{folder} has no finished WARC file: there is nothing to pack")
@@ -356,6 +359,7 @@ class Command(ScrapyCommand):
             )
         damaged = [each for folder in folders for each in _index_missing(folder)[1]]
         self._complain_of_damage(damaged)
+        self._complain_of_other_forms(FOUND_WRONG, *folders)
         with TemporaryDirectory(prefix="krowlspider-replay-") as name, ended_by_signals():
             index = Path(name, _MERGED)
             indexes = [each for folder in folders for each in indexes_in(folder).there]
@@ -418,6 +422,13 @@ class Command(ScrapyCommand):
         """Name each damaged stretch once; only whole records could be read."""
         for text in dict.fromkeys(f"{warc} is damaged {error}" for warc, error in damaged):
             self._complain(text, FOUND_WRONG)
+
+    def _complain_of_other_forms(self, code: int, *folders: Path) -> None:
+        """Count the files that have no index, because they are not in gzip."""
+        for folder in folders:
+            if others := [path for path in files_in(folder) if not path.name.endswith(WARC)]:
+                way = f"scrapy warc extract {quote(str(folder))} -o FOLDER copies them into gzip"
+                self._complain(f"not read: {counted(len(others), 'file')}: {way}", code)
 
     def _complain(self, text: str, code: int) -> None:
         print(f"krowlspider: {text}", file=sys.stderr)

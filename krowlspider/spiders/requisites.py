@@ -15,12 +15,13 @@ from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of
-from krowlspider.urls.page.css import decode_css
+from krowlspider.urls.page.css import BYTES_MAX, decode_css
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.page.requisites import (
     IMAGE,
     LEVELS_MAX,
     MANIFEST,
+    MANIFEST_MAX,
     OTHER,
     STYLE,
     Requisite,
@@ -85,11 +86,13 @@ class RequisiteReader:
         if not 200 <= response.status < 300:
             return
         if requisite.kind == STYLE:
-            found = await self._of_css(response)
+            found, read = await self._of_css(response), BYTES_MAX
         elif requisite.kind == MANIFEST:
-            found = requisites_of_manifest(response.body, response.url)
+            found, read = requisites_of_manifest(response.body, response.url), MANIFEST_MAX
         else:
             return
+        if len(response.body) > read:
+            self._crawler.stats.inc_value("krowl/requisites/left_count/size")
         await self._queue(found, response, level=requisite.level)
 
     async def _of_css(self, response: Response) -> Requisites:

@@ -31,6 +31,7 @@ from krowlspider.crawl.folder import JobFolder
 from krowlspider.views import captures
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
 from tests.archive.command import warc
+from tests.archive.tools.foreign import in_zstandard, plain
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.crawling import ROOT, scrapy
@@ -108,6 +109,20 @@ def test_index_merges_all_files_and_makes_missing_indexes(
     out = folder.parent / "all.cdxj"
     assert warc("index", folder, "-o", out)[0].decode() == f"9 captures of 2 files in {out}\n"
     assert out.read_text() == wanted
+
+
+def test_files_that_are_not_in_gzip_are_not_ignored(folder: Path, tmp_path: Path) -> None:
+    plain(folder / "other.warc")
+    in_zstandard(folder / "other.warc.zst")
+    for code, *words in (
+        (1, "index", folder),
+        (0, "cat", "http://example.org/page/1", folder),
+        (1, "wacz", folder, "-o", tmp_path / "a.wacz"),
+    ):
+        assert warc(*words, code=code)[1] == (
+            f"krowlspider: not read: 2 files: scrapy warc extract {folder} -o FOLDER copies them"
+            " into gzip\n"
+        )
 
 
 def test_check_of_a_broken_archive_exits_with_1(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.urls.page.css import BYTES_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived
 from tests.support.crawls import DELAY, crawl_of, page, pages
@@ -36,6 +37,7 @@ HOME = f"""<html><head><title>Home</title>
     <link rel="icon" href="/icon.png"><link rel="manifest" href="/app.json"></head>
     <body><img srcset="/small.png 1x, /large.png 2x">
     <img src="{at(OTHER, "/far.png")}"><img src="{at(OTHER, "/private/p.png")}">
+    <img src="http://10.0.0.1/p.png">
     <img src="/moved.png"><img src="/missing.png"><script src="{at(OTHER, "/far.js")}"></script>
     <img src="/next"><a href="/next">next</a><a href="/last">last</a>
     <a href="/large.png">the picture</a></body></html>"""
@@ -95,13 +97,15 @@ def fetched(log: list[Entry]) -> Counter[str]:
 def test_exactly_the_requisites_asked_for_are_fetched(
     tmp_path: Path, which: str, expected: Counter[str]
 ) -> None:
-    """Under the rules of their hosts. A page that is embedded as a picture is a page all the
-    same. The scope of pages does not hold for them."""
+    """Under the rules of their hosts and addresses. A page that is embedded as a picture is a page
+    all the same. The scope of pages does not hold for them."""
     arguments = {"same_host": 1, "allow": "/$ next last"}
     with SimulatedWeb(spec=SITE) as web:
         crawl = crawled(web, tmp_path, which, arguments=arguments).run()
         assert fetched(web.log()) == expected
         assert crawl.stats.get("krowl/requisites/left_count/level", 0) == (which != "none")
+        forbidden = crawl.stats.get("krowl/fetch/failed_count/address_forbidden", 0)
+        assert forbidden == (which == "any")
         assert violations(web.log(), min_delay=DELAY) == []
         assert_archived(crawl.jobdir, web.log())
         assert {item["url"].rpartition("/")[2] for item in crawl.items} == {"", "next", "last"}
@@ -170,3 +174,16 @@ def test_host_has_a_budget_of_requisites(tmp_path: Path) -> None:
         found = fetched(web.log()) - PAGES
         assert sum(count for name, count in found.items() if name.startswith(A)) == 2
         assert crawl.stats["krowl/frontier/dropped_count/requisite_budget"] > 2
+
+
+def test_long_style_sheet_is_read_up_to_a_bound(tmp_path: Path) -> None:
+    css = "a { b: url(first.png) }" + " " * BYTES_MAX + "a { b: url(last.png) }"
+    site = [rule(A, "/", "text/html", "<link rel=stylesheet href=/a.css>")]
+    site.append(rule(A, "/a.css", "text/css", css))
+    with SimulatedWeb(spec=site) as web:
+        crawl = crawled(web, tmp_path, "site").run()
+        asked = set(fetched(web.log()))
+        assert f"{A}/first.png" in asked
+        assert f"{A}/last.png" not in asked
+        assert crawl.stats["krowl/requisites/left_count/size"] == 1
+        assert_archived(crawl.jobdir, web.log())

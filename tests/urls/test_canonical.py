@@ -105,7 +105,14 @@ def test_an_unreadable_base_of_hrefs_raises() -> None:
         normalise_all(["a"], "not a base")
 
 
-@given(st.text() | st.text("ht:/?#@[].%\\a1 ").map("http:".__add__))
+@given(
+    st.text()
+    | st.text("ht:/?#@[].%\\a1 ").map("http:".__add__)
+    | st.text("/?.a:@&'%2E\\\t|^", max_size=12).map("/".__add__)
+)
+@example("/a/..?b")
+@example("/?'")
+@example("/%2E/a")
 def test_normalising_is_idempotent_and_equal_in_bulk(text: str) -> None:
     normal = normalise(text, BASE)
     assert normalise_all([text], BASE) == ([] if normal is None else [normal])

@@ -90,20 +90,26 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
         scratch = Path(name)
         ids = RecordIds(scratch)
+        captures: list[Path] = []
         with (scratch / "revisits").open("w+b") as revisits:
             for path in files_in(directory):
                 try:
                     with path.open("rb") as stream:
                         report.files += 1
-                        _FileCheck(path, report, revisits, ids).run(stream, advance)
+                        check = _FileCheck(path, report, revisits, ids)
+                        check.run(stream, advance)
                 except FileNotFoundError:
                     continue
+                if check.unindexed:
+                    captures.append(scratch / f"{path.name}{cdxj.INDEX}")
+                    captures[-1].write_text("".join(check.unindexed))
             indexes = indexes_in(directory)
             for away in indexes.away:
                 _check_lines(cdxj.index_path(directory / away), None, report)
             if revisits.tell():
                 revisits.seek(0)
-                _check_revisits(revisits, _originals(indexes.there, scratch), report)
+                originals = _originals([*indexes.there, *captures], scratch)
+                _check_revisits(revisits, originals, report)
         for is_fault, file, offset, what in ids.faults():
             (report.add if is_fault else report.warn)(file, offset, what)
     return report
@@ -113,7 +119,8 @@ class _FileCheck:
     """The check of one file and its index.
 
     ``revisits`` gets a line for each revisit: a JSON list of key and time of its original, then the
-    revisit's digest, offset and file name.
+    revisit's digest, offset and file name. ``unindexed`` are the lines that an index would have, if
+    there is none.
     """
 
     def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO, ids: RecordIds):
@@ -124,6 +131,7 @@ class _FileCheck:
         # The line of each capture, by its `_essence`.
         self._captures: dict[int, IndexLine] = {}
         self._lines = cdxj.LineMaker(path.name)
+        self.unindexed: list[str] | None = None if cdxj.index_path(path).exists() else []
 
     def run(self, stream: BinaryIO, advance: Advance) -> None:
         """Check the open file; a broken member ends the check."""
@@ -166,6 +174,8 @@ class _FileCheck:
             self._problem(member.offset, "the payload does not match its digest")
 
     def _add_captures(self, lines: list[str]) -> None:
+        if self.unindexed is not None:
+            self.unindexed += lines
         for text in lines:
             line = cdxj.parse(text.encode())
             self._captures[_essence(line)] = line

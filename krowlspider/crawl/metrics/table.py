@@ -135,7 +135,7 @@ STATS: dict[str, Stat] = {
     "krowl/requisites/left_count": Stat(
         "References of requisites that were left out, by reason.",
         "reason",
-        ("scheme", "length", "count", "level"),
+        ("scheme", "length", "count", "level", "size"),
     ),
     "krowl/requisites/queued_count": Stat("Requisites queued."),
     "krowl/seeds/bad_count": Stat("Seed lines skipped as bad."),

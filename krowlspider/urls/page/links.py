@@ -49,10 +49,10 @@ def reading_plan(
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     return Plan(
         [
-            f"a{followed}, area{followed}, frame[src]::attr(src), iframe[src]::attr(src)",
+            f":is(a, area){followed}, :is(frame, iframe)[src]::attr(src)",
             "meta[http-equiv=refresh i]::attr(content)",
             "base[href]::attr(href)",
-            f"meta[name=robots i]::attr(content), meta[name={agent} i]::attr(content)",
+            f"meta:is([name=robots i], [name={agent} i])::attr(content)",
             *(_DESCRIPTION if described else ()),
             *(COLUMNS if requisites else ()),
         ],

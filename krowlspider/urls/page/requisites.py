@@ -25,7 +25,7 @@ MAX_REQUISITES = 1000
 # Style sheets on the way from a page to a requisite, itself included.
 LEVELS_MAX = 5
 # Bytes of a web app manifest that are read.
-_MANIFEST_MAX = 256 * 1024
+MANIFEST_MAX = 256 * 1024
 # Characters of a page's own CSS that are read, of its ``link`` elements, and of its ``srcset``.
 _TEXT_MAX = 256 * 1024
 # Characters of a tag that are read.
@@ -40,8 +40,8 @@ COLUMNS = (
     "link",
     "style::text",
     (
-        "img::attr(src), img::attr(data-src), video::attr(poster), image::attr(href),"
-        " image::attr(xlink:href), use::attr(href), use::attr(xlink:href)"
+        "img::attr(src), img::attr(data-src), video::attr(poster), :is(image, use)::attr(href),"
+        " :is(image, use)::attr(xlink:href)"
     ),
     "[srcset]::attr(srcset), [data-srcset]::attr(data-srcset)",
     "[src]:not(iframe):not(frame):not(img)::attr(src), object::attr(data)",
@@ -49,7 +49,6 @@ COLUMNS = (
 )
 
 # The possessive "*+" keeps these expressions linear in the length of the text.
-_TAG = re.compile(r"""<\w++((?:[^>"']++|"[^"]*+"?|'[^']*+'?)*+)""")
 _ATTRIBUTE = re.compile(
     r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s"'=<>`]++)))?+"""
 )
@@ -211,7 +210,7 @@ def requisites_of_manifest(body: bytes, url: str) -> Requisites:
     """Return the icons of a web app manifest; none if it is no such JSON, or too long."""
     found = _References()
     try:
-        manifest = json.loads(body) if len(body) <= _MANIFEST_MAX else {}
+        manifest = json.loads(body) if len(body) <= MANIFEST_MAX else {}
     except (ValueError, RecursionError):
         manifest = {}
     match manifest:
@@ -227,9 +226,8 @@ def _link(tag: str) -> tuple[str, bool, tuple[str, ...]]:
 
     The pages of a site have most of their ``link`` elements in common.
     """
-    start = _TAG.match(tag)
     values: dict[str, str] = {}
-    for name, double, single, plain in _ATTRIBUTE.findall(start[1] if start else ""):
+    for name, double, single, plain in _ATTRIBUTE.findall(tag, len("<link")):
         values.setdefault(name.lower(), double or single or plain)
     relations = set(values.get("rel", "").lower().split())
     kind = _kind_of(relations, values.get("as", "").lower())

@@ -380,6 +380,7 @@ def test_files_of_another_tool_are_valid(tmp_path: Path, version: str) -> None:
     for folder in tmp_path.iterdir():
         report = check_folder(folder)
         assert (report.files, report.records, report.problems) == (1, 5, []), folder
+        assert report.warnings == [], folder
         whole = (folder / folder.name).read_bytes()
         (folder / folder.name).write_bytes(whole[:-9])
         assert check_folder(folder).problem_count >= 1, folder
