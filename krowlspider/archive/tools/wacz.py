@@ -19,13 +19,13 @@ from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import index_path, timestamp
+from krowlspider.archive.index.cdxj import REVISIT, index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import header, payload_of
 from krowlspider.archive.reading import Advance, ignore, read_member
@@ -95,8 +95,9 @@ def pack(
     WARC files are stored unchanged. The index is stored in compressed blocks (``index.cdx.gz`` and
     ``index.idx``). HTML with status 200 is listed as pages: the seeds in ``pages.jsonl``, the
     others in ``extraPages.jsonl``; all in the first if no seeds are known. Each has its title and
-    the beginning of its text; a page whose record is damaged has neither. A file that was uploaded
-    and removed in the meantime is skipped. ``created`` is in seconds since the epoch.
+    the beginning of its text. A page whose record is damaged has neither, nor has a revisit whose
+    payload is in another file. A file that was uploaded and removed in the meantime is skipped.
+    ``created`` is in seconds since the epoch.
 
     Memory holds a megabyte, a record, the seeds, about 250 bytes for each page of one file, and
     about 150 for 1,000 captures. A temporary folder beside ``out`` holds the lists of pages.
@@ -294,25 +295,64 @@ def _list_pages(
 ) -> None:
     """Add a file's HTML pages to ``out``, by the order of their records."""
     pages = _pages_of(index_path(warc))
-    with progress(f"pages of {warc.name}", sum(page[1] for page in pages)) as advance:
-        for offset, length, url, stamp in pages:
+    with progress(f"pages of {warc.name}", sum(page.length for page in pages)) as advance:
+        for page in pages:
+            title = text = ""
             try:
-                title, text = _read(stream, offset, decode)
+                if page.content is not None:
+                    title, text = _read(stream, page.content, decode)
+                elif not _is_page(stream, page.offset):
+                    advance(page.length)
+                    continue
             except RecordError as error:
                 damage(warc, error)
-                title = text = ""
-            out.add(_page(url, stamp, title, text))
-            advance(length)
+            out.add(_page(page.url, page.stamp, title, text))
+            advance(page.length)
 
 
-def _pages_of(index: Path) -> list[tuple[int, int, str, str]]:
-    """Return offset, length, URL and timestamp of a file's pages, sorted by offset."""
+class _Listed(NamedTuple):
+    """The place of a capture in a file, and where its payload is: None if not in this file."""
+
+    offset: int
+    length: int
+    url: str
+    stamp: str
+    content: int | None
+
+
+def _pages_of(index: Path) -> list[_Listed]:
+    """Return a file's pages, sorted by offset, with all revisits whose payload is elsewhere."""
+    pages: list[_Listed] = []
+    revisits: list[tuple[_Listed, str]] = []
     with index.open("rb") as file:
-        return sorted(
-            (line.offset, line.length, line.url, line.timestamp)
-            for line in parsed(index, file)
-            if line.status == "200" and line.mime in _PAGES and not (line.is_bare or line.method)
-        )
+        for line in parsed(index, file):
+            if line.status != "200" or line.is_bare or line.method:
+                continue
+            place = _Listed(line.offset, line.length, line.url, line.timestamp, line.offset)
+            if line.mime in _PAGES:
+                pages.append(place)
+            elif line.mime == REVISIT:
+                revisits.append((place, line.digest))
+        if revisits:
+            wanted = {digest for _, digest in revisits}
+            file.seek(0)
+            originals = {
+                line.digest: line.offset if line.mime in _PAGES else None
+                for line in parsed(index, file)
+                if line.digest in wanted and line.mime != REVISIT
+            }
+            pages += [
+                place._replace(content=originals.get(digest))
+                for place, digest in revisits
+                if originals.get(digest, 0) is not None
+            ]
+    return sorted(pages)
+
+
+def _is_page(stream: BinaryIO, offset: int) -> bool:
+    """Return whether the record of a revisit is that of a page, by its headers."""
+    message = read_member(stream, offset).record().reader.read()
+    return header(message, "Content-Type").partition(";")[0].strip().lower() in _PAGES
 
 
 def _page(url: str, stamp: str, title: str, text: str) -> dict[str, str]:

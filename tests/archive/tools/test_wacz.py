@@ -14,9 +14,11 @@ import pytest
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, parse
+from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.wacz import About, Packed, pack
 from krowlspider.archive.write.capture import SeedsRead
-from tests.archive.captures import ROOT, STARTED, Odd, capture, finished, series
+from krowlspider.archive.write.series import WarcSeries
+from tests.archive.captures import ROOT, STARTED, Odd, capture, finished, options, series
 from tests.replay.venv import tool
 
 if TYPE_CHECKING:
@@ -150,6 +152,34 @@ def test_seeds_are_pages_and_the_others_extra_pages(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"^http://example\.org/none is no page of the archive"):
         packed(warcs, tmp_path / "b.wacz", about=About(main_page="http://example.org/none"))
     assert not (tmp_path / "b.wacz").exists()
+
+
+def test_revisits_of_pages_are_pages(tmp_path: Path) -> None:
+    """With title and text, if the payload is in the same file."""
+    folder = tmp_path / "warc"
+    folder.mkdir()
+    payloads = PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)
+    files = WarcSeries(folder, options(), payloads)
+    page = Odd(HTML + b"\r\n<title>Same</title>", b"<title>Same</title>")
+    plain = Odd(HTML.replace(b"html", b"plain") + b"\r\nText", b"Text")
+    for number in (1, 2):
+        files.append(capture(number, page))
+        files.append(capture(number + 10, plain))
+    files.close()
+    files.append(capture(3, page))
+    files.append(capture(13, plain))
+    files.close()
+    payloads.close()
+    out = tmp_path / "a.wacz"
+    assert packed(finished(folder), out).pages == 3
+    with ZipFile(out) as archive_file:
+        lines = archive_file.read("pages/pages.jsonl").splitlines()[1:]
+    pages = [json.loads(line) for line in lines]
+    assert [(page["url"], page.get("title")) for page in pages] == [
+        ("http://example.org/page/1", "Same"),
+        ("http://example.org/page/2", "Same"),
+        ("http://example.org/page/3", None),
+    ]
 
 
 def test_wacz_holds_the_files_an_index_and_pages(tmp_path: Path) -> None:
