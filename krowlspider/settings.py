@@ -329,8 +329,8 @@ KROWL_WARC_METADATA = False
 KROWL_WARC_FAILURES = False
 # True: a resource record (text/dns) for each answer of the DNS.
 KROWL_WARC_DNS = False
-# Bytes in memory waiting for the writer before the engine stops popping. Large responses in files
-# are handed in while they are less than a quarter of it.
+# Bytes in memory waiting for the writer before the engine stops popping. Large responses wait in
+# files; a quarter as many of their bytes may be in the writer's queue.
 KROWL_WARC_QUEUE = 64 * 1024 * 1024
 # True: a payload that is in the archive already is not stored again. A revisit record refers to it.
 KROWL_WARC_REVISIT = True

@@ -1,5 +1,4 @@
-"""What a Prometheus has scraped from the soak, each 5 seconds: all metrics, of which a few are
-plotted."""
+"""The metrics of the soak, as a Prometheus has scraped them. A few are plotted."""
 
 from __future__ import annotations
 

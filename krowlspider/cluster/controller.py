@@ -85,8 +85,8 @@ class OwnershipController:
         # The current view of the cluster, None before the first one, and an event set by that one.
         self.view: View | None = None
         self.known = asyncio.Event()
-        # Whether this node gives its domains away in steps, and whether only the last one is left.
-        self.shrinking = self.is_least = False
+        # Whether this node hands its domains over in steps, and whether only the last one is left.
+        self.shrinking = self.at_last_step = False
         self.leaving = False
         # The register's epoch from which all nodes can read that this node leaves.
         self.left_at: int | None = None
@@ -134,21 +134,24 @@ class OwnershipController:
         return self.has_lease and view.ring.checksum == self._handed_over_by
 
     def grow(self, urls: int) -> None:
-        """Come to the full weight in steps; all nodes have so many ``urls``."""
-        self._steps = Steps.among(self._steps.to, urls)
+        """Come to the full weight in steps. All nodes together have ``urls`` URLs."""
+        self._steps = Steps.among(self._steps.target, urls)
 
     def begin_small(self, others: Weight) -> None:
         """Join with few domains first, because this node has none."""
         self._weigh(self._steps.after(0, others))
 
     def shrink(self, urls: int) -> None:
-        """Give the domains away in steps, and fetch the others. `is_least` is true when only the
-        last step is left, which is `leave`. All nodes have so many ``urls``."""
+        """Hand the domains over in steps, while the remaining ones are fetched here.
+
+        `at_last_step` is true when only the last step is left, which is `leave`. All nodes together
+        have ``urls`` URLs.
+        """
         self._steps = Steps.among(0, urls)
         self.shrinking = True
         view = self.view
         if view is None or self._steps.after(*self._weights(view)) == 0:
-            self.is_least = True
+            self.at_last_step = True
         self._changed.set()
 
     def leave(self) -> None:
@@ -307,7 +310,7 @@ class OwnershipController:
 
     def _may_step(self, view: View) -> bool:
         """Return whether the last step is over on all live nodes, and another one is left."""
-        is_last = self.is_least or self._membership.own.weight == self._steps.to
+        is_last = self.at_last_step or self._membership.own.weight == self._steps.target
         return not (is_last or view.leaving) and view.settled and self._has_handed_over(view)
 
     def _step(self, view: View) -> Claims | None:
@@ -315,7 +318,7 @@ class OwnershipController:
         step is to leave."""
         weight = self._steps.next(*self._weights(view), self._clock())
         if not weight:
-            self.is_least = True
+            self.at_last_step = True
             return None
         self._weigh(weight)
         self._claimant.begin(view.in_force)

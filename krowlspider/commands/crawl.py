@@ -22,7 +22,7 @@ from krowlspider.config.start_lines import lower_start_lines
 from krowlspider.config.texts import check_mappings
 from krowlspider.config.validation import validate
 from krowlspider.crawl.job import Job
-from krowlspider.engine.crawler import GentleCrawler
+from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.admin.words import counted
@@ -134,7 +134,7 @@ def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[s
     assert process
     _raise_open_files()
     spider_class = process.spider_loader.load(spider) if isinstance(spider, str) else spider
-    crawler = GentleCrawler(spider_class, process.settings)
+    crawler = HandoverCrawler(spider_class, process.settings)
     crawl = cast("asyncio.Task[None]", process.crawl(crawler, **spargs))
     _stop_on_hangup(crawler)
     process.start()

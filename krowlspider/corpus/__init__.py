@@ -1,7 +1,7 @@
 """The corpus: finished WARC files of any writer become records of clean text with provenance.
 
-Worker processes (`worker`) first look for what sites say of all their pages (`sites`). Then they
-read slices of WARC files (`pages`), take the main text and the metadata of each page (`document`,
+Worker processes (`worker`) first read robots.txt and ai.txt of all sites (`sites`). Then they read
+slices of WARC files (`pages`), take the main text and the metadata of each page (`document`,
 `pdf`), and judge it (`signals`, `quality`). One process (`build`) takes the slices in order, drops
 duplicates and writes the final shards. A slice is final once its marker exists, so a process that
 is killed anywhere leaves each accepted page exactly once.

@@ -69,7 +69,7 @@ class Contents:
 class _Progress:
     """A WARC file that is not finished: the next slice to take, and whether a worker has it.
 
-    It is ``scanned`` once what sites say there is known.
+    It is ``scanned`` once its robots.txt and ai.txt are in the index of sites.
     """
 
     path: Path

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.folder import Folder
 
-# The rules by which a page repeats another, whose place is their value.
+# The rules for pages that repeat another; the value is the place of the other page.
 DUPLICATE, NEAR_DUPLICATE = "duplicate", "near duplicate"
 
 

@@ -30,9 +30,9 @@ _TAG = re.compile(r"<[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a page is read: by which of EXTRACTORS, as Markdown, with a list of its links.
+    """How a page is read: by which of EXTRACTORS, as Markdown or not, with its links or not.
 
-    Without ``pdf`` only HTML is read.
+    ``pdf``: PDFs are read too.
     """
 
     extractor: str = "resiliparse"
@@ -47,8 +47,8 @@ class Document:
 
     ``rank`` is the distance from the nearest profile of a language: larger is less certain, and
     above 1,200 the language is "unknown". ``metas`` are pairs of lower-case name and content.
-    ``link_chars`` are the characters of its links' texts. ``source`` is what Markdown is made of,
-    the tree and the HTML.
+    ``link_chars`` are the characters of its links' texts. ``source`` is the tree and the HTML, of
+    which Markdown is made.
     """
 
     text: str

@@ -26,7 +26,7 @@ _BLOCKS = (13, 13, 13, 13, 12)
 _STARTS = (0, 13, 26, 39, 52)
 _PAIRS = list(combinations(range(5), 2))
 _EXACT = b"x"
-# A signature, by the exact hash of its text, and the exact hashes by the bands of signatures.
+# The MinHash of a text by its exact hash, and exact hashes by the bands of their MinHashes.
 _SIGNATURE = b"s"
 _BAND = b"b"
 _MARK = b"m"
@@ -51,9 +51,9 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The page of which another is a duplicate, and in how much their fingerprints differ.
+    """The page of which another is a duplicate, and the distance of their fingerprints.
 
-    That is the bits of SimHashes, or the places of MinHashes.
+    That is the number of bits in which their SimHashes differ, or of places of their MinHashes.
     """
 
     place: Place
@@ -63,8 +63,8 @@ class Found(NamedTuple):
 class DuplicateIndex:
     """Remembers the fingerprints of accepted pages in a LevelDB of its own.
 
-    Near duplicates are those whose SimHashes differ in ``bits`` at most, and those whose MinHashes
-    show a share of ``similarity`` of their sequences of words in common. None looks for none.
+    Near duplicates are pages whose SimHashes differ in ``bits`` bits at most, and pages that share
+    ``similarity`` of their sequences of words, by MinHash. With None such pages are not looked for.
     """
 
     def __init__(self, folder: Path, bits: int | None = None, similarity: float | None = None):
@@ -72,18 +72,21 @@ class DuplicateIndex:
         self._bits = bits
         self._places = None if similarity is None else round(PLACES * (1 - similarity))
 
-    def take(self, place: Place, marks: Fingerprints) -> Found | None:
+    def take(self, place: Place, fingerprints: Fingerprints) -> Found | None:
         """Return the page that this one repeats. If there is none, remember it and return None."""
-        stored = self._db.get(_EXACT + marks.exact)
+        stored = self._db.get(_EXACT + fingerprints.exact)
         if stored is not None:
             first = Place.load(stored)
             return None if first == place else Found(first, 0)
-        keys = [] if self._bits is None else _keys(marks.simhash)
-        bandkeys = [] if self._places is None else bands(marks.minhash)
+        keys = [] if self._bits is None else _keys(fingerprints.simhash)
+        band_keys = [] if self._places is None else bands(fingerprints.minhash)
         found = min(
             (
                 each
-                for each in (*self._near(keys, marks), *self._similar(bandkeys, marks))
+                for each in (
+                    *self._near(keys, fingerprints),
+                    *self._similar(band_keys, fingerprints),
+                )
                 # Pages after this one were remembered before a kill.
                 if each.place.file != place.file or each.place[1:] < place[1:]
             ),
@@ -93,25 +96,28 @@ class DuplicateIndex:
         if found is None:
             value = place.dump()
             with self._db.write_batch() as batch:
-                batch.put(_EXACT + marks.exact, value)
+                batch.put(_EXACT + fingerprints.exact, value)
                 for key in keys:
-                    batch.put(key + marks.exact[:4], marks.simhash.to_bytes(8, "big") + value)
-                for key in bandkeys:
-                    batch.put(_BAND + key + marks.exact[:4], marks.exact)
-                if bandkeys:
-                    batch.put(_SIGNATURE + marks.exact, marks.minhash)
+                    batch.put(
+                        key + fingerprints.exact[:4],
+                        fingerprints.simhash.to_bytes(8, "big") + value,
+                    )
+                for key in band_keys:
+                    batch.put(_BAND + key + fingerprints.exact[:4], fingerprints.exact)
+                if band_keys:
+                    batch.put(_SIGNATURE + fingerprints.exact, fingerprints.minhash)
         return found
 
-    def _near(self, keys: list[bytes], marks: Fingerprints) -> Iterator[Found]:
+    def _near(self, keys: list[bytes], fingerprints: Fingerprints) -> Iterator[Found]:
         for key in keys:
             for value in self._under(key):
-                distance = (int.from_bytes(value[:8], "big") ^ marks.simhash).bit_count()
+                distance = (int.from_bytes(value[:8], "big") ^ fingerprints.simhash).bit_count()
                 if self._bits is not None and distance <= self._bits:
                     yield Found(Place.load(value[8:]), distance)
 
-    def _similar(self, keys: list[bytes], marks: Fingerprints) -> Iterator[Found]:
+    def _similar(self, keys: list[bytes], fingerprints: Fingerprints) -> Iterator[Found]:
         for other in {other for key in keys for other in self._under(_BAND + key)}:
-            distance = differing(self._db.get(_SIGNATURE + other), marks.minhash)
+            distance = differing(self._db.get(_SIGNATURE + other), fingerprints.minhash)
             if self._places is not None and distance <= self._places:
                 yield Found(Place.load(self._db.get(_EXACT + other)), distance)
 

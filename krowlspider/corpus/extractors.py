@@ -16,7 +16,7 @@ _FENCE = "```"
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight)-([A-Za-z0-9+#_]+)")
 # resiliparse takes lists that are less than four levels deep for navigation.
 _SHALLOW = "body > ul, body > * > ul, body > * > * > ul"
-# A table that has one of these is there for the layout.
+# A table that contains one of these is used for layout.
 _NO_CELL = "table, pre, ul, ol, dl, form, h1, h2, h3, h4"
 
 
@@ -32,8 +32,7 @@ def plain_text(tree: Any, html: str, extractor: str) -> str:
 def markdown(tree: Any, html: str, extractor: str) -> str:
     """Return the main text with headings, lists, tables and code as Markdown; changes the tree.
 
-    The tree is one of which `plain_text` was taken. Letters that have a meaning in Markdown are
-    not escaped.
+    Call `plain_text` with the tree first. Characters with a meaning in Markdown are not escaped.
     """
     if extractor == "trafilatura":
         return (
@@ -46,7 +45,7 @@ def markdown(tree: Any, html: str, extractor: str) -> str:
     for cell in document.query_selector_all("td.linenos").values():
         cell.remove()
     for block in document.query_selector_all("pre").values():
-        # One inside another is gone with its content.
+        # A block inside another one was replaced with it.
         if block.parent is not None:
             _set_apart(document, block, _fenced(block), block)
     for table in document.query_selector_all("table").values():
@@ -90,7 +89,7 @@ def _set_apart(document: Any, node: Any, text: str, block: Any) -> None:
 
 
 def _rows(table: Any) -> list[str]:
-    """Return a table as lines of Markdown; none if it is there for the layout."""
+    """Return a table as lines of Markdown; none if it is used for layout."""
     if table.query_selector(_NO_CELL) is not None:
         return []
     rows = [

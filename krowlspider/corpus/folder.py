@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES = ".jsonl.zst"
-# Most lines are read once, and removed.
+# Of Zstandard. It is low because most files of lines are read once, and removed.
 _LEVEL = 1
 _MARKER = ".json"
 

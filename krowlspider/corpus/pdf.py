@@ -13,10 +13,10 @@ from krowlspider.corpus.pages import Unreadable
 if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
 
-# Leaves of a file that are read, and characters of its text.
-_LEAVES_MAX = 2000
+# Pages of a file that are read, and characters of its text.
+_PAGES_MAX = 2000
 _CHARS_MAX = 8 * 1024 * 1024
-# pdfium's sign for a hyphen at the end of a line, with the line's end.
+# pdfium's sign for a hyphen at the end of a line, with the line break.
 _HYPHEN = re.compile("[\ufffe\x02]\n?")
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?")
 _NAMES = {"title": "Title", "author": "Author", "description": "Subject"}
@@ -33,22 +33,22 @@ def pdf_document(page: Page) -> Document:
         file = pdfium.PdfDocument(page.body)
     except pdfium.PdfiumError as error:
         raise Unreadable("not a readable PDF") from error
-    leaves, chars = [], 0
+    texts, chars = [], 0
     try:
         about = file.get_metadata_dict()
-        for number in range(min(len(file), _LEAVES_MAX)):
-            leaf = file[number]
-            text = leaf.get_textpage().get_text_bounded()
-            leaf.close()
+        for number in range(min(len(file), _PAGES_MAX)):
+            pdf_page = file[number]
+            text = pdf_page.get_textpage().get_text_bounded()
+            pdf_page.close()
             chars += len(text)
             if chars > _CHARS_MAX:
                 break
-            leaves.append(text.replace("\r\n", "\n").strip())
+            texts.append(text.replace("\r\n", "\n").strip())
     except pdfium.PdfiumError as error:
         raise Unreadable("not a readable PDF") from error
     finally:
         file.close()
-    text = _HYPHEN.sub("", "\n\n".join(filter(None, leaves)))
+    text = _HYPHEN.sub("", "\n\n".join(filter(None, texts)))
     # All of it is text: rules on the share of text in HTML do not apply.
     found = Document(text, *detected(text), "", len(text), 0)
     for name, key in _NAMES.items():

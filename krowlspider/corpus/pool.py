@@ -32,7 +32,7 @@ class _Worker:
 
 
 class Scanned(NamedTuple):
-    """What sites say in a WARC file is written."""
+    """A worker has written the findings in a WARC file."""
 
     file: str
 
@@ -76,7 +76,7 @@ class Pool:
                 yield worker.task.path.name, max(worker.place[0], 0)
 
     def wait(self, seconds: float) -> Iterator[tuple[Slice, Summary] | Fatal | Scanned]:
-        """Yield what is done and the pages that killed a worker, after a wait for any.
+        """Yield finished slices and scans, and pages that killed a worker, after a wait for any.
 
         After a `Fatal`, the file must be given again: its slice was lost. Raises OSError.
 

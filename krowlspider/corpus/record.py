@@ -60,7 +60,7 @@ class Line(msgspec.Struct):
     """A record on its way to the duplicates, or a page refused already.
 
     ``chars`` is the length of the text; a page that could not be read has no language. ``masked``
-    says how many of what were masked.
+    counts what was masked, by kind.
     """
 
     number: int

@@ -72,7 +72,7 @@ class Choice:
 class Job:
     """What a worker is to do with each page. ``decode`` raises ValueError for a bad body.
 
-    ``sites`` is the published index of what sites say; None if it does not count.
+    ``sites`` is the published index of the answers of sites; None if they do not count.
     """
 
     work: Path
@@ -90,7 +90,7 @@ class Job:
 class Task:
     """A WARC file to read from ``start``; ``fatal`` are pages of that slice to leave out.
 
-    If ``scan`` is set, the file is read for what sites say instead.
+    If ``scan`` is set, the file is read for robots.txt and ai.txt only.
     """
 
     path: Path

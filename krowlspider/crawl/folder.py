@@ -64,7 +64,7 @@ class JobInUseError(JobError):
 
 
 def holder_of(jobdir: Path) -> int | None:
-    """Return the process that uses a folder; None if none does."""
+    """Return the id of the process that uses a folder; None if none does."""
     try:
         with (jobdir / _LOCK).open() as lock:
             try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 # Most answers, or requests, in one turn of the event loop.
 AT_MOST = 16
-# Seconds of a turn, by the clock, and the least answers in it whatever they take: fewer cost CPU.
+# Seconds of a turn, by the clock, and its least number of answers: fewer would cost more CPU.
 UNWATCHED = (0.025, 8)
 # The same while somebody watches the crawl.
 WATCHED = (0.012, 4)
 # Answers in a turn while a client of the live page waits. Its call takes four turns.
 FOR_CLIENTS = 1
 # Turns after the last answer for which a client counts as watching.
-STAYS = 100
+WATCHED_TURNS = 100
 # Turns over which their length is averaged.
 _RECENT = 8
 
@@ -45,7 +45,7 @@ class Turns:
     def serve(self, clients: int) -> None:
         """Let turns be short while so many clients wait for an answer, and a while after."""
         self._is_awaited = clients > 0
-        self._watched = STAYS
+        self._watched = WATCHED_TURNS
         self.at_once = FOR_CLIENTS if clients else self._fitting()
 
     def _fitting(self) -> int:

@@ -1,4 +1,4 @@
-"""A crawler that hands its hosts over before it stops."""
+"""A crawler whose node hands its hosts over before the engine stops."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.internals.engine import is_closing
 
 
-class GentleCrawler(Crawler):
-    """Scrapy's crawler, but a node of a cluster fetches until other nodes have most of its hosts.
+class HandoverCrawler(Crawler):
+    """Scrapy's crawler, but a node of a cluster hands most hosts over before its engine stops.
 
-    A stop of a spider that is being closed waits for that; Scrapy's would cut it short.
+    A stop while the spider is being closed waits for the close; Scrapy's would cut it short.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

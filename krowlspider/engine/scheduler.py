@@ -197,8 +197,10 @@ class Scheduler(BaseScheduler):
                 raise CloseSpider("no_cluster")
 
     async def shrink(self) -> None:
-        """Hand most hosts over to the other nodes of the cluster while the crawl goes on; return
-        when only little is left for `close`, or when that begins."""
+        """Hand most hosts over to the other nodes of the cluster while the crawl goes on.
+
+        Return when only the last step is left for `close`, or when `close` begins.
+        """
         if self._node is not None and self._job.failure is None:
             self._shrinking = asyncio.ensure_future(self._node.shrink())
             await asyncio.wait([self._shrinking])

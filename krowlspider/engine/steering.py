@@ -84,7 +84,7 @@ class Steering:
     def forget_page(self, url: str) -> bool:
         """Queue a URL whether it is known or not; return False if it is refused.
 
-        What is known cannot be removed for one URL (decision 94), and this has the same effect.
+        The seen mark of a single URL cannot be removed (decision 94); this has the same effect.
 
         :raises ForeignHostError: another node owns its host
         :raises KrowlError: as of `add`
@@ -119,7 +119,7 @@ class Steering:
         :raises JobError: it cannot be made there, or another one is under way
         """
         job = self._job
-        # The folder may be of a disk that hangs.
+        # The disk of the folder may hang.
         snapshot = await run_in_thread(
             Snapshot, job.folder, job.store, job.archive.directory, target
         )

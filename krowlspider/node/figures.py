@@ -72,8 +72,10 @@ class Figures:
         return status_line({**total, "so_far": so_far})
 
     def live_line(self, running: int, seconds: float, limits: Limits) -> str:
-        """Return the status line now, so many seconds after the start, with the rate of the last
-        seconds. Call it each second. ``limits`` are those at which the crawl ends."""
+        """Return the status line ``seconds`` after the start, with the rate of the last seconds.
+
+        Call it each second. ``limits`` are those at which the crawl ends.
+        """
         total, paused = self.total(), self._paused()
         done = total["done"]
         self._recent.append((seconds, done, total["queued"]))

@@ -1,4 +1,4 @@
-"""What the processes write to standard error, above a live line."""
+"""Show what the processes write to standard error above a live line."""
 
 from __future__ import annotations
 

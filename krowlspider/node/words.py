@@ -36,8 +36,8 @@ _OF_PROJECT = 20
 # Ports beyond its first one that a process may take.
 _MORE_PORTS = 100
 _PORT_MAX = 65_535
-# Levels at which the log has a process' status lines. Without them it may write its figures more
-# often: each so many seconds.
+# Levels at which the log has the status lines of a process. At other levels it writes its figures
+# each _LIVE_INTERVAL seconds, if a live line shows them.
 _WITH_STATUS_LINES = ("DEBUG", "INFO")
 _LIVE_INTERVAL = 1.0
 _USER = re.compile("://[^/]*@")
@@ -102,8 +102,10 @@ class Words:
             ) from error
 
     def of(self, process: str, folder: Path, restarts: int, *, is_live: bool = False) -> list[str]:
-        """Return the words of a process with its job folder; ``is_live``: a live line shows its
-        figures."""
+        """Return the words of a process with its job folder.
+
+        ``is_live``: a live line shows its figures.
+        """
         settings = self._settings
         own: dict[str, object] = {
             "JOBDIR": folder,

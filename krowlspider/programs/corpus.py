@@ -62,41 +62,58 @@ class Command(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
         parser.add_argument("-o", "--output", metavar="DIR", help="folder of the corpus")
-        parser.add_argument("--format", choices=sorted(ENDINGS), default="jsonl", help="of shards")
         parser.add_argument(
-            "--text", choices=("plain", "markdown"), default="plain", help="form of the text"
+            "--format", choices=sorted(ENDINGS), default="jsonl", help="format of the shards"
         )
         parser.add_argument(
-            "--extractor", choices=EXTRACTORS, default=EXTRACTORS[0], help="of the main text"
+            "--text", choices=("plain", "markdown"), default="plain", help="plain text or Markdown"
         )
-        parser.add_argument("--links", action="store_true", help="list the links of each page")
-        parser.add_argument("--pdf", action="store_true", help="read PDFs, too")
+        parser.add_argument(
+            "--extractor",
+            choices=EXTRACTORS,
+            default=EXTRACTORS[0],
+            help="library that finds the main text",
+        )
+        parser.add_argument("--links", action="store_true", help="record the links of each page")
+        parser.add_argument("--pdf", action="store_true", help="read PDFs too")
         parser.add_argument("--rules", metavar="FILE", help="TOML that changes the default rules")
         parser.add_argument(
             "--print-rules", action="store_true", help="print the default rules, and do no more"
         )
         parser.add_argument(
-            "--rejected", metavar="FILE", help="write rejected pages with rule and value, as JSON"
+            "--rejected",
+            metavar="FILE",
+            help="write each rejected page as JSON: place, rule, value",
         )
         parser.add_argument(
-            "--clusters", metavar="FILE", help="write each duplicate with the page kept, as JSON"
+            "--clusters",
+            metavar="FILE",
+            help="write each duplicate as JSON, with the page that is kept",
         )
         parser.add_argument(
             "--processes", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
             help="worker processes (default: one for each CPU)",
         )  # fmt: skip
-        parser.add_argument("--since", metavar="DATE", default="", help="pages fetched since, UTC")
-        parser.add_argument("--host", metavar="NAME", default="", help="pages of a host or below")
         parser.add_argument(
-            "--sample", metavar="SHARE", type=float, default=1.0, help="a share of URLs: 0.01"
+            "--since", metavar="DATE", default="", help="only pages fetched since then, UTC"
+        )
+        parser.add_argument(
+            "--host", metavar="NAME", default="", help="only pages of a host, or below it"
+        )
+        parser.add_argument(
+            "--sample",
+            metavar="SHARE",
+            type=float,
+            default=1.0,
+            help="only a share of the URLs: 0.01",
         )
         parser.add_argument("--limit", metavar="N", type=int, help="stop after N accepted pages")
         parser.add_argument(
-            "--follow", action="store_true", help="go on while a crawl writes files there"
+            "--follow", action="store_true", help="take new files while a crawl writes them"
         )
         parser.add_argument(
             "--page-seconds", metavar="N", type=float, default=_SECONDS,
-            help=f"CPU seconds after which a page is skipped (default: {_SECONDS:g})",
+            help=f"CPU seconds after which a page is skipped ({_SECONDS:g})",
         )  # fmt: skip
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:

@@ -40,8 +40,8 @@ _TRACKED = re.compile(
 )
 _SESSION_IN_PATH = re.compile(r";jsessionid=[^;/]*", re.IGNORECASE)
 _SCHEMES = ("https://", "http://")
-# References that the parser appends to the origin as they are, at three times the cost: absolute
-# paths without dot segments and empty ones, and queries, of characters that are never encoded.
+# References that the parser only appends to the origin, which is cheaper without it: absolute paths
+# without dot segments and empty ones, and queries, of characters that are never encoded.
 _PLAIN = re.compile(
     r"(?:/(?![./])[A-Za-z0-9._~!$&()*+,;=:@-]*+)++(?:\?[A-Za-z0-9._~!$&()*+,;=:@/?-]*+)?+"
 )

@@ -45,7 +45,7 @@ async def _order(
         return failed(411, "give the length of the body")
     if length > BODY_MAX:
         return failed(413, f"the body is longer than {BODY_MAX:,} bytes")
-    # aiohttp has no 0 bytes of a body that is empty.
+    # aiohttp cannot read 0 bytes of an empty body.
     body = await request.content.readexactly(length) if length else b""
     kind, _, given = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not compare_digest(

@@ -127,7 +127,7 @@ class Ordering:
         return Outcome(False, f"not queued: {self._control.explain(url).why}")
 
     def forget(self, name: str) -> Outcome:
-        """Forget a host, or that a URL was fetched."""
+        """Forget a host, or queue a URL again that was fetched."""
         host = named_host(name)
         if "://" in name and name.rstrip("/").count("/") > 2:
             return self._forget_page(name)

@@ -93,7 +93,7 @@ def capture(
 
 
 def mapped(odd: Odd, number: int) -> Capture:
-    """Return a capture whose response is in a file: its bytes come when it is written."""
+    """Return a capture whose response is in a file, which is read when it is written."""
     whole = capture(number, odd)
     payload = odd.payload if odd is CHUNKED else memoryview(odd.response)[whole.head :]
     return replace(

@@ -140,7 +140,7 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
 def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
     tmp_path: Path, seeds: Path, number: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command can be pasted: it names the program as the person did."""
+    """The command can be pasted: it names the program as it was started."""
     monkeypatch.setattr(sys, "argv", [".venv/bin/scrapy", "crawl"])
     job = tmp_path / "job"
     folder = JobFolder(job)

@@ -122,7 +122,7 @@ WRONG: tuple[tuple[Any, ...], ...] = (
 
 
 def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
-    """Each call that the documentation has is one, and each is documented."""
+    """Each documented call exists, and each call is documented."""
     told: dict[str, str] = {}
     wrong: list[str] = []
     documented: dict[str, str] = {}

@@ -141,7 +141,7 @@ def test_resumed_crawl_that_fails_is_warned_of(tmp_path: Path, new: bool) -> Non
 def test_crawl_whose_hosts_are_in_trouble_is_warned_of(
     tmp_path: Path, path: str, status: int
 ) -> None:
-    """A robots.txt with an error is not called throttling."""
+    """robots.txt with 5xx is not called throttling."""
     with SimulatedWeb(spec=[page(path, "x", status=status)]) as web:
         crawl = simulated(tmp_path, web.url("a.test"), KROWL_THROTTLING_TIMES=0).run(code=4)
         said = "answers 429, 503 or, for robots.txt, 5xx: 1. Start the crawl again later."

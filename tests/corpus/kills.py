@@ -33,7 +33,7 @@ _SLICE = 3000
 
 
 def warcs(folder: Path) -> Path:
-    """Write WARC files of which each has half of its pages in common with the next."""
+    """Write WARC files; each has half of its pages in common with the next."""
     folder.mkdir()
     for number in range(FILES):
         pages = [html(n, words=80) for n in range(number * PAGES // 2, number * PAGES // 2 + PAGES)]

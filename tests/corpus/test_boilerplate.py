@@ -38,7 +38,7 @@ def test_a_repeated_line_is_removed_from_markdown_too() -> None:
 
 @pytest.mark.parametrize("most", [10, 11])
 def test_the_lines_remembered_are_bounded(most: int) -> None:
-    """The lines that come again stay."""
+    """Lines that come again are remembered."""
     lines = HostLines(1, most)
     for number in range(1000):
         menu = "" if number else "\nmenu"

@@ -156,7 +156,7 @@ def test_lists_below_the_body_are_text_unless_they_are_links() -> None:
 
 @pytest.mark.slow
 def test_trafilatura_takes_text_and_markdown() -> None:
-    """It runs in the venv of the benchmarks: its pins are no part of the development's."""
+    """It runs in the venv of the benchmarks, because its pins conflict with ours."""
     code = (
         "import sys, msgspec\n"
         "from krowlspider.corpus.document import Reading, document, with_markdown\n"

@@ -70,7 +70,7 @@ def test_near_duplicates_are_found_and_no_others(
 
 
 def test_minhash_finds_what_simhash_does_not(tmp_path: Path) -> None:
-    """Twelve words of 500 are changed; of short texts and of characters there are signatures."""
+    """Twelve of 500 words are changed. Short texts and texts without spaces have a MinHash too."""
     chance, index = random.Random(1), DuplicateIndex(tmp_path / "index", 3, 0.6)
     found: list[Found | None] = []
     for number in range(2):
@@ -92,7 +92,7 @@ def test_minhash_finds_what_simhash_does_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("similarity", [None, 0.8])
 def test_index_gives_the_same_answers_again(tmp_path: Path, similarity: float | None) -> None:
-    """A slice is read again after a kill: its pages do not repeat themselves."""
+    """A slice that is read again after a kill holds no duplicates of its own pages."""
     long = prose(1, 2000)
     texts = [long, prose(2), long.upper(), long.replace("river", "brook", 1), long[9:], "few words"]
     bits = 3 if similarity is None else None

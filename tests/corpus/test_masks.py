@@ -82,7 +82,7 @@ def test_masking_takes_linear_time(part: str) -> None:
 
 
 def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:
-    """In its text and title; what is masked does not tell two pages apart."""
+    """In its text and title. Pages that differ only in what is masked are duplicates."""
     path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
     path.write_text('pii = {email = "mask"}\n')
     pages = [

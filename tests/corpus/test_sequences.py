@@ -61,6 +61,6 @@ def test_simhash_has_the_bits_of_most_features(length: int) -> None:
 
 
 def test_the_numbers_of_words_do_not_run_into_each_other() -> None:
-    """The words 0 and 1 are numbered like 512 and 0, if a number has nine bits only."""
+    """With nine bits a number, the words 0 and 1 would be numbered like 512 and 0."""
     words = [*(f"w{n}" for n in range(990)), "w512", "w0"]
     assert Sequences(words).top(2) == 0

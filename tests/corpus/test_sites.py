@@ -1,4 +1,4 @@
-"""What sites say of all their pages: Content-Signal in robots.txt, and ai.txt."""
+"""Opt-outs of whole sites: Content-Signal in robots.txt, and ai.txt."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def robots(host: str, signal: str, day: int, status: str = "200 OK") -> bytes:
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: list[str]) -> None:
-    """Errors are no answer, and no robots.txt refuses nothing."""
+    """An error leaves the older answer; a missing robots.txt refuses nothing."""
     newer, older = (tmp_path / name for name in names)
     older.write_bytes(
         robots("one.example:80", "ai-train=no", 1)

@@ -39,7 +39,7 @@ def html(seed: int, head: str = "", words: int = 200) -> bytes:
 
 
 def pdf(text: str) -> bytes:
-    """Return a PDF of one leaf, a line for each of the text, with title and date."""
+    """Return a PDF of one page with the lines of the text, a title and a date."""
     shown = "".join(f"({line}) Tj T* " for line in text.split("\n"))
     content = f"BT /F 12 Tf 14 TL 50 700 Td {shown}ET".encode()
     objects = [

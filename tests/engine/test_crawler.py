@@ -8,7 +8,7 @@ from typing import Any
 
 from scrapy import Spider
 
-from krowlspider.engine.crawler import GentleCrawler
+from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.engine.scheduler import Scheduler
 
 
@@ -29,8 +29,8 @@ class _Engine:
         self.steps.append("stop")
 
 
-def crawler_of(engine: Any) -> GentleCrawler:
-    crawler = GentleCrawler(Spider)
+def crawler_of(engine: Any) -> HandoverCrawler:
+    crawler = HandoverCrawler(Spider)
     crawler.crawling, crawler._engine = True, engine
     return crawler
 
@@ -42,7 +42,7 @@ def test_node_shrinks_before_its_engine_stops() -> None:
 
 
 def test_stop_waits_for_a_spider_that_is_being_closed() -> None:
-    """Scrapy's own would cut the close of the job short."""
+    """Scrapy's own stop would cut the close of the job short."""
 
     async def main() -> None:
         engine = _Engine()

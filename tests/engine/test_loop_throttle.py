@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, STAYS, UNWATCHED, WATCHED, Turns
+from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, UNWATCHED, WATCHED, WATCHED_TURNS, Turns
 from krowlspider.engine.loop_throttle import LoopThrottle
 
 
@@ -82,7 +82,7 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
         for cost in (0.02, WATCHED[0] / 8.5, 1e-5):
             turns.serve(0)
             await pages(300, cost)
-        await pages(WATCHED[1] * STAYS + 300, 0.02)
+        await pages(WATCHED[1] * WATCHED_TURNS + 300, 0.02)
         return found
 
     assert asyncio.run(main()) == [AT_MOST, UNWATCHED[1], 10, WATCHED[1], 8, AT_MOST, UNWATCHED[1]]

@@ -347,7 +347,7 @@ def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
 
 
 def test_turns_are_short_from_the_accept_on() -> None:
-    """From the connection on would be a turn later."""
+    """If they were short from the connection on, a client would wait a turn longer."""
     seen = []
 
     async def main() -> None:

@@ -65,7 +65,7 @@ def test_relay_shows_whole_lines() -> None:
 def test_processes_write_their_figures_often_for_a_live_line(
     tmp_path: Path, level: str, is_live: bool, interval: str | None
 ) -> None:
-    """But not when the log has a line each time."""
+    """But not at log levels at which each of them is a line of the log."""
     words = Words("broad", {}, [], project_settings(LOG_LEVEL=level), 2)
     given = words.of("p1", tmp_path, 0, is_live=is_live)
     found = [word.partition("=")[2] for word in given if word.startswith("KROWL_STATUS_INTERVAL")]

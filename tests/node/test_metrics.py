@@ -66,7 +66,7 @@ def test_counters_are_added_and_gauges_have_their_process() -> None:
 
 
 def test_no_counter_falls_when_a_process_dies_or_is_silent() -> None:
-    """Prometheus would take a lower sum for a new start of all processes."""
+    """Prometheus would take a lower sum for a restart of all processes."""
     sums = Sums()
     sums.of({"p1": process(1, 10), "p2": process(2, 20, dropped=3)})
     silent = read(sums.of({"p1": process(1, 11)}))

@@ -52,7 +52,7 @@ def jobdir(tmp_path: Path):
 
 
 def test_each_running_process_has_a_flame_graph(jobdir: Path, tmp_path: Path) -> None:
-    """The script writes its words to its last one, the file of the graph."""
+    """The script that stands for py-spy writes its arguments to the file of the graph."""
     program = spy(tmp_path, 'for last; do :; done; echo "$@" > "$last"')
     graphs = asyncio.run(record(jobdir, 30, program))
     assert graphs == [jobdir / "p1" / "profile.svg", jobdir / "p10" / "profile.svg"]

@@ -26,8 +26,8 @@ connection and TLS only of new connections. `krowl_fetch_failed_total` counts re
 usable answer. [operations.md](operations.md#prometheus-and-grafana) shows dashboards and alert
 rules that use them.
 
-`scrapy node` has them for all processes together, with the same names: counters and histograms are
-sums, and a gauge is there for each process, with the label `process`. Only `scrapy node` has
+`scrapy node` serves the metrics of all its processes under the same names. Counters and histograms
+are sums; a gauge has a series for each process, with the label `process`. Only `scrapy node` has
 `krowl_node_...`.
 
 | metric | type | labels | meaning |

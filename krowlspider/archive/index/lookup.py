@@ -26,7 +26,7 @@ def captures_of(
 ) -> list[IndexLine]:
     """Return the captures whose URL has the key of ``url``, oldest first.
 
-    ``others`` returns index lines that start with a text and are in no file.
+    ``others`` returns the index lines that start with a text and are not in ``indexes``.
     """
     beginning = f"{key_of(url)} "
     found = [line for index in indexes for line in lines_with(index, beginning)]

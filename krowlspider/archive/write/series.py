@@ -179,8 +179,7 @@ class WarcSeries:
         self._add_line(line)
 
     def lines_with(self, beginning: str) -> list[str]:
-        """Return the index lines of the open file that start with ``beginning``. Any thread may
-        call it."""
+        """Return the index lines of the open file that start with ``beginning``, in any thread."""
         return [line for line in self._lines.copy() if line.startswith(beginning)]
 
     def _add_line(self, line: str) -> None:

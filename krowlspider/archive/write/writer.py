@@ -35,9 +35,9 @@ _AT_ONCE = 32
 _WAIT = 0.01
 # Seconds between two tries to write on a full disk.
 _TRY_AGAIN = 1.0
-# Responses in files may have one byte in the queue for so many that may wait in memory. Captures
-# that come after them, and each `sync`, wait until they are written.
-_FEWER_IN_FILES = 4
+# Responses in files may hold this part of ``queue_bytes`` in the queue. It is small because later
+# captures, and each `sync`, wait until they are written.
+_FILE_SHARE = 0.25
 
 
 @dataclass(slots=True, eq=False)
@@ -54,9 +54,9 @@ class _Order:
 class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
-    The writer is `full` when ``queue_bytes`` bytes wait in memory. A response in a file waits for
-    `room` before it is handed in. The writer closes ``payloads``. ``on_pair`` is called in the
-    thread with the seconds in which it has compressed and written the records of a capture.
+    The writer is `full` when ``queue_bytes`` bytes wait in memory. Await `room` before a response
+    in a file is handed in. The writer closes ``payloads``. ``on_pair`` is called in the thread with
+    the seconds in which it has compressed and written the records of a capture.
 
     On a full disk the writer is ``stalled``: it retries every second, and new captures wait. This
     ends when there is room, or with `give_up`. Any other disk failure is final: from then on every
@@ -85,7 +85,7 @@ class WarcWriter:
         # Bytes of captures that are not yet written, in memory and in files.
         self.queued = 0
         self._in_files = 0
-        # Those that wait for `room`, first come first served.
+        # The callers that wait for `room`, in their order.
         self._in_line: deque[asyncio.Future[None]] = deque()
         self._waiting: list[_Order] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -130,11 +130,10 @@ class WarcWriter:
         return self.queued >= self.queue_bytes
 
     async def room(self) -> None:
-        """Return when a capture of a response in a file may be handed in, which is for the caller
-        to do immediately.
+        """Wait until a capture of a response in a file may be handed in; then do so immediately.
 
-        Otherwise hundreds of large responses that end together would hold up all captures after
-        them for seconds.
+        Without this wait, hundreds of large responses that end together would hold up all captures
+        after them for seconds.
         """
         if self._has_room and not self._in_line:
             return
@@ -144,11 +143,11 @@ class WarcWriter:
 
     @property
     def _has_room(self) -> bool:
-        return self._in_files * _FEWER_IN_FILES < self.queue_bytes
+        return self._in_files < _FILE_SHARE * self.queue_bytes
 
     def _call_next(self) -> None:
-        """Let the first in line for `room` hand in its capture; the next follows when it is
-        written, or in the next turn of the loop."""
+        """Let the first caller in line for `room` hand in its capture. The next one follows in the
+        next turn of the loop, or when there is room again."""
         while self._in_line and self._has_room:
             turn = self._in_line.popleft()
             # The task that awaited it may have been cancelled.

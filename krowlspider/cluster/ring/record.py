@@ -42,7 +42,7 @@ class Record:
 
     @property
     def gives_away(self) -> bool:
-        """Whether the member leaves now, or after some more steps: it is to take no more hosts."""
+        """Whether the member leaves, now or after some more steps, and takes no more hosts."""
         return self.leaving or bool(self.counters.get("leaving"))
 
     def dumps(self) -> bytes:

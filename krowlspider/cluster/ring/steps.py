@@ -25,19 +25,19 @@ _CHANGE_MAX = 4.0
 
 @dataclass
 class Steps:
-    """The steps by which a node comes to the weight ``to``, 0 to leave.
+    """The steps by which a node comes to its ``target`` weight, 0 to leave.
 
     ``part`` is the part of all domains that moves in one step.
     """
 
-    to: Weight
+    target: Weight
     part: float = 1.0
     _begun: float = inf
 
     @classmethod
-    def among(cls, to: Weight, urls: int) -> Steps:
-        """Return the steps in a cluster whose nodes have so many ``urls``."""
-        return cls(to, FIRST_URLS / max(urls, FIRST_URLS))
+    def among(cls, target: Weight, urls: int) -> Steps:
+        """Return the steps in a cluster whose nodes together have ``urls`` URLs."""
+        return cls(target, FIRST_URLS / max(urls, FIRST_URLS))
 
     def next(self, weight: Weight, others: Weight, now: float) -> Weight:
         """Begin a step, with the sum of the weights of the ``others``; return the new weight.
@@ -53,13 +53,13 @@ class Steps:
     def after(self, weight: Weight, others: Weight) -> Weight:
         """Return the weight after a step from this one."""
         if not others:
-            return self.to
+            return self.target
         share = weight / (weight + others)
-        way = self.to / (self.to + others) - share
-        if abs(way) <= self.part:
-            return self.to
-        share += copysign(self.part, way)
+        change = self.target / (self.target + others) - share
+        if abs(change) <= self.part:
+            return self.target
+        share += copysign(self.part, change)
         points, new = int(weight * POINTS), floor(others * share / (1 - share) * POINTS)
-        new = max(new, points + 1) if way > 0 else min(new, points - 1)
+        new = max(new, points + 1) if change > 0 else min(new, points - 1)
         whole, rest = divmod(new, POINTS)
         return new / POINTS if rest else whole

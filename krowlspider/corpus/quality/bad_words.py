@@ -23,7 +23,7 @@ class BadWords:
         entries = [entry.lower() for entry in entries]
         self._within = re.compile("|".join(map(re.escape, entries)))
         self._is_spaceless = language in SPACELESS
-        # What may follow a first word.
+        # The rests of the entries, by their first word.
         self._rests: dict[str, set[tuple[str, ...]]] = {}
         for first, *rest in filter(None, map(_WORD.findall, entries)):
             self._rests.setdefault(first, set()).add(tuple(rest))
@@ -43,6 +43,6 @@ class BadWords:
 
 
 def entries_of(text: str) -> list[str]:
-    """Return the entries of a list, one on each line; empty lines and those of # are none."""
+    """Return the entries of a list, one on each line, without empty lines and # comments."""
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith("#")]

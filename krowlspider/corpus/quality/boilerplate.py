@@ -5,26 +5,25 @@ from __future__ import annotations
 from xxhash import xxh3_64_intdigest
 
 _MARKUP = " \t\r#>*+-|`"
-# Lines that are remembered: twice as many at most.
+# Lines in each of two generations, of which the older is forgotten when the newer is full.
 _LINES = 250_000
 
 
 class HostLines:
-    """Counts the lines of each host. What is in ``pages`` of its pages is no text of the next.
+    """Counts the lines of each host. A line that ``pages`` of its pages had is repeated.
 
-    When memory is full, the lines that have not come for the longest time are forgotten.
+    At most twice ``most`` lines are remembered, those that came last.
     """
 
     def __init__(self, pages: int, most: int = _LINES):
         self._pages = pages
         self._most = most
-        # The pages of a line, by the hash of host and line. What comes moves to the new ones.
+        # The pages of a line, by the hash of host and line. A line that comes again is new again.
         self._new: dict[int, int] = {}
         self._old: dict[int, int] = {}
 
     def repeated(self, host: str, text: str) -> set[str]:
-        """Return the lines of a text that the host repeats, as `bare` ones, and count all of
-        them."""
+        """Count the lines of a text. Return those that the host repeats, as `bare` gives them."""
         lines = dict.fromkeys(map(bare, text.split("\n")))
         return {line for line in lines if line and self._count(host, line) > self._pages}
 

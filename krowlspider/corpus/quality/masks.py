@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.document import Document
 
-# No start within a run of its characters, and no way back into it: a long run is read once.
+# No match starts within a run of its characters, and ++ does not backtrack: a run is read once.
 _EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]++@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,63}(?![\w-])")
 # With the code of a country; or as in North America, which has no such code.
 _PHONE = re.compile(
     r"(?<![\w+.-])(?:\+(?:[ ().-]{0,2}\d){8,15}|\(\d{3}\) ?\d{3}[-. ]\d{4}|\d{3}[-.]\d{3}[-.]\d{4})"
     r"(?![\w-]|\.\d)"
 )
-# Of IPv6 the addresses that are given out, 2000::/3: others look like names in programs.
+# Of IPv6 only the range in use, 2000::/3: other addresses look like names in programs.
 _IP = re.compile(
     r"(?<![\w.:-])(?:(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)"
     r"|[23][0-9a-f]{3}:[0-9a-f:]{1,33}(?:[0-9a-f]|::)(?![\w-]|\.\w))",
@@ -37,7 +37,7 @@ _PAIRS = ("open_graph", "json_ld_fields")
 
 
 def mask(document: Document, kinds: Iterable[str]) -> dict[str, int]:
-    """Mask the text and the fields that people write; return how many of each kind there were.
+    """Mask the text and the fields that people write; return how many of each kind were masked.
 
     Of IP addresses only public ones are masked.
     """

@@ -73,7 +73,7 @@ class Measures:
         return list(filter(None, map(str.strip, self._text.split("\n\n"))))
 
     def bounds(self, name: str) -> tuple[float, float]:
-        """Return between which numbers a measure lies, where that is cheaper than the measure."""
+        """Return the least and the most that a measure can be, where this is cheaper to know."""
         if name in _TOPS:
             return 0, self._sequences.top_at_most(_TOPS[name])
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from krowlspider.corpus.document import Document
 
 _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
-# What a list may have, a word may be, or the keys of a table.
+# The values that a list or a word may have, and the keys that a table may have.
 _NAMES = {
     ("signals", "refused"): sorted(SIGNALS),
     ("language", "accepted"): [*LANGUAGES, "unknown"],
@@ -64,10 +64,9 @@ class Rule:
 class Rules:
     """What a page must keep. ``refused`` are signals; without ``languages`` each is accepted.
 
-    ``near`` is the most bits in which the SimHashes of two texts that count as one differ, None to
-    keep them; ``similarity`` the least share of their MinHashes that is equal, None without these.
-    ``masked`` are kinds of what is masked. A line on more than ``boilerplate`` pages of a host is
-    removed; None keeps them.
+    Near duplicates: ``near`` is the most bits in which their SimHashes differ, ``similarity`` the
+    least share of their sequences of words in common; None keeps such pages. ``masked`` are KINDS.
+    A line on more than ``boilerplate`` pages of a host is removed; None keeps all lines.
     """
 
     rules: list[Rule]
@@ -147,7 +146,7 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
 
 
 def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
-    """Return the rules in ``tables``, where the names of lists become those of their contents."""
+    """Return the rules in ``tables``, in which the hash of each list replaces its file name."""
     duplicates, bad = tables["duplicates"], tables["bad_words"]
     words: dict[str, BadWords] = {}
     if folder is not None and bad["enabled"]:

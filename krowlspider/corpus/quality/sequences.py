@@ -1,4 +1,4 @@
-"""Repeated sequences of words. A sequence is a whole number: five words fit into 64 bits."""
+"""Repeated sequences of words. Each is kept as a number: five words fit into 64 bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sequences:
 
     @cached_property
     def top_word(self) -> int:
-        """The characters of the word that has the most of them."""
+        """The characters of all occurrences of the word that has the most of them."""
         return max(map(mul, self.counts.values(), map(len, self.counts)), default=0)
 
     def top_at_most(self, size: int) -> float:
@@ -77,7 +77,7 @@ class Sequences:
         """Return the numbers of all sequences of ``size`` words; equal ones have the same."""
         found = self._lanes
         for place in range(1, size):
-            # Each lane takes the word of a lane further on, above the words that it has.
+            # Each lane takes the next word of its sequence, above the words that it has.
             found |= self._lanes >> (_LANE - _BITS) * place
         data = found.to_bytes(_LANE // 8 * len(self._words), sys.byteorder)
         return memoryview(data).cast("Q").tolist()[: max(len(self._words) - size + 1, 0)]

@@ -20,9 +20,9 @@ _KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",)}
 
 
 class Site(msgspec.Struct):
-    """What a host says: signals for all its pages, and the rules of its ai.txt.
+    """The answers of a host: signals for all its pages, and the rules of its ai.txt.
 
-    A rule is a pattern of RFC 9309 and whether it allows.
+    A rule is a pattern of RFC 9309, and whether it allows the pages that match.
     """
 
     signals: list[str] = []
@@ -37,9 +37,10 @@ class Site(msgspec.Struct):
         return [*self.signals, AI_TXT] if self._refuses(url, kind) else self.signals
 
     def _refuses(self, url: str, kind: str) -> bool:
-        """Return whether ai.txt disallows a page: its longest rule decides, of equals the milder.
+        """Return whether ai.txt disallows a page.
 
-        A rule such as ``*.html`` is about that kind of file, whatever the path of the page.
+        The longest rule decides; of equal ones, one that allows. A rule such as ``*.html`` is about
+        that kind of file, whatever the path of the page.
         """
         path = "/" + url.partition("://")[2].partition("/")[2]
         endings = [f"*.{ending}" for ending in _KINDS[kind]]
@@ -52,7 +53,7 @@ class Site(msgspec.Struct):
 
 
 def site_of(path: str, body: bytes) -> Site:
-    """Return what a file says; ``path`` is ROBOTS or AI."""
+    """Return the signals and rules in a file; ``path`` is ROBOTS or AI."""
     site = Site()
     for name, value in _fields(body[:READ_MAX].decode("utf-8", "replace")):
         if path == ROBOTS and name == "content-signal":

@@ -1,4 +1,4 @@
-"""What sites say in the WARC files of a build."""
+"""The findings in the WARC files of a build, and the index made of them."""
 
 from __future__ import annotations
 

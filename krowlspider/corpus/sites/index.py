@@ -2,7 +2,7 @@
 
 The file has a line of JSON for each host with something to say. Then come the places of the lines,
 16 bytes each, sorted by the hash of the host, and their number in 8 bytes. Workers map it into
-their memory: it takes as much of it as they look at.
+their memory, so only the parts that they look at are loaded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 
 
 class SiteIndex:
-    """Which answers are the newest. One process has it."""
+    """The newest answers of each host. Only one process may open it."""
 
     def __init__(self, folder: Path):
         self._db = plyvel.DB(str(folder), create_if_missing=True)
@@ -108,7 +108,7 @@ class SiteIndex:
 
 
 class Sites:
-    """A published file, for looking hosts up."""
+    """A published file, in which hosts are looked up."""
 
     def __init__(self, path: Path):
         with path.open("rb") as file:

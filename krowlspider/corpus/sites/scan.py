@@ -50,7 +50,7 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
 
 
 def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> bytes | None:
-    """Return the file; empty if there is none; None if the answer does not say so."""
+    """Return the file; empty if the host has none; None if the response leaves that open."""
     try:
         block = record.reader.read(READ_MAX)
     except OSError as error:
@@ -69,7 +69,7 @@ def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> bytes 
 
 
 def host_named(url: str) -> str:
-    """Return the host of a URL as others write it; empty if it has none."""
+    """Return the host of a URL in normal form; empty if it has none."""
     return _host("/".join(url.split("/", 3)[:3]))
 
 

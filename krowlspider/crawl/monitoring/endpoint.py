@@ -98,7 +98,7 @@ class Endpoint(web.Server):
             client.abort()
 
     def __call__(self) -> web.RequestHandler:
-        """Return the protocol of a client, which has been accepted: turns of the loop that pass
+        """Return the protocol of an accepted client. It counts as waiting from now on: the turns
         until it is connected are short already."""
         self._on_clients(self._waiting + 1)
         return super().__call__()

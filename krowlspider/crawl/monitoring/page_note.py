@@ -13,7 +13,7 @@ PAGE, METRICS = "live-page", "metrics-page"
 
 
 def note_url(jobdir: Path, note: str, url: str) -> None:
-    """Note a URL. Without room for it, `scrapy top` must be given the URL."""
+    """Note a URL. On a full disk there is no note, and `scrapy top` must be given the URL."""
     with suppress(OSError):
         (jobdir / note).write_text(f"{url}\n", encoding="ascii")
 

@@ -24,7 +24,7 @@ _UNDER_WAY = 3.0
 _LOOK = 0.2
 # Seconds of the time limit that are left for the last step.
 _LAST_STEP = 60.0
-# Seconds after which a dead node is not waited for. After an outage of Consul, all seem dead.
+# Seconds to wait for a dead node to return. Just after an outage of Consul, all nodes seem dead.
 _RETURN = 15.0
 
 
@@ -35,7 +35,7 @@ def urls_of(records: Iterable[Record]) -> int:
 
 
 class Leaving:
-    """The leave of this node, in ``most`` seconds from its begin.
+    """How this node leaves the cluster, within ``time_limit`` seconds from the first call.
 
     ``is_drained``: other nodes have everything that was here, and know that this node leaves.
     ``left_behind`` are the URLs that were not handed over, although other nodes were there to take
@@ -48,15 +48,15 @@ class Leaving:
         controller: OwnershipController,
         crawl: CrawlPort,
         is_inbox_empty: Callable[[], Awaitable[bool]],
-        most: float,
+        time_limit: float,
     ) -> None:
         self._membership = membership
         self._controller = controller
         self._crawl = crawl
         self._is_inbox_empty = is_inbox_empty
-        self._most = most
+        self._time_limit = time_limit
         self._end = 0.0
-        # The dead nodes, and since when they are these.
+        # The dead nodes, and when this set changed last.
         self._dead: frozenset[str] = frozenset()
         self._dead_since = 0.0
         self.is_drained = False
@@ -85,26 +85,28 @@ class Leaving:
             self._dead, self._dead_since = dead, monotonic()
 
     async def shrink(self) -> None:
-        """Give the domains away in steps, all but those of the last one. Until its step comes, a
-        domain is fetched here, if the crawl goes on."""
-        if not (self._most and self._has_takers):
+        """Hand the domains over in steps, all but those of the last step.
+
+        If the crawl goes on, a domain is fetched here until its step comes.
+        """
+        if not (self._time_limit and self._has_takers):
             return
-        self._end = self._end or monotonic() + self._most
-        if self._most <= _LAST_STEP:
+        self._end = self._end or monotonic() + self._time_limit
+        if self._time_limit <= _LAST_STEP:
             return
         controller = self._controller
         controller.shrink(urls_of(self._membership.members.values()))
-        if not controller.is_least:
+        if not controller.at_last_step:
             logger.info("Leaving the cluster in steps: handing over %d URLs", self._crawl.left)
         # A step would wait for a dead node; the last one does not.
-        while not controller.is_least and self._has_takers and not self._has_dead:
+        while not controller.at_last_step and self._has_takers and not self._has_dead:
             if monotonic() >= self._end - _LAST_STEP:
                 return
             await self._wait()
 
     async def drain(self) -> None:
         """Hand over everything, if there are nodes to take it."""
-        if not (self._most and self._has_takers):
+        if not (self._time_limit and self._has_takers):
             return
         await self._crawl.commit()
         if not self._controller.shrinking:

@@ -289,7 +289,7 @@ class Node:
         self.cluster.serve_metrics(host, port)
 
     async def shrink(self) -> None:
-        """Hand most hosts over before the node leaves, while the crawl goes on."""
+        """Hand most hosts over while the crawl goes on, before the node leaves."""
         if self.joined:
             await self.cluster.shrink()
 

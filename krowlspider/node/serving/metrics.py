@@ -32,7 +32,7 @@ OWN = (
         "krowl_node_restarts_total",
         "counter",
         "",
-        "Times that a process has died and was restarted.",
+        "Times that a process died and was started again.",
     ),
 )
 
@@ -48,7 +48,7 @@ class Sums:
         # The lines before the samples of each metric, and the series of those that are added up.
         self._heads: dict[str, list[str]] = {}
         self._series: dict[str, dict[str, None]] = {}
-        # What former processes have counted, and each process at its last answer.
+        # The counts of processes that have died, and of each process at its last answer.
         self._before: Counter[str] = Counter()
         self._counts: dict[str, dict[str, float]] = {}
         self._starts: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Sums:
         self._counts[process] = counts
 
     def _began(self, process: str, start: str) -> None:
-        """Keep what the last process has counted if this is another one."""
+        """Keep the counts of the process of this name that has died, if this is a new one."""
         if self._starts.setdefault(process, start) != start:
             self._starts[process] = start
             self._before.update(self._counts.get(process, {}))
@@ -103,8 +103,10 @@ def _labelled(series: str, process: str) -> str:
 
 
 class Metrics:
-    """Asks the processes of a tree for their metrics. ``restarts`` returns how many were started
-    again."""
+    """Asks the processes of a tree for their metrics.
+
+    ``restarts`` returns how many processes were started again.
+    """
 
     def __init__(
         self, tree: Tree, path: str, processes: Sequence[str], restarts: Callable[[], int]

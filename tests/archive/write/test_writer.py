@@ -138,7 +138,7 @@ def test_writer_is_full_until_waiting_captures_are_written(
         runner.run(main())
 
 
-def test_responses_in_files_wait_for_one_another_and_hold_up_no_other(
+def test_responses_in_files_hold_up_no_other_capture(
     tmp_path: Path, runner: asyncio.Runner
 ) -> None:
     async def main() -> tuple[int, list[int]]:
