@@ -80,10 +80,10 @@ DURABILITY_AND_CLUSTER = (
         "acknowledged-before-the-archive",
         "5: an entry leaves the disk after its WARC records are durable",
         "krowlspider/crawl/job.py",
-        "self._open_note.put(commit, await self.archive.sync())\n"
+        "self._open_note.put(commit, await self.archive.sync(on_sync))\n"
         "        await _write(commit.write)",
         "await _write(commit.write)\n"
-        "        self._open_note.put(commit, await self.archive.sync())",
+        "        self._open_note.put(commit, await self.archive.sync(on_sync))",
         ("tests/crawl/test_job.py",),
     ),
     Mutation(

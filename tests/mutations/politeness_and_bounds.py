@@ -170,8 +170,9 @@ POLITENESS_AND_BOUNDS = (
         "redirect-out-of-scope",
         "the target of a redirect is in scope, as a link of its page is",
         "krowlspider/crawl/intake.py",
-        "                url, host, depth, via, is_stray=is_stray,",
-        "                url, host, depth, None if redirects else via, is_stray=is_stray,",
+        "            depth,\n            via,\n            is_stray=via is not None,",
+        "            depth,\n            None if redirects else via,\n"
+        "            is_stray=via is not None,",
         ("tests/whole_crawls/test_limits.py", "-k", "same_domain"),
     ),
     Mutation(
@@ -186,8 +187,8 @@ POLITENESS_AND_BOUNDS = (
         "url-of-any-length",
         "9: a URL that is queued has at most URLLENGTH_LIMIT characters",
         "krowlspider/urls/rules/scope.py",
-        "if len(url) > self._max_url_length:",
-        "if len(url) > 8 * self._max_url_length:",
+        "if len(url) > longest:",
+        "if len(url) > 8 * longest:",
         ("tests/urls",),
     ),
     Mutation(
