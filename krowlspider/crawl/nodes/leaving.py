@@ -35,7 +35,8 @@ def urls_of(records: Iterable[Record]) -> int:
 
 
 class Leaving:
-    """The leave of this node, in ``most`` seconds from its begin.
+    """The leave of this node, in ``most`` seconds from its begin. The last step has 60 of them, or
+    as many after the last request in flight.
 
     ``is_drained``: other nodes have everything that was here, and know that this node leaves.
     ``left_behind`` are the URLs that were not handed over, although other nodes were there to take
@@ -110,8 +111,10 @@ class Leaving:
         if not self._controller.shrinking:
             await self.shrink()
         logger.info("Leaving the cluster: handing over %d URLs", self._crawl.left)
+        # Since the stop, requests in flight may have taken the time of the last step.
+        last = min(self._most, _LAST_STEP)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._end - monotonic()):
+            async with asyncio.timeout(max(self._end - monotonic(), last)):
                 await self._drain()
         left = self._crawl.left + self._crawl.stays
         self.left_behind = left if self._has_takers else 0
