@@ -13,11 +13,14 @@ from krowlspider.corpus.extras import need
 EXTRACTORS = ("resiliparse", "trafilatura")
 _BULLET = re.compile(r"^((?:  )*)  (?:• |(?=\d+\. ))")
 _FENCE = "```"
+_FENCES = re.compile(f"{_FENCE}`*")
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight)-([A-Za-z0-9+#_]+)")
 # resiliparse takes lists that are less than four levels deep for navigation.
 _SHALLOW = "body > ul, body > * > ul, body > * > * > ul"
 # A table that contains one of these is used for layout.
 _NO_CELL = "table, pre, ul, ol, dl, form, h1, h2, h3, h4"
+# So is one with more empty cells than this for each cell, once its rows are equally long.
+_FILLED = 20
 
 
 def plain_text(tree: Any, html: str, extractor: str) -> str:
@@ -97,7 +100,7 @@ def _rows(table: Any) -> list[str]:
         for row in table.query_selector_all("tr").values()
     ]
     width = max(map(len, rows), default=0)
-    if len(rows) < 2 or width < 2:
+    if len(rows) < 2 or width < 2 or width * len(rows) > _FILLED * sum(map(len, rows)):
         return []
     lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
     lines.insert(1, f"|{' --- |' * width}")
@@ -110,9 +113,8 @@ def _cell(text: str) -> str:
 
 def _fenced(block: Any) -> str:
     text = (block.text or "").strip("\n")
-    fence = _FENCE
-    while fence in text:
-        fence += "`"
+    longest = max(_FENCES.findall(text), key=len, default="")
+    fence = f"{longest}`" if longest else _FENCE
     code, around = block.first_element_child, block.parent
     classes = " ".join(
         each.class_name or ""

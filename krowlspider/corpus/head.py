@@ -137,8 +137,11 @@ def _read_json_ld(script: Any, fields: dict[str, Any]) -> None:
     for item in items:
         kinds = item.get("@type")
         for kind in kinds if isinstance(kinds, list) else [kinds]:
-            if isinstance(kind, str) and kind not in fields.setdefault("json_ld", []):
-                fields["json_ld"].append(short(kind))
+            if isinstance(kind, str):
+                known, name = fields.setdefault("json_ld", []), _ld_text(kind)
+                # The limit bounds the search, too.
+                if len(known) < _PAIRS_MAX and name not in known:
+                    known.append(name)
         values = {key: value for key in _LD_MAIN if (value := _ld_text(item.get(key)))}
         main = fields.setdefault("json_ld_fields", [])
         main += [Pair(*each) for each in values.items() if len(main) < _PAIRS_MAX]
@@ -153,7 +156,8 @@ def _items(data: Any) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict):
             yield value
             graph = value.get("@graph")
-            yield from (each for each in graph or () if isinstance(each, dict))
+            if isinstance(graph, list):
+                yield from (each for each in graph if isinstance(each, dict))
 
 
 def _ld_text(value: Any) -> str:
@@ -164,7 +168,8 @@ def _ld_text(value: Any) -> str:
         value = value.get("name") or value.get("url")
     if isinstance(value, bool):
         return str(value).lower()
-    return short(value) if isinstance(value, str) else ""
+    # JSON may have half of a surrogate pair, which is in no UTF-8.
+    return short(value).encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def short(text: str) -> str:

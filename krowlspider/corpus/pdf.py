@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.corpus.document import Document, detected
 from krowlspider.corpus.extras import need
@@ -35,7 +35,7 @@ def pdf_document(page: Page) -> Document:
         raise Unreadable("not a readable PDF") from error
     texts, chars = [], 0
     try:
-        about = file.get_metadata_dict()
+        about = {key: _about(file, key) for key in (*_NAMES.values(), *_DATES.values())}
         for number in range(min(len(file), _PAGES_MAX)):
             pdf_page = file[number]
             text = pdf_page.get_textpage().get_text_bounded()
@@ -52,9 +52,18 @@ def pdf_document(page: Page) -> Document:
     # All of it is text: rules on the share of text in HTML do not apply.
     found = Document(text, *detected(text), "", len(text), 0)
     for name, key in _NAMES.items():
-        if value := short(about.get(key, "")):
+        if value := short(about[key]):
             found.fields[name] = value
     for name, key in _DATES.items():
-        if date := _DATE.match(about.get(key, "")):
+        if date := _DATE.match(about[key]):
             found.fields[name] = "-".join(filter(None, date.groups()))
     return found
+
+
+def _about(file: Any, key: str) -> str:
+    try:
+        value: str = file.get_metadata_value(key)
+    except UnicodeDecodeError:
+        # Half of a surrogate pair.
+        return ""
+    return value

@@ -19,7 +19,8 @@ _CONTENT_SIGNALS = frozenset({"ai-input=no", "ai-train=no", "search=no"})
 AI_TXT = "ai.txt"
 SIGNALS = frozenset({*_TOKENS, *_CONTENT_SIGNALS, TDM, AI_TXT})
 _SEPARATOR = re.compile(r"[\s,;]+")
-_EQUALS = re.compile(r"\s*=\s*")
+# No start within a run of white space: a long run is read once.
+_EQUALS = re.compile(r"(?<!\s)\s*+=\s*+")
 
 
 def signals(headers: Iterable[tuple[str, str]], metas: Iterable[tuple[str, str]]) -> list[str]:

@@ -70,7 +70,8 @@ def holder_of(jobdir: Path) -> int | None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return int(lock.read())
+                # A process that has just taken it has not written its id yet.
+                return int(lock.read() or 0) or None
     except FileNotFoundError:
         pass
     return None

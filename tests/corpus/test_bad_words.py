@@ -32,6 +32,7 @@ def test_words_and_phrases_are_counted(text: str, count: int) -> None:
 
 def test_words_are_found_within_a_text_without_spaces() -> None:
     assert BadWords(["笨蛋", "c++"], "zh").count("你是笨蛋吗笨蛋") == 2
+    assert BadWords([], "zh").count("你是笨蛋吗笨蛋") == 0
 
 
 def test_a_page_with_a_bad_word_of_its_language_is_rejected(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fastwarc.warc import ArchiveIterator
 from msgspec import to_builtins
+from msgspec.json import encode as json_of
 
 from bench.venvs import python_of
 from krowlspider.corpus.document import Reading, with_markdown
@@ -134,6 +135,14 @@ def test_markdown_keeps_headings_lists_tables_and_code() -> None:
     assert with_markdown(plain, Reading()).text == found.text
 
 
+# JSON-LD with as many types as fit.
+SCRIPTS = "<p>a</p>" + "".join(
+    f'<script type="application/ld+json">{json.dumps({"@type": [f"{n}{t}" for t in range(9999)]})}'
+    "</script>"
+    for n in range(5)
+)
+
+
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     ("body", "expected"),
@@ -141,7 +150,11 @@ def test_markdown_keeps_headings_lists_tables_and_code() -> None:
         ("<pre>a<pre>b<table><tr><td>c<td>d<tr><td>e<td>f</table>", "```\na"),
         ("<table><tr><td>c<td><pre>d</pre><tr><td>e", "c"),
         ("<code>x</code> <a href=/>y</a> " * 3000, "`x` y `x` y"),
+        ("<pre>" + "x" * 200_000 + "`" * 200_000 + "</pre>", "`" * 200_001 + "\nx"),
+        ("<table><tr>" + "<td>a" * 500 + "<tr><td>b" * 500 + "</table>", "a\t\ta"),
+        (SCRIPTS, "a"),
     ],
+    ids=str.__len__,
 )
 def test_markdown_of_any_nesting_in_linear_time(body: str, expected: str) -> None:
     reading = Reading(markdown=True, links=True)
@@ -185,6 +198,22 @@ def test_text_and_head_of_a_pdf() -> None:
     found = pdf_document(page(record, pdf=True))
     assert found.text == "The first example.\nAnother one."
     assert found.fields == {"title": "A paper", "published": "2026-03-04"}
+
+
+@pytest.mark.parametrize(
+    "script", ['{"@graph": 5}', '{"@type": "A\\ud800", "headline": "\\ud83d", "author": "\\ud800"}']
+)
+def test_broken_json_ld_breaks_no_record(script: str) -> None:
+    found = document(html(1, f'<script type="application/ld+json">{script}</script>'))
+    assert json_of(found.fields)
+
+
+def test_broken_title_of_a_pdf_is_left_out() -> None:
+    body = pdf("A").replace(b"(A paper)", b"<FEFFD8000041>")
+    found = pdf_document(
+        page(response("http://a/b", body, "content-type: application/PDF"), pdf=True)
+    )
+    assert found.fields == {"published": "2026-03-04"}
 
 
 def test_what_is_no_pdf_is_named() -> None:

@@ -55,6 +55,14 @@ def test_ai_txt_disallows_paths_and_kinds(rules: str, kind: str, refuses: bool) 
     assert site.signals_for(URL, kind) == (["ai.txt"] if refuses else [])
 
 
+@pytest.mark.timeout(10)
+def test_long_files_are_read_and_applied_in_linear_time() -> None:
+    assert not site_of(ROBOTS, b"Content-Signal: a" + b" " * 200_000 + b"b").signals
+    site = site_of(AI, b"Disallow: /%b\n" % (b"*a" * 240) * 1000)
+    page = f"https://example.org/{'a' * 2000}"
+    assert all(site.signals_for(page, "html") for _ in range(10))
+
+
 def robots(host: str, signal: str, day: int, status: str = "200 OK") -> bytes:
     body = f"Content-Signal: {signal}\n".encode()
     date = f"2026-01-{day:02}T00:00:00Z"

@@ -48,6 +48,9 @@ def jobdir(tmp_path: Path):
     with ExitStack() as stack:
         for name, pid, holder in (("p1", 11, stack), ("p2", 12, None), ("p10", 13, stack)):
             job(tmp_path / "job" / name, pid, holder)
+        # This one starts: it has its lock, and has not written its id yet.
+        job(tmp_path / "job" / "p3", 14, stack)
+        (tmp_path / "job" / "p3" / "lock").write_text("")
         yield tmp_path / "job"
 
 

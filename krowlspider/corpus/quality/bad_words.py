@@ -21,7 +21,8 @@ class BadWords:
 
     def __init__(self, entries: Iterable[str], language: str):
         entries = [entry.lower() for entry in entries]
-        self._within = re.compile("|".join(map(re.escape, entries)))
+        # Without entries, nothing is found.
+        self._within = re.compile("|".join(map(re.escape, entries)) or "(?!)")
         self._is_spaceless = language in SPACELESS
         # The rests of the entries, by their first word.
         self._rests: dict[str, set[tuple[str, ...]]] = {}

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROBOTS, AI = "/robots.txt", "/ai.txt"
-# Bytes that are read of a file (RFC 9309, section 2.5, asks for 500 kB), and rules of an ai.txt.
+# Bytes that are read of a file (RFC 9309, section 2.5, asks for 500 kB).
 READ_MAX = 512 * 1024
+# Rules of an ai.txt, and characters of them together: each page of the host is matched with all.
 _RULES_MAX = 1000
-_PATTERN_MAX = 1000
+_CHARS_MAX = 32 * 1024
 _KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",)}
 
 
@@ -54,12 +55,14 @@ class Site(msgspec.Struct):
 
 def site_of(path: str, body: bytes) -> Site:
     """Return the signals and rules in a file; ``path`` is ROBOTS or AI."""
-    site = Site()
+    site, chars = Site(), 0
     for name, value in _fields(body[:READ_MAX].decode("utf-8", "replace")):
         if path == ROBOTS and name == "content-signal":
             site.signals = sorted({*site.signals, *content_signals(value)})
         elif path == AI and name in {"allow", "disallow"} and value:
-            site.rules.append((value[:_PATTERN_MAX], name == "allow"))
+            chars += len(value)
+            if chars <= _CHARS_MAX:
+                site.rules.append((value, name == "allow"))
     del site.rules[_RULES_MAX:]
     return site
 

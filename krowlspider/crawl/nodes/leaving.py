@@ -35,7 +35,8 @@ def urls_of(records: Iterable[Record]) -> int:
 
 
 class Leaving:
-    """How this node leaves the cluster, within ``time_limit`` seconds from the first call.
+    """How this node leaves the cluster, within ``time_limit`` seconds from the first call. The last
+    step has 60 of them, or as many after the last request in flight.
 
     ``is_drained``: other nodes have everything that was here, and know that this node leaves.
     ``left_behind`` are the URLs that were not handed over, although other nodes were there to take
@@ -112,8 +113,10 @@ class Leaving:
         if not self._controller.shrinking:
             await self.shrink()
         logger.info("Leaving the cluster: handing over %d URLs", self._crawl.left)
+        # Since the stop, requests in flight may have taken the time of the last step.
+        last = min(self._time_limit, _LAST_STEP)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._end - monotonic()):
+            async with asyncio.timeout(max(self._end - monotonic(), last)):
                 await self._drain()
         left = self._crawl.left + self._crawl.stays
         self.left_behind = left if self._has_takers else 0
