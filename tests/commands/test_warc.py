@@ -355,7 +355,7 @@ def test_a_wacz_holds_the_files_and_their_index(folder: Path, tmp_path: Path) ->
     page = "http://example.org/page/1"
     words = ("--title", "Test", "--description", "Of a test", "--main-page", page)
     text, said = warc("wacz", folder, "-o", out, *words)
-    assert (text.decode(), said) == (f"2 files, 9 captures, 4 pages in {out}\n", "")
+    assert (text.decode(), said) == (f"2 files, 9 captures, 5 pages in {out}\n", "")
     with ZipFile(out) as packed:
         assert packed.testzip() is None
         assert sum(name.startswith("archive/") for name in packed.namelist()) == 2

@@ -35,8 +35,8 @@ PAGES = {"/", *(f"/{at}" for at in range(8))}
 
 
 def console() -> Console:
-    # Earlier crawls of this process may not be collected yet.
-    (crawler,) = (each for each, job in _jobs.items() if job._opened)
+    # Crawls of this process that were killed may not be collected yet: they are older.
+    crawler = [each for each, job in _jobs.items() if job._opened][-1]
     return Console(Control(crawler), Steering(crawler, who="a test"))
 
 
