@@ -132,8 +132,8 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
 
         def asks() -> Script:
             yield lambda: any(entry.path == "/one" for entry in web.log())
-            # Earlier crawls of this process may not be collected yet.
-            (crawler,) = (each for each, job in _jobs.items() if job._opened)
+            # Of those that are not collected yet, the newest.
+            crawler = [each for each, job in _jobs.items() if job._opened][-1]
             krowl = Console(Control(crawler), Steering(crawler, who="a test"))
             told["status"] = repr(krowl.status())
             told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))

@@ -43,9 +43,8 @@ SETTINGS = {"KROWL_WARC_MAX_SIZE": 60_000}
 
 
 def running_job() -> Job:
-    # Earlier crawls of this process may not be collected yet.
-    (job,) = (job for job in _jobs.values() if job._opened)
-    return job
+    # Of those that are not collected yet, the newest.
+    return [job for job in _jobs.values() if job._opened][-1]
 
 
 def archived(jobdir: Path) -> Counter[str]:
