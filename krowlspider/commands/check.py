@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from scrapy.commands.check import Command as ScrapyCommand
 from scrapy.spiderloader import get_spider_loader
 
-from krowlspider.commands.crawl import BAD_INPUT
+from krowlspider.commands.crawl import BAD_INPUT, check_spider
 from krowlspider.commands.single_page import SinglePage
+from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
     import argparse
@@ -20,11 +21,10 @@ class Command(SinglePage, ScrapyCommand):
         super().process_options(args, opts)
         assert self.settings is not None
         names = sorted(get_spider_loader(self.settings).list())
-        if unknown := [name for name in args if name not in names]:
-            # Scrapy shows the traceback of a KeyError.
-            print(
-                f"krowlspider: there is no spider {unknown[0]!r}:"
-                f" give one of these: {', '.join(names)}",
-                file=sys.stderr,
-            )
+        try:
+            for name in args:
+                # For an unknown one, Scrapy shows the traceback of a KeyError.
+                check_spider(name, names)
+        except SettingsError as error:
+            print(f"krowlspider: {error}", file=sys.stderr)
             sys.exit(BAD_INPUT)

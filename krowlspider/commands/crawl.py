@@ -89,10 +89,7 @@ class Command(CrawlCommand):
             raise SettingsError(
                 f"give the name of a spider ({', '.join(names)}): scrapy crawl broad"
             )
-        if args[0] not in names:
-            raise SettingsError(
-                f"there is no spider {args[0]!r}: give one of these: {', '.join(names)}"
-            )
+        check_spider(args[0], names)
         if len(args) > 1:
             raise SettingsError(
                 f"{args[1]!r} is not an option of scrapy crawl; spider arguments are -a name=value"
@@ -106,6 +103,12 @@ class Command(CrawlCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         run_crawl(self, args[0], opts.spargs)
+
+
+def check_spider(name: str, names: list[str]) -> None:
+    """:raises SettingsError: ``name`` is none of the spiders' ``names``"""
+    if name not in names:
+        raise SettingsError(f"there is no spider {name!r}: give one of these: {', '.join(names)}")
 
 
 @contextmanager

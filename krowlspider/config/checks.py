@@ -320,13 +320,12 @@ def _is_web_url(value: str) -> bool:
 
 
 def collector(settings: BaseSettings, name: str) -> str | None:
+    """Check KROWL_TRACES: a webhook, but no command."""
     value = settings.get(name)
-    if value == "" or (isinstance(value, str) and value.startswith(("http://", "https://"))):
-        return None if notice_target(settings, name) is None else _NO_COLLECTOR
-    return _NO_COLLECTOR
-
-
-_NO_COLLECTOR = "is not the http(s) URL of a collector, without a user: http://127.0.0.1:4318"
+    is_url = value == "" or (isinstance(value, str) and value.startswith(("http://", "https://")))
+    if is_url and notice_target(settings, name) is None:
+        return None
+    return "is not the http(s) URL of a collector, without a user: http://127.0.0.1:4318"
 
 
 def notice_target(settings: BaseSettings, name: str) -> str | None:

@@ -29,7 +29,7 @@ from krowlspider.corpus.quality.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
 from krowlspider.corpus.sites.collect import sites_file
-from krowlspider.corpus.sites.index import Sites
+from krowlspider.corpus.sites.index import SiteFile
 from krowlspider.corpus.sites.scan import findings
 from krowlspider.corpus.tallies import name_of
 
@@ -128,7 +128,7 @@ def work(connection: Connection, place: Any, job: Job) -> None:
 
 def _slices(job: Job, task: Task, place: Any, parent: int) -> Iterator[tuple[int, Summary]]:
     """Do a file; yield the start and the summary of each slice. Raises OSError."""
-    sites = Sites(job.sites) if job.sites is not None else None
+    sites = SiteFile(job.sites) if job.sites is not None else None
     following: int | None = task.start
     while following is not None:
         summary = SliceReader(job, task, place, parent, sites).run()
@@ -145,7 +145,9 @@ class SliceReader:
     ``parent`` is the id of the process for which it works: reading ends once that is gone.
     """
 
-    def __init__(self, job: Job, task: Task, place: Any, parent: int, sites: Sites | None = None):
+    def __init__(
+        self, job: Job, task: Task, place: Any, parent: int, sites: SiteFile | None = None
+    ):
         self._job = job
         self._task = task
         self._place = place

@@ -55,8 +55,10 @@ def crawl(
         given.append(f"{_PAGES}={pages}")
         max_pages = int(pages)
     words = Words(spider, spargs, given, settings, count)
-    redis = find_redis()
     tree = Tree(Path(settings["JOBDIR"]), settings["KROWL_CLUSTER"])
+    # Nobody should install a server for a folder that is refused.
+    tree.check()
+    redis = find_redis()
     tree.take()
     configure_logging(settings)
     plan = Plan(tree, count, spider, words, settings, redis, max_pages)

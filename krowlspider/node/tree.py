@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.membership import SEED_SIZE, static_seed
@@ -17,7 +18,7 @@ from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scrapy.settings import BaseSettings
@@ -86,7 +87,7 @@ class Tree:
 
         :raises JobError: it is in use, of a crawl of one process, or cannot be used
         """
-        try:
+        with self._usable():
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_content()
             self._lock()
@@ -94,6 +95,20 @@ class Tree:
                 write_private(self.secret, secrets.token_hex(16))
                 sync_folder(self.path)
             self.redis.mkdir(mode=0o700, exist_ok=True)
+
+    def check(self) -> None:
+        """Check, before anything is made, that the folder is not of something else.
+
+        :raises JobError: as `take`
+        """
+        with self._usable():
+            if self.path.exists():
+                self._check_content()
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from krowlspider.corpus.sites.answers import AI, ROBOTS, site_of
-from krowlspider.corpus.sites.index import SiteIndex, Sites
+from krowlspider.corpus.sites.index import SiteFile, SiteIndex
 from krowlspider.corpus.sites.scan import findings
 from tests.corpus.warcs import response
 
@@ -93,7 +93,7 @@ def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: lis
         assert index.has(path.name)
     index.publish(tmp_path / "sites")
     index.close()
-    sites = Sites(tmp_path / "sites")
+    sites = SiteFile(tmp_path / "sites")
     assert sites.signals_for("https://one.example/a", "html") == ["ai-input=no"]
     assert sites.signals_for("https://one.example/b", "html") == ["ai-input=no", "ai.txt"]
     assert sites.signals_for("http://two.example/", "html") == []

@@ -299,11 +299,11 @@ def _list_pages(
         for page in pages:
             title = text = ""
             try:
-                if page.content is not None:
-                    title, text = _read(stream, page.content, decode)
-                elif not _is_page(stream, page.offset):
+                if page.is_revisit and not _is_page(stream, page.offset):
                     advance(page.length)
                     continue
+                if page.content is not None:
+                    title, text = _read(stream, page.content, decode)
             except RecordError as error:
                 damage(warc, error)
             out.add(_page(page.url, page.stamp, title, text))
@@ -311,42 +311,46 @@ def _list_pages(
 
 
 class _Listed(NamedTuple):
-    """The place of a capture in a file, and where its payload is: None if not in this file."""
+    """The place of a capture in a file, and that of its payload: None if it is in no known place.
+
+    A revisit may be one of a page or of anything else: its headers say so.
+    """
 
     offset: int
     length: int
     url: str
     stamp: str
     content: int | None
+    is_revisit: bool
 
 
 def _pages_of(index: Path) -> list[_Listed]:
-    """Return a file's pages, sorted by offset, with all revisits whose payload is elsewhere."""
-    pages: list[_Listed] = []
-    revisits: list[tuple[_Listed, str]] = []
+    """Return a file's pages and all its revisits, sorted by offset."""
+    found: list[_Listed] = []
+    # The places of the revisits in ``found``, and their digests.
+    revisits: dict[int, str] = {}
     with index.open("rb") as file:
         for line in parsed(index, file):
             if line.status != "200" or line.is_bare or line.method:
                 continue
-            place = _Listed(line.offset, line.length, line.url, line.timestamp, line.offset)
-            if line.mime in _PAGES:
-                pages.append(place)
-            elif line.mime == REVISIT:
-                revisits.append((place, line.digest))
+            is_revisit = line.mime == REVISIT
+            if is_revisit and line.digest:
+                revisits[len(found)] = line.digest
+            if is_revisit or line.mime in _PAGES:
+                content = None if is_revisit else line.offset
+                place = (line.offset, line.length, line.url, line.timestamp)
+                found.append(_Listed(*place, content, is_revisit))
         if revisits:
-            wanted = {digest for _, digest in revisits}
             file.seek(0)
+            wanted = set(revisits.values())
             originals = {
-                line.digest: line.offset if line.mime in _PAGES else None
+                line.digest: line.offset
                 for line in parsed(index, file)
                 if line.digest in wanted and line.mime != REVISIT
             }
-            pages += [
-                place._replace(content=originals.get(digest))
-                for place, digest in revisits
-                if originals.get(digest, 0) is not None
-            ]
-    return sorted(pages)
+            for at, digest in revisits.items():
+                found[at] = found[at]._replace(content=originals.get(digest))
+    return sorted(found)
 
 
 def _is_page(stream: BinaryIO, offset: int) -> bool:

@@ -107,7 +107,7 @@ class SiteIndex:
             yield last
 
 
-class Sites:
+class SiteFile:
     """A published file, in which hosts are looked up."""
 
     def __init__(self, path: Path):

@@ -86,6 +86,11 @@ class Traces:
         """Send what is left, within some seconds. This blocks: call it in a thread."""
         self._queue.put(None)
         self._thread.join(_LAST)
+        if self._thread.is_alive():
+            logger.warning("KROWL_TRACES: the collector did not take the last traces in time")
+        elif self._lost:
+            # Of the last minute, in which no second warning was written.
+            logger.warning("KROWL_TRACES: traces of %d requests are lost", self._lost)
 
     def _work(self) -> None:
         while (batch := self._queue.get()) is not None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -180,6 +181,27 @@ def test_revisits_of_pages_are_pages(tmp_path: Path) -> None:
         ("http://example.org/page/2", "Same"),
         ("http://example.org/page/3", None),
     ]
+
+
+def test_revisits_without_a_digest_have_no_text(tmp_path: Path) -> None:
+    """As other tools write them: another capture without a digest has nothing to do with them."""
+    folder = tmp_path / "warc"
+    folder.mkdir()
+    payloads = PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)
+    files = WarcSeries(folder, options(), payloads)
+    page = Odd(HTML + b"\r\n<title>Same</title>", b"<title>Same</title>")
+    files.append(capture(1, page))
+    files.append(capture(2, page))
+    files.close()
+    payloads.close()
+    (warc,) = finished(folder)
+    index = index_path(warc)
+    index.write_text(re.sub(r'"digest": "[^"]*", ', "", index.read_text()))
+    out = tmp_path / "a.wacz"
+    packed([warc], out)
+    with ZipFile(out) as archive_file:
+        lines = archive_file.read("pages/pages.jsonl").splitlines()[1:]
+    assert [json.loads(line).get("title") for line in lines] == ["Same", None]
 
 
 def test_wacz_holds_the_files_an_index_and_pages(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
@@ -131,12 +132,19 @@ def test_collector_that_is_down_costs_traces_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = crawl(tmp_path, "http://127.0.0.1:1", monkeypatch, 1.0)
-    (line,) = (line for line in done.complaints if "KROWL_TRACES" in line)
-    assert "are lost: http://127.0.0.1 does not answer" in line
+    first, *rest = (line for line in done.complaints if "KROWL_TRACES" in line)
+    assert "are lost: http://127.0.0.1 does not answer" in first
+    # Each lost one is counted: in the warning, or at the end.
+    lost = [int(re.findall(r"traces of (\d+) requests", line)[0]) for line in (first, *rest)]
+    assert sum(lost) == done.stats["downloader/response_count"]
+    assert len(rest) <= 1
     assert done.stats["finish_reason"] == "finished"
 
 
-def test_traces_that_wait_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_that_wait_have_a_bound(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that are lost are counted in a warning, at the end of the crawl at the latest."""
     monkeypatch.setattr(traces, "TRACES_MAX", 2)
     monkeypatch.setattr(traces.Traces, "_work", lambda _: None)
     sender = traces.Traces("http://127.0.0.1:1", "broad", "", lambda: 0.0)
@@ -147,6 +155,10 @@ def test_traces_that_wait_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         sender.committed([object()])  # type: ignore[list-item]
     assert sender._queue.qsize() == traces.WAITING_MAX
     assert sender._lost == 3 + 5
+    sender.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "KROWL_TRACES: traces of 8 requests are lost"
+    ]
 
 
 def test_without_the_setting_nothing_is_loaded(
