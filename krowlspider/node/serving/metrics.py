@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -13,18 +13,22 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from krowlspider.crawl.monitoring.endpoint import health
 from krowlspider.crawl.monitoring.page_note import METRICS, noted_url
+from krowlspider.node.serving.sums import Sums, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.node.serving.sums import Answer
     from krowlspider.node.tree import Tree
+
+logger = logging.getLogger(__name__)
 
 # Seconds in which a process answers, and for which the answer to a client is served again.
 _TIMEOUT = 3.0
 _FRESH = 1.0
-_ADDED = ("counter", "histogram")
-_START = "process_start_time_seconds"
+# Bytes of the answer of a process: ten times what one with all its series sends.
+_SIZE_MAX = 4_000_000
 # Name, type, label and meaning of the metrics of the processes together.
 OWN = (
     ("krowl_node_process_up", "gauge", "process", "1 if a process answers with its metrics."),
@@ -35,71 +39,6 @@ OWN = (
         "Times that a process died and was started again.",
     ),
 )
-
-
-class Sums:
-    """Puts the metrics of processes together, in Prometheus' text format.
-
-    Counters and histograms are added up: a process that dies or does not answer keeps its part, so
-    that no sum falls. Gauges are those of the processes that answer, with the label ``process``.
-    """
-
-    def __init__(self) -> None:
-        # The lines before the samples of each metric, and the series of those that are added up.
-        self._heads: dict[str, list[str]] = {}
-        self._series: dict[str, dict[str, None]] = {}
-        # The counts of processes that have died, and of each process at its last answer.
-        self._before: Counter[str] = Counter()
-        self._counts: dict[str, dict[str, float]] = {}
-        self._starts: dict[str, str] = {}
-
-    def of(self, texts: Mapping[str, str]) -> str:
-        """Return the metrics of all processes; ``texts`` are those of the ones that answer."""
-        gauges: dict[str, list[str]] = {}
-        for process, text in texts.items():
-            self._read(process, text, gauges)
-        total = self._before.copy()
-        for counts in self._counts.values():
-            total.update(counts)
-        lines = []
-        for name, head in self._heads.items():
-            lines += head
-            lines += [f"{series} {float(total[series])}" for series in self._series[name]]
-            lines += gauges.get(name, ())
-        return "".join(f"{line}\n" for line in lines)
-
-    def _read(self, process: str, text: str, gauges: dict[str, list[str]]) -> None:
-        counts: dict[str, float] = {}
-        name, is_added, help_line = "", False, ""
-        for line in text.splitlines():
-            if line.startswith("# HELP "):
-                help_line = line
-            elif line.startswith("# TYPE "):
-                _, _, name, kind = line.split(" ")
-                is_added = kind in _ADDED
-                self._heads.setdefault(name, [help_line, line])
-                self._series.setdefault(name, {})
-            else:
-                series, _, value = line.rpartition(" ")
-                if is_added:
-                    self._series[name][series] = None
-                    counts[series] = float(value)
-                    continue
-                if series == _START:
-                    self._began(process, value)
-                gauges.setdefault(name, []).append(f"{_labelled(series, process)} {value}")
-        self._counts[process] = counts
-
-    def _began(self, process: str, start: str) -> None:
-        """Keep the counts of the process of this name that has died, if this is a new one."""
-        if self._starts.setdefault(process, start) != start:
-            self._starts[process] = start
-            self._before.update(self._counts.get(process, {}))
-
-
-def _labelled(series: str, process: str) -> str:
-    label = f'process="{process}"'
-    return f"{series[:-1]},{label}}}" if series.endswith("}") else f"{series}{{{label}}}"
 
 
 class Metrics:
@@ -116,6 +55,8 @@ class Metrics:
         self._processes = processes
         self._restarts = restarts
         self._sums = Sums()
+        # Processes whose last answer could not be used.
+        self._unusable: set[str] = set()
         self._lock = asyncio.Lock()
         self._text = ""
         self._end = float("-inf")
@@ -137,23 +78,48 @@ class Metrics:
             return self._text
 
     async def _ask_all(self) -> str:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT)) as session:
+        async with aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(_TIMEOUT),
+            # Nothing compressed, which could be larger than it looks.
+            headers={"Accept-Encoding": "identity"},
+            auto_decompress=False,
+        ) as session:
             asked = [self._ask(session, process) for process in self._processes]
             answers = dict(zip(self._processes, await asyncio.gather(*asked), strict=True))
-        texts = {process: text for process, text in answers.items() if text}
-        up = {f'{{process="{name}"}}': int(name in texts) for name in self._processes}
+        used = {process: answer for process, answer in answers.items() if answer is not None}
+        up = {f'{{process="{name}"}}': int(name in used) for name in self._processes}
         lines = []
         for (name, kind, _, text), values in zip(OWN, (up, {"": self._restarts()}), strict=True):
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{labels} {value}" for labels, value in values.items()]
-        return "".join(f"{line}\n" for line in lines) + self._sums.of(texts)
+        return "".join(f"{line}\n" for line in lines) + self._sums.of(used)
 
-    async def _ask(self, session: aiohttp.ClientSession, process: str) -> str:
-        """Return the metrics of a process; "" if it does not answer."""
+    async def _ask(self, session: aiohttp.ClientSession, process: str) -> Answer | None:
+        """Return the metrics of a process; None if it does not answer, or with something else."""
         if (url := noted_url(self._tree.path / process, METRICS)) is None:
-            return ""
+            return None
         try:
-            async with session.get(url, raise_for_status=True) as answer:
-                return await answer.text()
+            async with session.get(url, raise_for_status=True) as response:
+                answer = read((await _body(response)).decode())
         except (aiohttp.ClientError, TimeoutError):
-            return ""
+            return None
+        except ValueError as error:
+            if process not in self._unusable:
+                self._unusable.add(process)
+                logger.warning(
+                    "Metrics of process %s left out until they are valid again: %s (asked at %s)",
+                    *(process, error, url),
+                )
+            return None
+        self._unusable.discard(process)
+        return answer
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """:raises ValueError: it is larger than any process sends"""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > _SIZE_MAX:
+            raise ValueError(f"the answer has more than {_SIZE_MAX:,} bytes")
+    return bytes(body)
