@@ -411,6 +411,7 @@ EXTENSIONS_BASE = {
     "extensions.loop_lag.LoopLag": 0,
     "extensions.watchdog.Watchdog": 0,
     "extensions.metrics.Metrics": 0,
+    "extensions.profiles.Profiles": 0,
 }
 # In a CSV feed no cell is a formula.
 FEED_EXPORTERS_BASE = {
@@ -459,6 +460,12 @@ KROWL_NOTIFY_STALLED = 10.0
 # The URL of a collector of OpenTelemetry that takes OTLP over HTTP, such as http://127.0.0.1:4318:
 # it gets the times of one request in a hundred and of all that failed. Empty: no traces.
 KROWL_TRACES = ""
+
+# --- Profiles -------------------------------------------------------------------------------------
+
+# The URL of a Pyroscope server, http://127.0.0.1:4040: it gets CPU profiles of this process with
+# node, job and spider, one every ten seconds. It needs krowlspider[pyroscope]. Empty: no profiles.
+KROWL_PYROSCOPE = ""
 
 # --- Log ------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,16 @@ def _endpoint(settings: BaseSettings, name: str) -> str | None:
     if isinstance(value, str) and is_endpoint(value):
         return None
     return "is not the http(s) URL of a server, without user or password"
+
+
+def _pyroscope(settings: BaseSettings, name: str) -> str | None:
+    if settings.get(name) == "":
+        return None
+    if fault := _endpoint(settings, name):
+        return fault
+    if find_spec("pyroscope") is None:
+        return "needs pyroscope-io: pip install 'krowlspider[pyroscope]'"
+    return None
 
 
 # Scrapy names neither the setting nor its value when it reads one of another type.
@@ -157,6 +168,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_LOG_FORMAT": text("text|json", "is not text or json"),
     "KROWL_NOTIFY": checks.notice_target,
     "KROWL_TRACES": checks.collector,
+    "KROWL_PYROSCOPE": _pyroscope,
     "KROWL_NOTIFY_STALLED": number(0, "minutes"),
     "PROMETHEUS_ENABLED": boolean,
     "KROWL_LIVE_PAGE": boolean,
