@@ -56,13 +56,14 @@ def measure(seconds: float, results: Path, busy: int = 0) -> list[dict[str, Any]
     with tempfile.TemporaryDirectory() as folder, HostileWeb([*ATTACKS]) as web:
         scratch, log = Path(folder), results / "soak.log"
         process = begin(web, good_names() | names, scratch, log, PROMETHEUS_PORT=_PORT)
-        targets = [{"targets": [f"127.0.0.1:{_PORT}"]}]
+        config = scratch / "prometheus" / "prometheus.yml"
+        config.parent.mkdir()
+        target = {"static_configs": [{"targets": [f"127.0.0.1:{_PORT}"]}]}
+        scraping = {"scrape_configs": [{"job_name": "krowlspider", **target}]}
+        config.write_text(json.dumps({"global": {"scrape_interval": f"{EVERY}s"}, **scraping}))
         begun = time.time()
         try:
-            with (
-                prometheus(scratch / "prometheus", targets, f"{EVERY}s") as server,
-                _Busy(busy, seconds / 3),
-            ):
+            with prometheus(config) as server, _Busy(busy, seconds / 3):
                 rows = _sample(process, web, scratch / "job", seconds)
                 # A metric is there from the first scrape on, after the crawl has opened.
                 scraped = Scraped(server, begun + _BEGIN, time.time())

@@ -30,7 +30,6 @@ from tests.support.debian import program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from typing import Any
 
 # Seconds; a server that takes longer to start is a failure, with its log.
 _TIMEOUT = 30.0
@@ -157,14 +156,14 @@ def redis_server(folder: Path, *options: str, host: str = "") -> Iterator[Server
 
 
 @contextmanager
-def consul_agent(folder: Path, **configuration: object) -> Iterator[Server]:
+def consul_agent(folder: Path, host: str = "", **configuration: object) -> Iterator[Server]:
     """A Consul agent that is its own only server, with its data in ``folder``; ``url`` is
     ``http://HOST:PORT``.
 
     Sessions may have a TTL of 1 s here, where the least is 10 s otherwise; ``configuration`` as in
     its file.
     """
-    host = _own_address()
+    host = host or _own_address()
     http, serf, server = free_ports(host, 3)
     config = {
         "server": True,
@@ -205,15 +204,9 @@ def consul_agent(folder: Path, **configuration: object) -> Iterator[Server]:
 
 
 @contextmanager
-def prometheus(
-    folder: Path, targets: list[dict[str, Any]], interval: str = "1s"
-) -> Iterator[Server]:
-    """A Prometheus that scrapes ``targets`` (of ``static_configs``) at an interval; ``url`` is
-    ``http://HOST:PORT``. It makes ``folder`` for its data."""
-    folder.mkdir()
-    config = folder / "prometheus.yml"
-    jobs = [{"job_name": "krowlspider", "static_configs": targets}]
-    config.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": jobs}))
+def prometheus(config: Path) -> Iterator[Server]:
+    """A Prometheus with its data beside its configuration; ``url`` is ``http://HOST:PORT``."""
+    folder = config.parent
     host = _own_address()
     port = free_port(host)
     url = f"http://{host}:{port}"

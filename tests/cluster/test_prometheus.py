@@ -1,8 +1,10 @@
-"""A real Prometheus scrapes two nodes, as Consul names them, while they crawl."""
+"""A real Prometheus finds two nodes by Consul and scrapes them while they crawl, with the
+configuration of `deploy/compose/`."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import urllib.parse
 import urllib.request
@@ -10,37 +12,43 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.nodes import NAME, Cluster
+from tests.cluster.nodes import Cluster
 from tests.cluster.servers import Server, prometheus
 from tests.extensions.test_metrics_move import UNMOVED
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
+from tests.support.crawling import ROOT
 from tests.support.dashboards import DASHBOARDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
+DEPLOY = ROOT / "deploy"
 # More than the crawl fetches while it is scraped.
 GRAPH = Graph(hosts=30, pages=200, seed=5, tls=True)
 # Scrapes of each node before anything is asked, one a second: a rate needs two.
 SCRAPES = 8
 
 
-def targets(consul: Server) -> list[dict[str, Any]]:
-    """Return the targets as consul_sd_configs finds them, which Debian's Prometheus is without."""
-    url = f"{consul.url}/v1/health/service/krowlspider-{NAME}?passing"
-    with urllib.request.urlopen(url, timeout=5) as response:
-        services = [each["Service"] for each in json.load(response)]
-    return [
-        {
-            "targets": [f"{service['Address']}:{service['Port']}"],
-            "labels": {"node": service["Meta"]["node"]},
-        }
-        for service in services
-        if service["Port"]
-    ]
+def configuration(folder: Path, consul: Server) -> Path:
+    """Copy the configuration for clusters and its alert rules, with this Consul and one scrape a
+    second; return the path of the first."""
+    folder.mkdir()
+    for path in (DEPLOY / "compose" / "prometheus.yml", DEPLOY / "prometheus" / "alerts.yml"):
+        shutil.copy(path, folder)
+    config = folder / "prometheus.yml"
+    text = config.read_text()
+    for documented, there in (
+        ("server: consul:8500", f"server: {consul.host}:{consul.port}"),
+        ("scrape_interval: 15s", "scrape_interval: 1s"),
+    ):
+        assert text.count(documented) == 1
+        text = text.replace(documented, there)
+    config.write_text(text)
+    return config
 
 
 class Asked:
@@ -65,15 +73,15 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     settings = {"KROWL_DELAY_MIN": 0.2, "KROWL_DISK_FLOOR": 1000}
     with MockWeb(graph=GRAPH) as web, Cluster(folder, web, **settings) as cluster:
         cluster.start_together("a", "b")
-        cluster.until(lambda: len(targets(cluster.consul)) == 2)
-        with prometheus(folder / "prometheus", targets(cluster.consul)) as server:
+        with prometheus(configuration(folder / "prometheus", cluster.consul)) as server:
             scraped = f"count(count_over_time(krowl_cluster_joined[1m]) >= {SCRAPES})"
             cluster.until(lambda: [each["value"][1] for each in Asked(server)(scraped)] == ["2"])
             yield Asked(server)
 
 
-def test_consul_names_where_the_metrics_of_each_node_are(ask: Asked) -> None:
-    assert sorted(each["metric"]["node"] for each in ask("up == 1")) == ["a", "b"]
+def test_prometheus_finds_each_node_by_consul(ask: Asked) -> None:
+    assert sorted(each["metric"]["node"] for each in ask("up")) == ["a", "b"]
+    assert len(ask("up == 1")) == 2
     assert ask('krowl_crawl_info{spider="broad"}')
 
 

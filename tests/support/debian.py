@@ -25,7 +25,8 @@ _TIMEOUT = 600
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package, the path of its program in it, and a suite to fetch it from if need be."""
+    """A package, the path of its program in it, and the suite to fetch it from, by default that of
+    the machine."""
 
     name: str
     program: str
@@ -36,8 +37,10 @@ PACKAGES = {
     # Debian's usr/bin/chromium is a script that looks for the rest in /usr/lib.
     "chromium": Package("chromium", "usr/lib/chromium/chromium"),
     "redis-server": Package("redis-server", "usr/bin/redis-server"),
+    "ip": Package("iproute2", "bin/ip"),
     "nginx": Package("nginx", "usr/sbin/nginx"),
-    "prometheus": Package("prometheus", "usr/bin/prometheus"),
+    # Debian's last version that knows consul_sd_configs: 2.24.1.
+    "prometheus": Package("prometheus", "usr/bin/prometheus", "bullseye"),
     "promtool": Package("prometheus", "usr/bin/promtool"),
     "systemd-analyze": Package("systemd", "usr/bin/systemd-analyze"),
     "unbound": Package("unbound", "usr/sbin/unbound"),
@@ -67,6 +70,8 @@ def program(name: str, cache: Path = CACHE, path: str | None = None) -> Path:
         path = f"{os.environ['PATH']}:{_SERVERS}"
     if found := shutil.which(name, path=path):
         return Path(found)
+    # A cache may hold the program of another suite.
+    cache /= PACKAGES[name].suite or ""
     launcher = cache / name / name
     if not launcher.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -102,7 +107,7 @@ def _fetched(package: Package, folder: Path) -> list[Path]:
     """Fetch a package, and those of its dependencies that are not installed."""
     apt = Apt(folder / "own")
     apt.update()
-    if package.suite is not None and not apt.knows(package.name):
+    if package.suite is not None:
         apt = apt.of_suite(package.suite, folder)
         apt.update()
     return apt.download(package.name)
@@ -141,9 +146,6 @@ class Apt:
             timeout=_TIMEOUT,
         )
         self._complaints = done.stderr
-
-    def knows(self, package: str) -> bool:
-        return package in _output("apt-cache", *self._options, "pkgnames", package).split()
 
     def download(self, package: str) -> list[Path]:
         how = ("install", "--yes", "--download-only", "--no-install-recommends", package)
