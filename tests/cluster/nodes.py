@@ -45,7 +45,8 @@ class Cluster:
     """Nodes that crawl a mock web from ``seeds``, by default the root of every host.
 
     ``settings`` are those of every node, besides what makes it a node. With a `Network`, each
-    server is reached by a wire that can be cut. ``agent_url``, if set, replaces the URL of Consul.
+    server is reached by a wire that can be cut. ``agent_url``, if set, replaces the URL of Consul,
+    which listens at ``host``.
     Nothing outlives the `with` block; if it ends by an exception, all logs are shown.
     """
 
@@ -56,6 +57,7 @@ class Cluster:
         seeds: list[str] | None = None,
         *,
         network: Network | None = None,
+        host: str = "",
         **settings: object,
     ):
         self.folder = folder
@@ -65,6 +67,7 @@ class Cluster:
         self.agent_url = ""
         self._seeds = web.seeds() if seeds is None else seeds
         self._network = network
+        self._host = host
         self._settings = settings
         self._stack = ExitStack()
         self._entries: list[Entry] = []
@@ -72,7 +75,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.consul = stack.enter_context(consul_agent(self.folder / "consul"))
+            self.consul = stack.enter_context(consul_agent(self.folder / "consul", self._host))
             # As if the cluster were old: leases begin at once.
             self.put("founded", "1")
             self._log = stack.enter_context(self.web._log.open(encoding="utf-8"))
