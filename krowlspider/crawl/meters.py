@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.fetch.exchange import Exchange
+    from krowlspider.fetch.exchange import Exchange, Times
 
 # Upper bounds of the buckets: seconds of the network, seconds of the disk, bytes, and counts.
 NETWORK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -26,6 +26,8 @@ HTTP_VERSIONS = ("1.0", "1.1")
 TLS_VERSIONS = ("none", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3", "other")
 # Bytes of a Content-Type that are read: the last ones read are kept.
 _TYPE_MAX = 100
+# Exchanges that are counted at a time: amid the work on a page, the tables of one are in no cache.
+_TOGETHER = 256
 # Parts of a media type, each with its class. The first one found decides.
 _CLASSES = (
     ("html", "html"),
@@ -62,6 +64,7 @@ class Meters:
     """The histograms of a crawl, and the counts of its answers by content type and version."""
 
     def __init__(self) -> None:
+        self._waiting: list[tuple[Times, tuple[str, str] | None, int, str, bytes]] = []
         self.dns = Histogram(NETWORK)
         self.connect = Histogram(NETWORK)
         self.tls = Histogram(NETWORK)
@@ -81,30 +84,35 @@ class Meters:
         self.tls_versions: dict[str, float] = dict.fromkeys(TLS_VERSIONS, 0)
 
     def fetched(self, exchange: Exchange) -> None:
-        """Measure an exchange. It is one call for each page: hence its loop over histograms."""
-        times, tls, stored = exchange.times, exchange.peer.tls, exchange.stored
-        values = [
-            (self.first_byte, times.latency),
-            (self.fetch, times.duration),
-            # Not `response_size`, which is a call.
-            (self.size, len(exchange.response_bytes) if stored is None else stored.size),
-        ]
-        if (dialled := times.dialled) is not None:
-            values.append((self.connect, dialled.connect))
-            if tls is not None:
-                values.append((self.tls, dialled.tls))
-        for histogram, value in values:
-            histogram.counts[bisect_left(histogram.bounds, value)] += 1
-            histogram.sum += value
-        self.http_versions[exchange.version] += 1
-        version = "none" if tls is None else tls[0]
-        self.tls_versions[version if version in self.tls_versions else "other"] += 1
+        """Measure an exchange, by the next `count`, or with `_TOGETHER` of them."""
+        content_type = b""
         for name, text in exchange.headers:
             if len(name) == 12 and name.lower() == b"content-type":
-                self.content_types[content_class(text[:_TYPE_MAX])] += 1
+                content_type = text[:_TYPE_MAX]
                 break
-        else:
-            self.content_types["none"] += 1
+        stored = exchange.stored
+        # Not `response_size`, which is a call.
+        size = len(exchange.response_bytes) if stored is None else stored.size
+        tls = exchange.peer.tls
+        self._waiting.append((exchange.times, tls, size, exchange.version, content_type))
+        if len(self._waiting) == _TOGETHER:
+            self.count()
+
+    def count(self) -> None:
+        """Count the exchanges that wait. Call it before anything is read."""
+        for times, tls, size, version, content_type in self._waiting:
+            self.first_byte.observe(times.latency)
+            self.fetch.observe(times.duration)
+            self.size.observe(size)
+            if (dialled := times.dialled) is not None:
+                self.connect.observe(dialled.connect)
+                if tls is not None:
+                    self.tls.observe(dialled.tls)
+            self.http_versions[version] += 1
+            named = "none" if tls is None else tls[0]
+            self.tls_versions[named if named in self.tls_versions else "other"] += 1
+            self.content_types[content_class(content_type)] += 1
+        self._waiting.clear()
 
 
 @lru_cache(maxsize=256)

@@ -37,6 +37,7 @@ class JobCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         job = self._job
         assert job.meters is not None
+        job.meters.count()
         measured, values = histograms(job.meters), figures(job)
         for metric in MEASURED:
             name, kind, text, label, labels = metric
