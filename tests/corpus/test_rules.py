@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.corpus.build import Contents
 from krowlspider.corpus.card import card
 from krowlspider.corpus.document import Document
 from krowlspider.corpus.quality.rules import read_rules
@@ -130,12 +131,14 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
         "duplicates.minhash = true\nboilerplate.enabled = true\n"
     )
     counts = Counter({"accepted": 1, "rejected/words": 7, "masked/email": 3})
-    text = card(counts, Counter({"en": 1, "de": 0}), read_rules(path), "jsonl")
+    built = Contents(counts, Counter({"en": 1, "de": 0}))
+    text = card(built, read_rules(path), "jsonl", "oldest")
     assert "\n| en | 1 |\n" in text
     assert "| de |" not in text
     assert "\n| words | 7 |\n" in text
     assert "\n| email | 3 |\n" in text
     assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits, MinHash" in text
+    assert " alike by 0.8; the oldest is kept." in text
     assert " Lines on more than 10 pages of a host: removed.\n" in text
     assert "\n| words | 20 | 100,000 |\n" in text
     assert "\n| repeated_5grams |  | 0.15 |\n" in text
