@@ -57,7 +57,8 @@ def document(
 
 
 def test_head_becomes_fields() -> None:
-    found = document(html(1, HEAD) + BODY.encode(), reading=Reading(links=True))
+    found = document(html(1, HEAD) + BODY.encode() + b"<img><IMG>", reading=Reading(links=True))
+    assert found.images == 2
     assert to_builtins(found.fields) == {
         "title": "Page 1",
         "description": "What it is",
