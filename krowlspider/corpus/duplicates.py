@@ -35,6 +35,9 @@ _BAND = b"b"
 _MARK = b"m"
 # Texts under one key that are compared: a hostile site could make millions.
 _COMPARED = 1000
+# Bytes that LevelDB collects in memory, at most twice. A page has keys all over the index, so each
+# buffer is merged with all of it.
+_BUFFER = 64 * 1024 * 1024
 # Bytes of an exact hash, and of a SimHash with one.
 _HASH, _NEAR = 16, 24
 
@@ -73,7 +76,9 @@ class DuplicateIndex:
     """
 
     def __init__(self, folder: Path, bits: int | None = None, similarity: float | None = None):
-        self.db = plyvel.DB(str(folder), create_if_missing=True, bloom_filter_bits=10)
+        self.db = plyvel.DB(
+            str(folder), create_if_missing=True, bloom_filter_bits=10, write_buffer_size=_BUFFER
+        )
         self._bits = bits
         self._places = None if similarity is None else round(PLACES * (1 - similarity))
 
