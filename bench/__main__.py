@@ -8,6 +8,8 @@
 - ``archive``: the archive writer beside warcio's and fastwarc's
 - ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
   the sources of the pages
+- ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
+- ``follow``: a crawl with and without ``scrapy corpus --follow`` beside it
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
@@ -35,7 +37,9 @@ from bench import (
     control,
     corpus,
     crawl,
+    duplicates,
     exact,
+    follow,
     forwarding,
     frontier,
     growth,
@@ -135,6 +139,18 @@ def _pair(args: argparse.Namespace) -> None:
     plot.processes(rows, RESULTS / "pair.png")
 
 
+def _duplicates(args: argparse.Namespace) -> None:
+    rows = list(duplicates.measure(args.urls, args.scratch))
+    print(growth.table(rows))
+    _write("duplicates", rows)
+
+
+def _follow(args: argparse.Namespace) -> None:
+    rows = follow.measure(_shape(args), pages=args.pages, rounds=args.rounds)
+    print(growth.table(rows))
+    _write("follow", rows)
+
+
 def _profile(args: argparse.Namespace) -> None:
     profile.record(_shape(args), args.pages, RESULTS / "profile.svg", flame=True)
     raw = RESULTS / "profile.txt"
@@ -226,6 +242,8 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "corpus": _corpus,
     "control": _control,
     "crawl": _crawl,
+    "duplicates": _duplicates,
+    "follow": _follow,
     "growth": _growth,
     "transit": _transit,
     "pair": _pair,
@@ -242,6 +260,8 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
 # Defaults of single benchmarks that differ from the common ones.
 _OWN: dict[str, dict[str, Any]] = {
     "control": {"urls": [1_000_000], "rounds": 20},
+    "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
+    "follow": {"rounds": 4},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
@@ -274,11 +294,11 @@ def _parser(what: str) -> argparse.ArgumentParser:
         help="number of runs; the figures are their medians",
     )
     add("--scratch", type=Path, help="folder for temporary files")
-    queued = parser.add_argument_group("frontier, page, handover, join").add_argument
+    queued = parser.add_argument_group("frontier, page, duplicates, handover, join").add_argument
     queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="URLs queued")
     queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one host per 4 URLs")
     add = parser.add_argument_group(
-        "corpus, crawl, growth, transit, profile, stages, handover"
+        "corpus, crawl, follow, growth, transit, profile, stages, handover"
     ).add_argument
     add("--pages", type=int, default=10_000, help="pages of a run")
     add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))

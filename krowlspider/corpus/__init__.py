@@ -1,10 +1,10 @@
 """The corpus: finished WARC files of any writer become records of clean text with provenance.
 
-Worker processes (`worker`) first read robots.txt and ai.txt of all sites (`sites`). Then they read
-slices of WARC files (`pages`), take the main text and the metadata of each page (`document`,
-`pdf`), and judge it (`signals`, `quality`). One process (`build`) takes the slices in order, drops
-duplicates and writes the final shards. A slice is final once its marker exists, so a process that
-is killed anywhere leaves each accepted page exactly once.
+Worker processes (`worker`) first read robots.txt, ai.txt and tdmrep.json of all sites (`sites`).
+Then they read slices of WARC files (`pages`), take the main text and the metadata of each page
+(`document`, `pdf`), and judge it (`signals`, `quality`). One process (`build`) takes the slices in
+order, drops duplicates (`keeping`) and writes the final shards (`finish`). A slice is final once
+its marker exists, so a process that is killed anywhere leaves each accepted page exactly once.
 
 The event loop of a crawl never runs it.
 """

@@ -1,7 +1,8 @@
 """Build a corpus: give WARC files to workers, and take their slices in order.
 
 Only this process drops duplicates and writes final shards. A slice is final with its marker, which
-is written last; until then it is done again, with the same outcome.
+is written last; until then it is done again, with the same outcome. If copies are kept by a rule,
+all slices are read before the first is made final.
 """
 
 from __future__ import annotations
@@ -10,40 +11,25 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
-from xxhash import xxh3_128_digest
-
 from krowlspider.archive.tools.inputs import files_in
-from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
-from krowlspider.corpus.duplicates import DuplicateIndex, Place
-from krowlspider.corpus.fingerprints import Fingerprints
-from krowlspider.corpus.folder import (
-    LINES,
-    Fatal,
-    Slice,
-    Summary,
-    read_lines,
-    read_summaries,
-    write_lines,
-)
+from krowlspider.corpus.duplicates import DuplicateIndex
+from krowlspider.corpus.finish import Finisher
+from krowlspider.corpus.folder import Fatal, Slice, Summary, read_summaries
+from krowlspider.corpus.keeping import FIRST, FirstCopies, RankedCopies
 from krowlspider.corpus.pool import Pool, Scanned
-from krowlspider.corpus.record import Line, Refusal
-from krowlspider.corpus.shards import ENDINGS, write_shard
 from krowlspider.corpus.sites.collect import Collector
-from krowlspider.corpus.tallies import HOSTS_OF_SLICE
 from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from krowlspider.corpus.folder import Folder
-    from krowlspider.corpus.tallies import Tallies
 
 # Seconds between two looks at the workers, and at the folder while a crawl is followed.
 _LOOK = 0.2
-_decode = msgspec.json.Decoder(Line).decode
-_encode = msgspec.json.Encoder().encode
+# Pages between two calls of ``show`` while copies are chosen.
+_CHOSEN = 10_000
 
 
 @dataclass(slots=True)
@@ -69,7 +55,7 @@ class Contents:
 class _Progress:
     """A WARC file that is not finished: the next slice to take, and whether a worker has it.
 
-    It is ``scanned`` once its robots.txt and ai.txt are in the index of sites.
+    It is ``scanned`` once the answers in it are in the index of sites.
     """
 
     path: Path
@@ -79,20 +65,37 @@ class _Progress:
 
 
 class Build:
-    """One run over a folder of WARC files.
+    """One run over a folder of WARC files. Of several copies, the one by ``keep`` stays.
 
-    ``show`` is called with the bytes read and the bytes there are, a few times a second.
+    ``show`` is called with the bytes read and the bytes there are, a few times a second. ``late``
+    are files that came after copies were chosen by a rule: they are not in the corpus.
     """
 
-    def __init__(self, folder: Folder, job: Job, form: str, show: Callable[[int, int], object]):
+    def __init__(
+        self,
+        folder: Folder,
+        job: Job,
+        form: str,
+        show: Callable[[int, int], object],
+        keep: str = FIRST,
+    ):
         self._folder = folder
         self._job = job
-        self._form = form
         self._show = show
         self._waiting: list[_Progress] = []
+        # The first slice of each file that is to be made final.
+        self._taken: list[Slice] = []
         self._sizes: dict[str, int] = {}
         self._read = 0
         self._sites = Collector(folder) if job.sites is not None else None
+        rules = job.rules
+        self._index = DuplicateIndex(folder.index, rules.near, rules.similarity)
+        self._ranked: RankedCopies | None = None
+        if keep != FIRST:
+            self._ranked = RankedCopies(self._index, keep, exact=rules.exact)
+        copies = self._ranked or FirstCopies(self._index, exact=rules.exact)
+        self._finisher = Finisher(folder, copies, form, job.limit)
+        self.late: set[str] = set()
         self.built = Contents()
         for file, summary in read_summaries(folder.path):
             self.built.add(file, summary)
@@ -104,20 +107,20 @@ class Build:
 
         :raises KrowlError: a worker cannot run
         """
-        rules = self._job.rules
-        index = DuplicateIndex(self._folder.index, rules.near, rules.similarity)
         pool = Pool(self._job, processes)
         try:
             while True:
                 # Looked at first: a file finished in between is among those found.
                 still_open = follow and any(source.glob("*.open"))
                 self._find(files_in(source))
-                self._drain(pool, index, patient=not still_open)
+                self._drain(pool, patient=not still_open)
                 if self._is_full or not (still_open or self._waiting):
-                    return
+                    break
+            if self._ranked is not None:
+                self._finish_ranked(self._ranked)
         finally:
             pool.close()
-            index.close()
+            self._index.close()
             if self._sites is not None:
                 self._sites.close()
 
@@ -131,12 +134,16 @@ class Build:
         for path in paths:
             if path.name in self._sizes:
                 continue
+            if self._ranked is not None and not self._ranked.admits(Slice(path.name, 0)):
+                self.late.add(path.name)
+                continue
             self._sizes[path.name] = path.stat().st_size
             progress = _Progress(path, self._sites is None or self._sites.has(path.name))
             if self._go_on(progress):
                 self._waiting.append(progress)
+                self._taken.append(Slice(path.name, progress.start))
             else:
-                self._read += self._sizes[path.name]
+                self._read += self._passes * self._sizes[path.name]
 
     def _go_on(self, progress: _Progress) -> bool:
         """Move to the next slice that is not final; return whether there is one."""
@@ -146,11 +153,11 @@ class Build:
             progress.start = summary.following
         return True
 
-    def _drain(self, pool: Pool, index: DuplicateIndex, *, patient: bool) -> None:
+    def _drain(self, pool: Pool, *, patient: bool) -> None:
         """Read what is waiting. Unless ``patient``, return soon, so that new files are found."""
         while self._waiting and not self._is_full:
             self._give_all(pool)
-            taken = self._take_next(index)
+            taken = self._take_next()
             for message in pool.wait(0 if taken else _LOOK):
                 if isinstance(message, Fatal):
                     self._folder.note_fatal(message)
@@ -163,7 +170,7 @@ class Build:
                 else:
                     self._folder.hand_over(*message)
             now = sum(place for _, place in pool.places())
-            self._show(self._read + now, sum(self._sizes.values()))
+            self._shown(now)
             if not patient and not taken:
                 return
         if not patient and not self._is_full:
@@ -196,15 +203,17 @@ class Build:
                 return
             start = ready.following
 
-    def _take_next(self, index: DuplicateIndex) -> bool:
-        """Make the next slice final, if it is ready; return whether it was."""
+    def _take_next(self) -> bool:
+        """Take the next slice, if it is ready; return whether it was."""
         progress = self._waiting[0]
         part = Slice(progress.path.name, progress.start)
         summary = self._folder.ready(part)
         if summary is None:
             return False
-        self._finish(part, summary, index)
-        self.built.add(part.file, summary)
+        if self._ranked is None:
+            self._finish(part, summary)
+        elif not self._ranked.has(part):
+            self._ranked.add(part, self._folder.work)
         if summary.following is None:
             self._waiting.pop(0)
             self._read += self._sizes[part.file]
@@ -212,46 +221,28 @@ class Build:
             progress.start = summary.following
         return True
 
-    def _finish(self, part: Slice, summary: Summary, index: DuplicateIndex) -> None:
-        counts = Counter(summary.counts)
-        refused: list[Refusal] = []
-        accepted = self._accepted(part, index, counts, refused, summary.tallies)
-        write_shard(self._folder.data / (part.name + ENDINGS[self._form]), self._form, accepted)
-        write_lines(self._folder.rejected / (part.name + LINES), map(_encode, refused))
-        index.sync()
-        summary.counts = dict(counts)
-        summary.tallies.keep_hosts(HOSTS_OF_SLICE)
-        self._folder.finish(part, summary)
+    def _finish(self, part: Slice, summary: Summary) -> None:
+        self._finisher.finish(part, summary, self.built.counts["accepted"])
+        self.built.add(part.file, summary)
 
-    def _accepted(
-        self,
-        part: Slice,
-        index: DuplicateIndex,
-        counts: Counter[str],
-        refused: list[Refusal],
-        tallies: Tallies,
-    ) -> Iterator[bytes]:
-        """Yield the records of a slice that repeat no other; count them, and those refused."""
-        rules, limit = self._job.rules, self._job.limit
-        before = self.built.counts["accepted"]
-        for each in read_lines(self._folder.work / (part.name + LINES)):
-            if limit is not None and before + counts["accepted"] >= limit:
-                return
-            line = _decode(each)
-            refusal = line.refusal
-            if refusal is None:
-                place = Place(part.file, line.offset, line.number)
-                key = line.exact if rules.exact else xxh3_128_digest(place.dump())
-                found = index.take(place, Fingerprints(key, line.simhash, line.minhash))
-                if found is not None:
-                    rule = NEAR_DUPLICATE if found.distance else DUPLICATE
-                    of = f"{found.place.file}:{found.place.offset}"
-                    refusal = Refusal(part.file, line.offset, line.url, rule, of)
-            tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
-            if refusal is not None:
-                refused.append(refusal)
-                counts[f"rejected/{refusal.rule}"] += 1
-                continue
-            counts["accepted"] += 1
-            counts.update({f"masked/{name}": number for name, number in line.masked.items()})
-            yield bytes(line.record)
+    def _finish_ranked(self, ranked: RankedCopies) -> None:
+        """Choose among the copies in all slices that were read, then make these final."""
+        for number, _ in enumerate(ranked.choose()):
+            if number % _CHOSEN == 0:
+                self._shown()
+        for first in self._taken:
+            part: Slice | None = first
+            while part is not None and (summary := self._folder.ready(part)) is not None:
+                self._finish(part, summary)
+                following = summary.following
+                part = None if following is None else Slice(part.file, following)
+            self._read += self._sizes[first.file]
+            self._shown()
+
+    @property
+    def _passes(self) -> int:
+        return 1 if self._ranked is None else 2
+
+    def _shown(self, now: int = 0) -> None:
+        """Show the progress; ``now`` are bytes that were read of files not yet finished."""
+        self._show(self._read + now, self._passes * sum(self._sizes.values()))

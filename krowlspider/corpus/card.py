@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from krowlspider.corpus.shards import ENDINGS
 
 if TYPE_CHECKING:
-    from collections import Counter
-
+    from krowlspider.corpus.build import Contents
     from krowlspider.corpus.quality.rules import Rules
 
 _CONFIGS = """\
@@ -35,10 +34,18 @@ The pages are the work of their authors: this collection gives no licence to the
 | responses read | {responses:,} |
 | accepted | {accepted:,} |
 """
+# By the rule of keeping.KEEP.
+_KEPT = {
+    "first": "the first",
+    "oldest": "the oldest",
+    "canonical": "the canonical one",
+    "shortest": "the one with the shortest URL",
+}
 
 
-def card(counts: Counter[str], languages: Counter[str], rules: Rules, form: str) -> str:
+def card(built: Contents, rules: Rules, form: str, keep: str) -> str:
     """Return the card as Markdown."""
+    counts, languages = built.counts, built.languages
     signals = ", ".join(f"`{each}`" for each in sorted(rules.refused)) or "no signal"
     # WET has none of the fields, and `datasets` does not read it.
     has_fields = form != "wet"
@@ -59,18 +66,19 @@ def card(counts: Counter[str], languages: Counter[str], rules: Rules, form: str)
         if rows:
             lines = [f"| {name.removeprefix(prefix)} | {rows[name]:,} |" for name in _sorted(rows)]
             text += f"\n## {title}\n\n| what | pages |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
-    return text + _limits(rules)
+    return text + _limits(rules, keep)
 
 
-def _limits(rules: Rules) -> str:
-    """Return the rules that were in force, in their order."""
+def _limits(rules: Rules, keep: str) -> str:
+    """Return the rules that were in force, in their order; of duplicates, one by ``keep`` stays."""
     languages = ", ".join(sorted(rules.languages)) or "all"
     same = "the same words" if rules.exact else ""
     near = "" if rules.near is None else f"SimHash within {rules.near} bits"
     alike = "" if rules.similarity is None else f"MinHash alike by {rules.similarity}"
     most = rules.boilerplate
     lines_removed = "" if most is None else f" Lines on more than {most} pages of a host: removed."
-    duplicates = ", ".join(filter(None, (same, near, alike))) or "kept"
+    duplicates = ", ".join(filter(None, (same, near, alike)))
+    duplicates = f"{duplicates}; {_KEPT[keep]} is kept" if duplicates else "kept"
     lines = [f"| {each.name} | {_limit(each.low)} | {_limit(each.high)} |" for each in rules.rules]
     return (
         f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.{lines_removed}\n\n"

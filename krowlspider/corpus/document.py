@@ -47,8 +47,8 @@ class Document:
 
     ``rank`` is the distance from the nearest profile of a language: larger is less certain, and
     above 1,200 the language is "unknown". ``metas`` are pairs of lower-case name and content.
-    ``link_chars`` are the characters of its links' texts. ``source`` is the tree and the HTML, of
-    which Markdown is made.
+    ``link_chars`` are the characters of its links' texts, ``images`` its images. ``source`` is the
+    tree and the HTML, of which Markdown is made.
     """
 
     text: str
@@ -60,6 +60,7 @@ class Document:
     metas: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
     source: tuple[Any, str] | None = None
+    images: int = 0
 
 
 def document(page: Page, reading: Reading | None = None) -> Document:
@@ -75,8 +76,9 @@ def document(page: Page, reading: Reading | None = None) -> Document:
     source = (tree, html) if reading.markdown else None
     language, rank = detected(text)
     return Document(
-        text, language, rank, encoding, len(html), _link_chars(html), metas, fields, source
-    )
+        text, language, rank, encoding, len(html), _link_chars(html), metas, fields, source,
+        html.count("<img") + html.count("<IMG"),
+    )  # fmt: skip
 
 
 def with_markdown(found: Document, reading: Reading) -> Document:

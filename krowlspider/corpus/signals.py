@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # What a value of robots says: https://developers.google.com/search/docs/crawling-indexing/
 # robots-meta-tag; noai and noimageai are DeviantArt's.
 _TOKENS = frozenset({"noindex", "noarchive", "noai", "noimageai"})
-# TDM Reservation Protocol (W3C community group, 2024): header and meta element.
+# TDM Reservation Protocol (W3C community group, 2024): header, meta element, tdmrep.json.
 TDM = "tdm-reservation"
 # Content-Signal (draft-romm-aipref-contentsignals): a line of robots.txt, or a header.
 _CONTENT_SIGNALS = frozenset({"ai-input=no", "ai-train=no", "search=no"})
@@ -23,24 +23,35 @@ _SEPARATOR = re.compile(r"[\s,;]+")
 _EQUALS = re.compile(r"(?<!\s)\s*+=\s*+")
 
 
-def signals(headers: Iterable[tuple[str, str]], metas: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the signals of a page, sorted. Names of headers and meta elements are lower-case.
+def signals(
+    headers: Iterable[tuple[str, str]],
+    metas: Iterable[tuple[str, str]],
+    site: Iterable[str] = (),
+) -> list[str]:
+    """Return the signals of a page and its site, sorted.
 
-    A value for one named crawler ("googlebot: noindex") is not for us.
+    Names of headers and meta elements are lower-case. A value for one named crawler ("googlebot:
+    noindex") is not for us. A reservation in the head of the page replaces that of the header, and
+    this one that of the site.
     """
-    found: set[str] = set()
+    found, in_headers, in_metas = {*site}, set(), set()
     for name, value in headers:
         if name == "x-robots-tag":
             found |= _tokens(value)
         elif name == "content-signal":
             found |= content_signals(value)
-        elif name == TDM and value == "1":
-            found.add(TDM)
+        elif name == TDM:
+            in_headers.add(value)
     for name, value in metas:
         if name == "robots":
             found |= _tokens(value)
-        elif name == TDM and value.strip() == "1":
+        elif name == TDM:
+            in_metas.add(value.strip())
+    for values in (in_headers, in_metas):
+        if "1" in values:
             found.add(TDM)
+        elif "0" in values:
+            found.discard(TDM)
     return sorted(found)
 
 

@@ -90,7 +90,7 @@ class Job:
 class Task:
     """A WARC file to read from ``start``; ``fatal`` are pages of that slice to leave out.
 
-    If ``scan`` is set, the file is read for robots.txt and ai.txt only.
+    If ``scan`` is set, the file is read for the answers of sites only.
     """
 
     path: Path
@@ -233,9 +233,8 @@ class SliceReader:
         if self._host_lines is not None:
             repeated = self._host_lines.repeated(name_of(page.url), found.text)
             found.text = without(found.text, repeated)
-        given = signals(page.headers, found.metas)
-        if self._sites is not None:
-            given = sorted({*given, *self._sites.signals_for(page.url, page.kind)})
+        site = self._sites.signals_for(page.url, page.kind) if self._sites is not None else []
+        given = signals(page.headers, found.metas, site)
         rejected = rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:

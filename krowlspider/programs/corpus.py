@@ -25,6 +25,7 @@ from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import LINES, Folder, read_lines
+from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
 from krowlspider.corpus.shards import ENDINGS
@@ -89,6 +90,9 @@ class Command(ScrapyCommand):
             "--clusters",
             metavar="FILE",
             help="write each duplicate as JSON, with the page that is kept",
+        )
+        parser.add_argument(
+            "--keep", choices=KEEP, default=FIRST, help="which copy of a page is kept"
         )
         parser.add_argument(
             "--processes", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
@@ -163,6 +167,10 @@ class Command(ScrapyCommand):
             raise KrowlError(f"--sample {opts.sample}: give a share above 0, up to 1")
         if opts.limit is not None and opts.limit < 1:
             raise KrowlError(f"--limit {opts.limit}: give 1 or more")
+        if opts.limit is not None and opts.keep != FIRST:
+            raise KrowlError(
+                f"--limit with --keep {opts.keep}: copies are chosen among all pages; give --sample"
+            )
         if opts.page_seconds <= 0:
             raise KrowlError(f"--page-seconds {opts.page_seconds}: give more than 0")
         assert self.settings is not None
@@ -190,6 +198,7 @@ class Command(ScrapyCommand):
                     "extractor": opts.extractor,
                     "format": opts.format,
                     "host": choice.host,
+                    "keep": opts.keep,
                     "limit": opts.limit,
                     "links": opts.links,
                     "pdf": opts.pdf,
@@ -221,13 +230,12 @@ class Command(ScrapyCommand):
                 shown.total, shown.n = total, done
                 shown.refresh()
 
-            build = Build(folder, job, opts.format, show)
+            build = Build(folder, job, opts.format, show, opts.keep)
             try:
                 build.run(source, opts.processes, follow=opts.follow)
             finally:
                 with write_durably(folder.path / "README.md") as file:
-                    text = card(build.built.counts, build.built.languages, rules, opts.format)
-                    file.write(text.encode())
+                    file.write(card(build.built, rules, opts.format, opts.keep).encode())
         if opts.rejected:
             with write_durably(Path(opts.rejected)) as file:
                 for path in sorted(folder.rejected.glob(f"*{LINES}")):
@@ -238,6 +246,14 @@ class Command(ScrapyCommand):
         self._say(built(build.built.counts, folder.path))
         for file_name, offset, reason in build.built.problems:
             print(f"krowlspider: {file_name} at byte {offset}: {reason}", file=sys.stderr)
+            self.exitcode = FOUND_WRONG
+        if build.late:
+            print(
+                f"krowlspider: {len(build.late)} WARC files are not in the corpus, such as"
+                f" {min(build.late)}: they came after --keep {opts.keep} had compared the others;"
+                " make a new folder with all of them",
+                file=sys.stderr,
+            )
             self.exitcode = FOUND_WRONG
 
     def _say(self, text: str) -> None:

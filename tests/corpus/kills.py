@@ -1,4 +1,4 @@
-"""Kill the making of a corpus N times at random moments: ``python -m tests.corpus.kills N``.
+"""Kill the making of a corpus N times at random moments: ``python -m tests.corpus.kills N [KEEP]``.
 
 A small set of WARC files is made into a corpus by a process that is killed again and again, until
 it ends by itself. Its output must be that of an undisturbed process; then the next corpus begins.
@@ -19,6 +19,7 @@ from typing import Any
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import Folder, read_lines
+from krowlspider.corpus.keeping import FIRST
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.worker import Choice, Job
 from tests.corpus.warcs import html, response, write
@@ -46,7 +47,7 @@ def plain(body: bytes, codings: str) -> bytes:
     return body
 
 
-def start(source: Path, out: Path) -> int:
+def start(source: Path, out: Path, keep: str = FIRST) -> int:
     """Make a corpus in a child, with a worker; return the child's process id."""
     child = os.fork()
     if child:
@@ -56,7 +57,7 @@ def start(source: Path, out: Path) -> int:
         folder, rules = Folder(out), read_rules()
         folder.begin({"rules": rules.source})
         job = Job(folder.work, rules, Choice(), plain, 60, slice_bytes=_SLICE)
-        Build(folder, job, "jsonl", lambda done, total: None).run(source, 1)
+        Build(folder, job, "jsonl", lambda done, total: None, keep).run(source, 1)
         code = 0
     finally:
         if code:
@@ -81,11 +82,13 @@ def outcome(out: Path) -> dict[str, Any]:
     return {**lines, "figures": figures(out)}
 
 
-def kill_until_done(source: Path, out: Path, seconds: float, chance: random.Random) -> int:
+def kill_until_done(
+    source: Path, out: Path, seconds: float, chance: random.Random, keep: str
+) -> int:
     """Make a corpus, killed at random moments until a process ends first; return the kills."""
     kills = 0
     while True:
-        child, before = start(source, out), _entries(out)
+        child, before = start(source, out, keep), _entries(out)
         if working := kills % 2:
             # The moment is in the work, not in the start of the worker.
             while _entries(out) == before and os.waitid(os.P_PID, child, _PEEK) is None:
@@ -103,18 +106,18 @@ def _entries(out: Path) -> set[Path]:
     return {*out.glob("state/[dw]*/*")}
 
 
-def main(wanted: int) -> None:
+def main(wanted: int, keep: str = FIRST) -> None:
     chance, done, corpora = random.Random(), 0, 0
     with tempfile.TemporaryDirectory(prefix="krowl-kills-") as name:
         folder = Path(name)
         source, whole = warcs(folder / "warc"), folder / "whole"
         begun = time.monotonic()
-        assert os.waitpid(start(source, whole), 0)[1] == 0
+        assert os.waitpid(start(source, whole, keep), 0)[1] == 0
         seconds, expected = time.monotonic() - begun, outcome(whole)
         print(f"{len(expected) - 1} files in an undisturbed corpus, made in {seconds:.1f} s")
         while done < wanted:
             out = folder / str(corpora)
-            done += kill_until_done(source, out, seconds, chance)
+            done += kill_until_done(source, out, seconds, chance, keep)
             found = outcome(out)
             if found != expected:
                 other = [name for name in expected if found.get(name) != expected[name]]
@@ -124,4 +127,4 @@ def main(wanted: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

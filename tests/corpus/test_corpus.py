@@ -120,10 +120,10 @@ def test_hostile_pages_are_named_and_end_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("form", ["jsonl", "wet"])
-def test_kills_leave_each_accepted_page_once(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize(("form", "keep"), [("jsonl", "first"), ("wet", "shortest")])
+def test_kills_leave_each_accepted_page_once(tmp_path: Path, form: str, keep: str) -> None:
     """kill -9 at any moment: the shards are those of an undisturbed run."""
-    options = ("--processes", "2", "--format", form)
+    options = ("--processes", "2", "--format", form, "--keep", keep)
     source = tmp_path / "warc"
     source.mkdir()
     for number in range(12):
@@ -201,3 +201,30 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
         "url": f"{NAME}2",
         "rule": "duplicate",
     }
+
+
+@pytest.mark.slow
+def test_a_rule_waits_for_all_files_of_a_crawl(tmp_path: Path) -> None:
+    """The oldest copy is in the last file. A file that comes afterwards is named, not mixed in."""
+    source, out, clusters = tmp_path / "warc", tmp_path / "out", tmp_path / "clusters.jsonl"
+    source.mkdir()
+    write(source / "0.warc.gz", [response(f"{NAME}0", html(0))])
+    older = [response(f"{NAME}1", html(0), date="2025-01-01T00:00:00Z")]
+    still_open = write(source / "1.warc.gz.open", older)
+    options = ("--processes", "1", "--keep", "oldest", "--clusters", str(clusters))
+    process = start(source, out, "--follow", *options)
+    while not list(out.glob("state/work/*.json")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    still_open.rename(source / "1.warc.gz")
+    assert process.communicate()[0].startswith("1 page of 2 responses")
+    assert json.loads(clusters.read_text()) == {
+        "kept": "1.warc.gz:0",
+        "copy": "0.warc.gz:0",
+        "url": f"{NAME}0",
+        "rule": "duplicate",
+    }
+    write(source / "2.warc.gz", [response(f"{NAME}2", html(2))])
+    output, errors = run(source, out, *options, code=1)
+    assert output.startswith("1 page of 2 responses")
+    assert "1 WARC files are not in the corpus, such as 2.warc.gz" in errors

@@ -57,7 +57,8 @@ def document(
 
 
 def test_head_becomes_fields() -> None:
-    found = document(html(1, HEAD) + BODY.encode(), reading=Reading(links=True))
+    found = document(html(1, HEAD) + BODY.encode() + b"<img><IMG>", reading=Reading(links=True))
+    assert found.images == 2
     assert to_builtins(found.fields) == {
         "title": "Page 1",
         "description": "What it is",
@@ -282,9 +283,25 @@ def test_other_responses_are_no_pages(record: bytes, error: type[Exception], rea
             ["ai-train=no"],
         ),
         ([("tdm-reservation", "0")], [("tdm-reservation", " 1 ")], ["tdm-reservation"]),
+        ([("tdm-reservation", "1")], [("tdm-reservation", "0")], []),
     ],
 )
 def test_opt_outs_are_found(
     headers: list[tuple[str, str]], metas: list[tuple[str, str]], expected: list[str]
 ) -> None:
     assert signals(headers, metas) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "metas", "expected"),
+    [
+        ([], [], ["ai.txt", "tdm-reservation"]),
+        ([("tdm-reservation", "0")], [], ["ai.txt"]),
+        ([], [("tdm-reservation", "0")], ["ai.txt"]),
+        ([("tdm-reservation", "2")], [], ["ai.txt", "tdm-reservation"]),
+    ],
+)
+def test_a_page_overrides_the_reservation_of_its_site(
+    headers: list[tuple[str, str]], metas: list[tuple[str, str]], expected: list[str]
+) -> None:
+    assert signals(headers, metas, ["tdm-reservation", "ai.txt"]) == expected

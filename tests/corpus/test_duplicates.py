@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.corpus.duplicates import DuplicateIndex, Found, Place
-from krowlspider.corpus.fingerprints import fingerprints
+from krowlspider.corpus.fingerprints import Fingerprints, fingerprints
 from tests.corpus.warcs import prose
 
 if TYPE_CHECKING:
@@ -108,4 +108,16 @@ def test_index_gives_the_same_answers_again(tmp_path: Path, similarity: float | 
     numbers = [each and each.place.number for each in first]
     assert numbers == [None, None, 0, 0, 0, None]
     assert answers() == first
+    index.close()
+
+
+def test_texts_under_one_key_are_all_compared(tmp_path: Path) -> None:
+    """The third text has one pair of blocks in common with each other, and is near the first."""
+    index = DuplicateIndex(tmp_path, 3)
+    simhashes = [0, (1 << 38) - 1, 1 << 30 | 1 << 20 | 1]
+    found = [
+        index.take(Place("a", number, number), Fingerprints(bytes([number] * 16), simhash))
+        for number, simhash in enumerate(simhashes)
+    ]
+    assert found == [None, None, Found(Place("a", 0, 0), 3)]
     index.close()

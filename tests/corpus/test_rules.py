@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.corpus.build import Contents
 from krowlspider.corpus.card import card
 from krowlspider.corpus.document import Document
 from krowlspider.corpus.quality.rules import read_rules
@@ -60,6 +61,23 @@ def test_each_rule_rejects_its_pages(text: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "rule"),
+    [
+        (0.145, "repeated_6grams"),
+        (0.135, "repeated_7grams"),
+        (0.125, "repeated_8grams"),
+        (0.115, "repeated_9grams"),
+        (0.105, "repeated_10grams"),
+        (0.095, ""),
+    ],
+)
+def test_longer_repeated_sequences_have_lower_limits(share: float, rule: str) -> None:
+    words = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}d{'.' * (n % 9 == 0)}" for n in range(400)]
+    again = words[: round(400 * share / (1 - share))]
+    assert verdict(" ".join(["Of the", *words, *again])) == rule
+
+
+@pytest.mark.parametrize(
     ("url", "changes", "rule"),
     [
         ("http://example.org/login?x", {}, "special"),
@@ -68,6 +86,11 @@ def test_each_rule_rejects_its_pages(text: str, rule: str) -> None:
         (URL, {"html_chars": 10**6}, "text_ratio"),
         (URL, {"link_chars": 10**5}, "link_ratio"),
         (URL, {"rank": 1300}, "rank"),
+        (URL, {"images": 51}, "images"),
+        (URL, {"images": 50}, ""),
+        ("http://example.org/wiki/User_talk:X", {}, "special"),
+        ("http://example.org/w?title=Special%3AX", {}, "special"),
+        ("http://example.org/wiki/Specials:_X", {}, ""),
     ],
 )
 def test_pages_are_rejected_for_what_is_around_the_text(
@@ -130,12 +153,14 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
         "duplicates.minhash = true\nboilerplate.enabled = true\n"
     )
     counts = Counter({"accepted": 1, "rejected/words": 7, "masked/email": 3})
-    text = card(counts, Counter({"en": 1, "de": 0}), read_rules(path), "jsonl")
+    built = Contents(counts, Counter({"en": 1, "de": 0}))
+    text = card(built, read_rules(path), "jsonl", "oldest")
     assert "\n| en | 1 |\n" in text
     assert "| de |" not in text
     assert "\n| words | 7 |\n" in text
     assert "\n| email | 3 |\n" in text
     assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits, MinHash" in text
+    assert " alike by 0.8; the oldest is kept." in text
     assert " Lines on more than 10 pages of a host: removed.\n" in text
     assert "\n| words | 20 | 100,000 |\n" in text
     assert "\n| repeated_5grams |  | 0.15 |\n" in text

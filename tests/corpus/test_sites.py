@@ -1,4 +1,4 @@
-"""Opt-outs of whole sites: Content-Signal in robots.txt, and ai.txt."""
+"""Opt-outs of whole sites: Content-Signal in robots.txt, ai.txt, and tdmrep.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.sites.answers import AI, ROBOTS, site_of
+from krowlspider.corpus.sites.answers import AI, ROBOTS, TDM_FILE, site_of
 from krowlspider.corpus.sites.index import SiteFile, SiteIndex
 from krowlspider.corpus.sites.scan import findings
 from tests.corpus.warcs import response
@@ -47,12 +47,59 @@ def test_content_signals_for_all_crawlers_count(text: str, signals: list[str]) -
         ("Disallow: /a/*c$", "html", True),
         ("Disallow: /a/$", "html", False),
         ("Disallow: /*b*b", "html", False),
+        ("Disallow: /%61/B", "html", False),
+        ("Disallow: /%61/%62", "html", True),
         ("Disallow:", "html", False),
     ],
 )
 def test_ai_txt_disallows_paths_and_kinds(rules: str, kind: str, refuses: bool) -> None:
     site = site_of(AI, b"\xef\xbb\xbfUser-Agent: *\n" + rules.encode())
     assert site.signals_for(URL, kind) == (["ai.txt"] if refuses else [])
+
+
+WHOLE_SITE = '[{"location": "/", "tdm-reservation": 1}]'
+# The example of the protocol with three groups of files.
+GROUPS = """[
+  {"location": "/directory-a/", "tdm-reservation": 1},
+  {"location": "/directory-b/html/", "tdm-reservation": 1,
+   "tdm-policy":"https://provider.com/policies/policy.json"},
+  {"location": "/directory-b/images/*.jpg", "tdm-reservation": 0}
+]"""
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "reserved"),
+    [
+        (WHOLE_SITE, "/any/page?x", True),
+        (GROUPS, "/directory-a/paper.pdf", True),
+        (GROUPS, "/directory-b/html/page", True),
+        (GROUPS, "/directory-b/images/a.jpg", False),
+        (GROUPS, "/Directory-A/paper.pdf", False),
+        (GROUPS, "/", False),
+        *(
+            (f'[{{"location": "{location}", "tdm-reservation": 1}}]', path, reserved)
+            for location, path, reserved in (
+                ("/path/foo-%24", "/path/foo-$", True),
+                ("/this/path/exactly$", "/this/path/exactly", True),
+                ("/this/path/exactly$", "/this/path/exactly/not", False),
+                ("/this/*/then", "/this/and/then", True),
+                ("/é*%2a", "/%c3%A9-*", True),
+            )
+        ),
+        # The first rule that matches decides, not the longest.
+        (f'[{{"location": "/a", "tdm-reservation": 0}}, {WHOLE_SITE[1:]}', "/a", False),
+        (f'[{{"location": 7}}, 8, {WHOLE_SITE[1:]}', "/a", True),
+        ('[{"location": "/", "tdm-reservation": "1"}]', "/", True),
+        ('[{"location": "/", "tdm-reservation": 2}]', "/", False),
+        ('[{"location": "/"}]', "/", False),
+        ('{"location": "/", "tdm-reservation": 1}', "/", False),
+        ("[" * 100_000, "/", False),
+    ],
+)
+def test_tdmrep_json_reserves_paths(text: str, path: str, reserved: bool) -> None:
+    site = site_of(TDM_FILE, text.encode())
+    expected = ["tdm-reservation"] if reserved else []
+    assert site.signals_for(f"https://provider.com{path}", "html") == expected
 
 
 @pytest.mark.timeout(10)
@@ -78,6 +125,7 @@ def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: lis
         + robots("two.example", "ai-train=no", 1)
         + robots("four.example", "search=no", 1)
         + response("http://one.example/ai.txt", b"Disallow: /b")
+        + response(f"http://five.example{TDM_FILE}", WHOLE_SITE.encode())
     )
     newer.write_bytes(
         robots("ONE.example", "ai-input=no", 2)
@@ -100,5 +148,6 @@ def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: lis
     assert sites.signals_for("http://three.example/", "html") == []
     assert sites.signals_for("http://four.example/", "html") == ["search=no"]
     assert all(sites.signals_for(f"http://{n}.example/", "html") for n in range(50))
+    assert sites.signals_for("http://five.example/", "html") == ["tdm-reservation"]
     assert sites.signals_for("urn:x", "html") == []
     sites.close()

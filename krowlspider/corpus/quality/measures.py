@@ -31,9 +31,11 @@ _BULLETS = ("•", "●", "*", "-", "‣", "◦", "–")
 _HAS_BULLET = methodcaller("startswith", _BULLETS)
 _HAS_END = methodcaller("endswith", _ENDS)
 _HAS_ELLIPSIS = methodcaller("endswith", ("...", "…"))
+# The namespaces are those of MediaWiki around its articles.
 _SPECIAL_PATH = re.compile(
     r"/(?:log-?in|sign-?(?:in|up)|register|search|tags?|cart|basket|checkout|404|error)"
-    r"(?:[/?.]|$)|[?&](?:s|q|query|search)=",
+    r"(?:[/?.]|$)|[?&](?:s|q|query|search)="
+    r"|(?:/|[?&]title=)(?:special|wikipedia|help|template|user|file|talk)(?:_talk)?(?::|%3A)",
     re.IGNORECASE,
 )
 _SPECIAL_TITLE = re.compile(
@@ -42,6 +44,7 @@ _SPECIAL_TITLE = re.compile(
     re.IGNORECASE,
 )
 _LOREM_IPSUM = ("lorem ipsum", "Lorem ipsum", "Lorem Ipsum", "LOREM IPSUM")
+_REPEATED = frozenset(f"repeated_{size}grams" for size in range(6, 11))
 _TOPS = {"top_2gram": 2, "top_3gram": 3, "top_4gram": 4}
 _JAVASCRIPT = re.compile(r"(?:enable|activate|requires?) javascript", re.IGNORECASE)
 
@@ -65,6 +68,10 @@ class Measures:
         return Sequences(self._words[:WORDS_MAX])
 
     @cached_property
+    def _fives(self) -> float:
+        return self._sequences.covered(5)
+
+    @cached_property
     def _lines(self) -> list[str]:
         return list(filter(None, map(str.strip, self._text.split("\n"))))
 
@@ -76,6 +83,9 @@ class Measures:
         """Return the least and the most that a measure can be, where this is cheaper to know."""
         if name in _TOPS:
             return 0, self._sequences.top_at_most(_TOPS[name])
+        if name in _REPEATED:
+            # The words of a longer sequence that occurred before are in such ones of five.
+            return 0, self._fives
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
 
     def chars(self) -> float:
@@ -90,6 +100,9 @@ class Measures:
     def link_ratio(self) -> float:
         """Return the characters of all links of the page to those of the main text."""
         return self._document.link_chars / (len(self._text) or 1)
+
+    def images(self) -> float:
+        return self._document.images
 
     def broken_chars(self) -> float:
         return self._text.count("\ufffd") / (len(self._text) or 1)
@@ -175,7 +188,19 @@ class Measures:
         return self._sequences.top(4)
 
     def repeated_5grams(self) -> float:
-        return self._sequences.covered(5)
+        return self._fives
+
+    def repeated_6grams(self) -> float:
+        return self._sequences.covered(6)
+
+    def repeated_7grams(self) -> float:
+        return self._sequences.covered(7)
+
+    def repeated_8grams(self) -> float:
+        return self._sequences.covered(8)
+
+    def repeated_9grams(self) -> float:
+        return self._sequences.covered(9)
 
     def repeated_10grams(self) -> float:
         return self._sequences.covered(10)

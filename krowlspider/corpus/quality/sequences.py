@@ -50,9 +50,9 @@ class Sequences:
         return most * len("".join(self._words[start : start + size])) / self._chars
 
     def covered(self, size: int) -> float:
-        """Return the share of characters in sequences that occurred before, of 5 words or of 10."""
+        """Return the share of characters in sequences of 5 to 10 words that occurred before."""
         words, covered, chars = self._words, 0, 0
-        for start in self._repeated_fives if size == 5 else self._repeated_tens():
+        for start in self._repeated_places(size):
             chars += len("".join(words[max(start, covered) : start + size]))
             covered = start + size
         return chars / self._chars
@@ -65,12 +65,15 @@ class Sequences:
     def _repeated_fives(self) -> list[int]:
         return _repeated(self._fives)
 
-    def _repeated_tens(self) -> list[int]:
-        # Ten words that occurred before are six sequences of five in a row.
-        repeated, firsts = self._repeated_fives, self._fives
-        if not any(last - first == 5 for first, last in zip(repeated, repeated[5:], strict=False)):
+    def _repeated_places(self, size: int) -> list[int]:
+        # Ten words that occurred before are six sequences of five in a row; fewer words, fewer.
+        repeated, firsts, more = self._repeated_fives, self._fives, size - 5
+        if not more:
+            return repeated
+        ends = zip(repeated, repeated[more:], strict=False)
+        if not any(last - first == more for first, last in ends):
             return []
-        pairs = zip(firsts, firsts[5:], strict=False)
+        pairs = zip(firsts, firsts[more:], strict=False)
         return _repeated(_firsts(first << _BITS | second for first, second in pairs))
 
     def _grams(self, size: int) -> list[int]:

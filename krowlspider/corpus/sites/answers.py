@@ -1,70 +1,114 @@
-"""Pure: read robots.txt and ai.txt, and apply them to a page."""
+"""Pure: read robots.txt, ai.txt and tdmrep.json, and apply them to a page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.corpus.signals import AI_TXT, content_signals
+from krowlspider.corpus.signals import AI_TXT, TDM, content_signals
+from krowlspider.corpus.sites.patterns import matches, path_of, pattern_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROBOTS, AI = "/robots.txt", "/ai.txt"
+# TDM Reservation Protocol (W3C community group, 2024), "TDM File on the Origin Server".
+TDM_FILE = "/.well-known/tdmrep.json"
+FILES = frozenset({ROBOTS, AI, TDM_FILE})
 # Bytes that are read of a file (RFC 9309, section 2.5, asks for 500 kB).
 READ_MAX = 512 * 1024
-# Rules of an ai.txt, and characters of them together: each page of the host is matched with all.
+# Rules of a file, and characters of them together: each page of the host is matched with all.
 _RULES_MAX = 1000
 _CHARS_MAX = 32 * 1024
+_AI_FIELDS = frozenset({"allow", "disallow"})
+# The protocol has the number; some write it as text.
+_RESERVED = (1, "1")
 _KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",)}
 
 
 class Site(msgspec.Struct):
-    """The answers of a host: signals for all its pages, and the rules of its ai.txt.
+    """The answers of a host: signals for all its pages, the rules of its ai.txt and tdmrep.json.
 
-    A rule is a pattern of RFC 9309, and whether it allows the pages that match.
+    A rule is a pattern, and whether it allows the pages that match; for tdmrep.json, whether their
+    rights are reserved.
     """
 
     signals: list[str] = []
     rules: list[tuple[str, bool]] = []
+    reservations: list[tuple[str, bool]] = []
 
     def add(self, other: Site) -> None:
         self.signals += other.signals
         self.rules += other.rules
+        self.reservations += other.reservations
 
     def signals_for(self, url: str, kind: str) -> list[str]:
         """Return the signals for a page; ``kind`` is "html" or "pdf"."""
-        return [*self.signals, AI_TXT] if self._refuses(url, kind) else self.signals
+        if not self.rules and not self.reservations:
+            return self.signals
+        path, found = path_of(url), [*self.signals]
+        if self._refuses(path, kind):
+            found.append(AI_TXT)
+        # The first pattern that matches decides.
+        if next((is_set for each, is_set in self.reservations if matches(each, path)), False):
+            found.append(TDM)
+        return found
 
-    def _refuses(self, url: str, kind: str) -> bool:
+    def _refuses(self, path: str, kind: str) -> bool:
         """Return whether ai.txt disallows a page.
 
         The longest rule decides; of equal ones, one that allows. A rule such as ``*.html`` is about
         that kind of file, whatever the path of the page.
         """
-        path = "/" + url.partition("://")[2].partition("/")[2]
         endings = [f"*.{ending}" for ending in _KINDS[kind]]
         found = [
             (len(pattern), allows)
             for pattern, allows in self.rules
-            if pattern in endings or _matches(pattern, path)
+            if pattern in endings or matches(pattern, path)
         ]
         return bool(found) and not max(found)[1]
 
 
 def site_of(path: str, body: bytes) -> Site:
-    """Return the signals and rules in a file; ``path`` is ROBOTS or AI."""
-    site, chars = Site(), 0
-    for name, value in _fields(body[:READ_MAX].decode("utf-8", "replace")):
-        if path == ROBOTS and name == "content-signal":
-            site.signals = sorted({*site.signals, *content_signals(value)})
-        elif path == AI and name in {"allow", "disallow"} and value:
-            chars += len(value)
-            if chars <= _CHARS_MAX:
-                site.rules.append((value, name == "allow"))
-    del site.rules[_RULES_MAX:]
+    """Return the signals and rules in a file; ``path`` is one of FILES."""
+    site = Site()
+    text = body[:READ_MAX].decode("utf-8", "replace").lstrip("\ufeff")
+    if path == TDM_FILE:
+        site.reservations = _bounded(_reservations(text))
+    elif path == AI:
+        found = ((name, value) for name, value in _fields(text) if value)
+        rules = ((value, name == "allow") for name, value in found if name in _AI_FIELDS)
+        site.rules = _bounded(rules)
+    else:
+        values = (value for name, value in _fields(text) if name == "content-signal")
+        site.signals = sorted(set().union(*map(content_signals, values)))
     return site
+
+
+def _bounded(rules: Iterable[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Return rules with comparable patterns; those above the limits are left out."""
+    found: list[tuple[str, bool]] = []
+    chars = 0
+    for text, value in rules:
+        pattern = pattern_of(text)
+        chars += len(pattern)
+        if chars > _CHARS_MAX or len(found) == _RULES_MAX:
+            break
+        found.append((pattern, value))
+    return found
+
+
+def _reservations(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the rules of a tdmrep.json. One with another value than 0 or 1 reserves nothing."""
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    for rule in found if isinstance(found, list) else ():
+        if isinstance(rule, dict) and isinstance(rule.get("location"), str):
+            yield rule["location"], rule.get(TDM) in _RESERVED
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:
@@ -73,7 +117,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
     They are in a group for ``*``, or before the first group.
     """
     ours, in_agents = True, False
-    for line in text.lstrip("\ufeff").splitlines():
+    for line in text.splitlines():
         name, colon, value = (part.strip() for part in line.partition("#")[0].partition(":"))
         if not colon:
             continue
@@ -83,20 +127,3 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
         elif ours:
             yield name.lower(), value
         in_agents = is_agent
-
-
-def _matches(pattern: str, path: str) -> bool:
-    """Return whether a path begins as a pattern says (RFC 9309, section 2.2.3), in linear time."""
-    first, *rest = pattern.removesuffix("$").split("*")
-    if not path.startswith(first):
-        return False
-    place = len(first)
-    last = rest.pop() if rest and pattern.endswith("$") else None
-    for part in rest:
-        place = path.find(part, place)
-        if place < 0:
-            return False
-        place += len(part)
-    if last is not None:
-        return path.endswith(last) and len(path) - len(last) >= place
-    return not pattern.endswith("$") or place == len(path)

@@ -1,4 +1,4 @@
-"""Find robots.txt and ai.txt in a WARC file."""
+"""Find robots.txt, ai.txt and tdmrep.json in a WARC file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from krowlspider.archive.index.cdxj import target
 from krowlspider.archive.payloads.payload import payload_of
 from krowlspider.corpus.pages import codings_of, head_of, records
-from krowlspider.corpus.sites.answers import AI, READ_MAX, ROBOTS, Site, site_of
+from krowlspider.corpus.sites.answers import FILES, READ_MAX, Site, site_of
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
@@ -39,12 +39,12 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
     with path.open("rb") as stream:
         for offset, record in records(stream, 0, lambda *_: None):
             url = target(record)
-            if not url.endswith((ROBOTS, AI)) or url.count("/") != 3:
+            name = f"/{url.split('/', 3)[-1]}"
+            if name not in FILES:
                 continue
             found = _answer(record, decode)
             host = host_named(url)
             if found is not None and host:
-                name = url[url.rindex("/") :]
                 date = record.headers.get("WARC-Date") or ""
                 yield Finding(host, name, date, offset, site_of(name, found))
 

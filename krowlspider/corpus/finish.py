@@ -1,0 +1,81 @@
+"""Make a slice final: drop its duplicates, and write its shard and its rejected pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
+from krowlspider.corpus.duplicates import Place
+from krowlspider.corpus.folder import LINES, read_lines, write_lines
+from krowlspider.corpus.record import Line, Refusal
+from krowlspider.corpus.shards import ENDINGS, write_shard
+from krowlspider.corpus.tallies import HOSTS_OF_SLICE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.corpus.folder import Folder, Slice, Summary
+    from krowlspider.corpus.keeping import Copies
+    from krowlspider.corpus.tallies import Tallies
+
+_decode = msgspec.json.Decoder(Line).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Finisher:
+    """Writes shards of a form, a key of ENDINGS, with at most ``limit`` pages in all."""
+
+    def __init__(self, folder: Folder, copies: Copies, form: str, limit: int | None):
+        self._folder = folder
+        self._copies = copies
+        self._form = form
+        self._limit = limit
+
+    def finish(self, part: Slice, summary: Summary, before: int) -> None:
+        """Make a slice final, and complete its summary; ``before`` pages are accepted already.
+
+        Raises OSError.
+        """
+        counts = Counter(summary.counts)
+        refused: list[Refusal] = []
+        most = None if self._limit is None else self._limit - before
+        accepted = self._accepted(part, most, counts, refused, summary.tallies)
+        shard = self._folder.data / (part.name + ENDINGS[self._form])
+        write_shard(shard, self._form, accepted)
+        write_lines(self._folder.rejected / (part.name + LINES), map(_encode, refused))
+        self._copies.sync()
+        summary.counts = dict(counts)
+        summary.tallies.keep_hosts(HOSTS_OF_SLICE)
+        self._folder.finish(part, summary)
+
+    def _accepted(
+        self,
+        part: Slice,
+        most: int | None,
+        counts: Counter[str],
+        refused: list[Refusal],
+        tallies: Tallies,
+    ) -> Iterator[bytes]:
+        """Yield the records of a slice that repeat no other; count them, and those refused."""
+        for each in read_lines(self._folder.work / (part.name + LINES)):
+            if most is not None and counts["accepted"] >= most:
+                return
+            line = _decode(each)
+            refusal = line.refusal
+            if refusal is None:
+                found = self._copies.repeated_by(Place(part.file, line.offset, line.number), line)
+                if found is not None:
+                    rule = NEAR_DUPLICATE if found.distance else DUPLICATE
+                    of = f"{found.place.file}:{found.place.offset}"
+                    refusal = Refusal(part.file, line.offset, line.url, rule, of)
+            tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
+            if refusal is not None:
+                refused.append(refusal)
+                counts[f"rejected/{refusal.rule}"] += 1
+                continue
+            counts["accepted"] += 1
+            counts.update({f"masked/{name}": number for name, number in line.masked.items()})
+            yield bytes(line.record)
