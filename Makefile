@@ -15,7 +15,7 @@ BENCH := $(VENV)/requirements-bench.stamp
 # Without a cache of bytecode, each process that tests start takes seconds longer.
 # A file system in memory, where there is one of 2 GB: quick tests sync ten thousand files.
 SHM_FREE_KB = df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }'
-IN_MEMORY = $(shell [ "$$($(SHM_FREE_KB))" -gt 2000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+IN_MEMORY = $(shell [ "$$($(SHM_FREE_KB))" -gt 2000000 ] && echo TMPDIR=/dev/shm)
 PYTEST = env -u PYTHONDONTWRITEBYTECODE \
 	$(BIN)/pytest -q --no-header --durations=10 --durations-min=1
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check --require-hashes

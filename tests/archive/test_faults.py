@@ -183,7 +183,13 @@ def test_full_disk_is_waited_for_unless_a_sync_failed(archiving: Archiving, dead
 
 
 # What the archive does when a record found no room, and when the first record of a file did.
-@pytest.mark.parametrize("also", ["ftruncate", "lseek", "close", "unlink"])
+@pytest.mark.parametrize(
+    "also",
+    [
+        "ftruncate",
+        *(pytest.param(step, marks=pytest.mark.slow) for step in ("lseek", "close", "unlink")),
+    ],
+)
 def test_full_disk_that_fails_to_cut_back_ends_the_crawl(
     archiving: Archiving, dead: Path, also: str
 ) -> None:

@@ -699,7 +699,7 @@ class Walk:
             self.world.check()
 
 
-@seeds(quick=3, slow=9)
+@seeds(quick=1, slow=9)
 def test_no_two_nodes_fetch_one_domain_on_a_long_walk(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(8):

@@ -50,6 +50,7 @@ def test_hangup_stops_a_crawl_gracefully(
     assert "Crawl ended (shutdown)" in crawl.log
 
 
+@pytest.mark.slow
 def test_hangup_is_ignored_under_nohup(tmp_path: Path) -> None:
     crawl = signalled(tmp_path, HANGUP, TERM, disposition="ignore")
     assert "SIGHUP" not in crawl.log

@@ -117,6 +117,7 @@ def test_a_script_runs_crawls(tmp_path: Path, script: str, crawls: list[str]) ->
         assert list((tmp_path / crawl / "warc").glob("*.warc.gz"))
 
 
+@pytest.mark.slow
 def test_a_script_runs_a_crawl_with_its_log_as_json(tmp_path: Path) -> None:
     output, asked = run_script(tmp_path, ONE)
     assert asked == ["/", "/a", "/robots.txt"]

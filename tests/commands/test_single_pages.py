@@ -40,7 +40,9 @@ class Filed(scrapy.Spider):
     ("command", "said"),
     [
         (["fetch", "--nolog"], "<title>A title"),
-        (["shell", "--nolog", "-c", "response.text"], "<title>A title"),
+        pytest.param(
+            ["shell", "--nolog", "-c", "response.text"], "<title>A title", marks=pytest.mark.slow
+        ),
         (["parse", "--spider", "broad", "--nocolour", "-d", "2", "-v"], "'title': 'Another'"),
     ],
     ids=str,
@@ -89,6 +91,7 @@ def test_check_names_the_spiders_there_are() -> None:
     assert message == "krowlspider: there is no spider 'nope': give one of these: broad\n"
 
 
+@pytest.mark.slow
 def test_contracts_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with MockWeb(spec=SITE) as web:

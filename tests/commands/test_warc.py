@@ -10,13 +10,16 @@ import re
 import subprocess
 import sys
 import termios
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
+from tqdm import tqdm
 from warcio.archiveiterator import ArchiveIterator
 
 from krowlspider.archive.disk import lock_directory
@@ -36,6 +39,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import crawl_of, page
+from tests.support.in_process import execute_here
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
@@ -475,19 +479,14 @@ def test_damaged_file_is_named_and_the_others_are_used(folder: Path, tmp_path: P
 @pytest.mark.parametrize("words", [["check"], ["cat", "http://example.org/page/1"]])
 def test_output_that_cannot_be_written_exits_with_2(folder: Path, words: list[str]) -> None:
     # What waits in a buffer meets the full disk last.
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "scrapy", "warc", *words, str(folder)],
-            cwd=ROOT,
-            env=environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert done.stderr == (
+    said, null = folder.with_name("said"), Path(os.devnull)
+    with (
+        null.open("rb") as given,
+        Path("/dev/full").open("wb") as full,
+        said.open("wb") as errors,
+    ):
+        assert execute_here(["warc", *words, str(folder)], given, full, errors) == 2
+    assert said.read_text() == (
         "krowlspider: standard output cannot be written: No space left on device\n"
     )
 
@@ -525,7 +524,11 @@ def all_of(terminal: int) -> str:
     ],
 )
 def test_progress_is_shown_on_a_terminal(
-    folder: Path, tmp_path: Path, words: list[str], steps: list[str]
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    steps: list[str],
 ) -> None:
     """Every step is shown to its end if every change is shown."""
     index_path(finished(folder)[0]).unlink()
@@ -533,20 +536,19 @@ def test_progress_is_shown_on_a_terminal(
         files = series(folder)
         files.append(capture(9))
         files.abandon()
+    often = partialmethod(tqdm.__init__, mininterval=0, miniters=0)
+    monkeypatch.setattr(tqdm, "__init__", often)
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 200))
     word, *rest = (each.replace("OUT", str(tmp_path / "a.wacz")) for each in words)
-    command = subprocess.Popen(
-        [sys.executable, "-m", "scrapy", "warc", word, str(folder), *rest],
-        cwd=ROOT,
-        env={**os.environ, "TQDM_MININTERVAL": "0", "TQDM_MINITERS": "0"},
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = all_of(ours)
+    null = Path(os.devnull)
+    with ThreadPoolExecutor(1) as reader:
+        text = reader.submit(all_of, ours)
+        with null.open("rb") as given, null.open("wb") as out, os.fdopen(theirs, "wb") as terminal:
+            code = execute_here(["warc", word, str(folder), *rest], given, out, terminal)
+        shown = text.result()
     os.close(ours)
-    assert command.wait() == 0
+    assert code == 0
     for step in steps:
         assert re.search(rf"\r{step}[^\r]*: 100%", shown), step
 

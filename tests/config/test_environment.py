@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.crawling import ROOT
+from tests.support import warm
+
+if TYPE_CHECKING:
+    import subprocess
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "scrapy", *words],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "scrapy", *words]
+    return warm.run(command, environment={**os.environ, **environment})
 
 
 def test_a_command_line_goes_before_the_environment() -> None:
     given = {"KROWL_DELAY_MAX": "77", "JOBDIR": "/j", "KROWL_DELAY_MIN": "", "USER_AGENT": "x"}
-    assert run("settings", "--get", "JOBDIR", **given).stdout == "/j\n"
-    assert run("settings", "--getfloat", "KROWL_DELAY_MAX", **given).stdout == "77.0\n"
-    assert run("settings", "--getfloat", "KROWL_DELAY_MIN", **given).stdout == "0.25\n"
+    assert run("settings", "--get", "JOBDIR", **given).stdout == b"/j\n"
+    assert run("settings", "--getfloat", "KROWL_DELAY_MAX", **given).stdout == b"77.0\n"
+    assert run("settings", "--getfloat", "KROWL_DELAY_MIN", **given).stdout == b"0.25\n"
     words = ("settings", "--get", "KROWL_DELAY_MAX", "-s", "KROWL_DELAY_MAX=78")
-    assert run(*words, **given).stdout == "78\n"
+    assert run(*words, **given).stdout == b"78\n"
 
 
 @pytest.mark.parametrize(
@@ -44,4 +41,4 @@ def test_a_wrong_variable_stops_the_start(name: str, value: str, said: str) -> N
     given = {"KROWL_CONTACT": "crawl-tests@krowlspider.internal", name: value}
     done = run("crawl", "broad", "-a", "seeds=http://127.0.0.1:9/", **given)
     assert done.returncode == 2
-    assert f"krowlspider: {said}" in done.stderr
+    assert f"krowlspider: {said}" in done.stderr.decode()

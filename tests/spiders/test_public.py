@@ -41,7 +41,7 @@ ITEMS = {
     "catalogue": 6,
     "ranked": 7,
 }
-QUICK = {"api", "login", "stations"}
+QUICK = "login"
 PROJECT = "tests/spiders/public"
 STOCK = {
     "SCRAPY_SETTINGS_MODULE": "tests.spiders.public.settings",
@@ -133,7 +133,7 @@ def rows_of(database: Path) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     "spider",
-    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in ITEMS],
+    [pytest.param(each, marks=[] if each == QUICK else pytest.mark.slow) for each in ITEMS],
 )
 def test_a_public_spider_gives_the_same_here(spider: str, tmp_path: Path) -> None:
     """The same requests, items, media files and rows of a database."""

@@ -20,10 +20,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ _MODULES = (
     *("scrapy.cmdline", "scrapy.core.scraper", "scrapy.extensions.feedexport", "scrapy.squeues"),
     *("scrapy.extensions.closespider", "scrapy.extensions.memusage", "scrapy.extensions.telnet"),
     *("tests.mockweb.render", "tests.mockweb.server", "tests.mockweb.spec", "uvloop"),
-    *("argparse", "tests.support.statsdump"),
+    *("argparse", "tests.support.in_process", "tests.support.statsdump"),
 )
 # Variables that the interpreter or the dynamic linker reads at its start.
 _OF_THE_START = ("PYTHON", "LC_", "LANG", "LD_")
@@ -260,6 +261,9 @@ def _main() -> None:
                 importlib.import_module(found.name)
     for name in _MODULES:
         importlib.import_module(name)
+    # Each command asks which packages are installed.
+    importlib.import_module("scrapy.cmdline").entry_points(group="scrapy.commands")
+    importlib.import_module("scrapy.utils.versions").get_versions()
     assert "twisted.internet.reactor" not in sys.modules
     # Keeps the memory pages shared with the children.
     gc.freeze()
@@ -268,8 +272,32 @@ def _main() -> None:
         return
     os.environ.clear()
     os.environ.update(order.environment)
+    # It reads the environment.
+    sys.modules.pop("krowlspider.settings")
     sys.argv[1:] = order.arguments
-    runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        _exit(end)
+    _exit(SystemExit())
+
+
+def _exit(end: SystemExit) -> NoReturn:
+    """End as the interpreter does, but keep its modules.
+
+    Taking them apart copies the memory that is shared with the server.
+    """
+    if end.code is not None and not isinstance(end.code, int):
+        print(end.code, file=sys.stderr)
+    code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = 120
+    os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":

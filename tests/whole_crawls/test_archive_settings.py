@@ -321,31 +321,32 @@ def test_skipped_status_leaves_no_record(
 
 # --- KROWL_WARC_REVISIT, KROWL_WARC_DIGEST, KROWL_WARC_COMPRESSION ---
 
-LINKS = "".join(f"<a href=/n{number}>x</a>" for number in range(300))
-# 300 pages of 10 bodies, by the last digit.
-ALIKE = [
-    NO_ROBOTS,
-    page("/", LINKS),
-    *(page(f"^/n\\d*{digit}$", f"body {digit} " * 100) for digit in range(10)),
-]
+BODIES = [page(f"^/n\\d*{digit}$", f"body {digit} " * 100) for digit in range(10)]
+PAGES = 100
 
 
-@pytest.mark.parametrize(("revisit", "whole"), [(1, 10), (0, 300)])
+def alike(count: int) -> list[dict[str, Any]]:
+    """Return pages of 10 bodies, by the last digit."""
+    links = "".join(f"<a href=/n{number}>x</a>" for number in range(count))
+    return [NO_ROBOTS, page("/", links), *BODIES]
+
+
+@pytest.mark.parametrize(("revisit", "whole"), [(1, 10), (0, PAGES)])
 def test_equal_bodies_are_kept_once_unless_revisits_are_off(
     tmp_path: Path, revisit: int, whole: int
 ) -> None:
-    with SimulatedWeb(spec=ALIKE) as web:
+    with SimulatedWeb(spec=alike(PAGES)) as web:
         chosen = {**NO_DELAY, "KROWL_WARC_REVISIT": revisit}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=chosen).run()
         assert_archived(crawl.jobdir, web.log())
-        assert len(web.log()) == 302
+        assert len(web.log()) == 2 + PAGES
     records = Records.of(crawl.jobdir / "warc")
     assert records.unresolved() == []
     # The pages, and / and robots.txt.
     assert records.kinds["response"] == whole + 2
-    assert records.kinds["revisit"] == 300 - whole
-    assert records.kinds["request"] == 302
-    assert crawl.stats["krowl/archive/records_count"] == 2 + 604
+    assert records.kinds["revisit"] == PAGES - whole
+    assert records.kinds["request"] == 2 + PAGES
+    assert crawl.stats["krowl/archive/records_count"] == 2 + 2 * (2 + PAGES)
     numbers = [
         int(record.url.rpartition("n")[2]) % 10 for record in records.of_kind("response")[2:]
     ]
@@ -361,8 +362,7 @@ def test_digests_and_compression_are_those_that_are_set(tmp_path: Path) -> None:
         "KROWL_WARC_DNS": 1,
         "KROWL_WARC_METADATA": 1,
     }
-    links = "".join(f"<a href=/n{number}>x</a>" for number in range(20))
-    with SimulatedWeb(spec=[NO_ROBOTS, page("/", links), *ALIKE[2:]]) as web:
+    with SimulatedWeb(spec=alike(20)) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=dense).run()
         records = valid_records(crawl.jobdir / "warc")
     assert records.kinds["revisit"] == 10
@@ -391,9 +391,10 @@ def of_process(records: Records, crawl: Crawl) -> Records:
     return Records(r for r in records if r.file.endswith(f"-{crawl.process.pid}.warc.gz"))
 
 
+@pytest.mark.slow
 def test_a_payload_is_known_over_a_restart_and_over_kill_9(tmp_path: Path) -> None:
     """Each revisit's original is in the files, whichever run wrote it."""
-    with MockWeb(spec=ALIKE) as web:
+    with MockWeb(spec=alike(300)) as web:
         slower = {"KROWL_DELAY_MIN": 0.01, "KROWL_DELAY_FACTOR": 0}
         runs = [crawl_of(web, tmp_path, [web.url("a.test")], settings=slower).start()]
         runs[0].wait_until(lambda: len(web.log()) >= 130)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import pytest
@@ -235,7 +236,7 @@ def test_without_jobdir_a_temporary_folder_is_named(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[page("/", "")]) as web:
         crawl = crawl_of(web, tmp_path, [web.url("127.0.0.1")], settings={"JOBDIR": None}).run()
         assert len(pages(web.log())) == 1
-        assert "No JOBDIR: this crawl is stored in /tmp/krowlspider-" in crawl.log
+        assert f"No JOBDIR: this crawl is stored in {gettempdir()}/krowlspider-" in crawl.log
 
 
 def test_private_addresses_are_refused_unless_allowed(tmp_path: Path) -> None:

@@ -274,6 +274,7 @@ def assert_complete(disk: SmallDisk, web: SimulatedWeb, paths: set[str]) -> None
     assert check_folder(disk.outside / "job" / "warc").problem_count == 0
 
 
+@pytest.mark.slow
 def test_disk_full_for_the_frontier_ends_with_code_3(tmp_path: Path, small_disk: SmallDisk) -> None:
     """The disk fills while a page with many links is in flight."""
     robots, root, leaves = linking()

@@ -14,7 +14,6 @@ import pytest
 from krowlspider.archive.reading import read_record
 from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.frontier.entry import Entry
-from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.support.archived import assert_archived
 from tests.support.crawling import frontier_view, write_seeds
@@ -224,7 +223,7 @@ def test_links_beyond_a_hosts_places_are_fetched_last(tmp_path: Path) -> None:
 
 def test_all_seeds_of_one_host_are_queued(tmp_path: Path) -> None:
     """KROWL_HOST_QUEUE_MAX does not hold for them."""
-    with MockWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
         seeds = [web.url("a.test", f"/{number}") for number in range(2500)]
         settings = {"KROWL_HOST_QUEUE_MAX": 1000}
         crawl = crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}, settings=settings).run()
@@ -235,10 +234,10 @@ def test_all_seeds_of_one_host_are_queued(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["a.test", "b.test"])
 def test_all_links_of_a_hub_are_queued(tmp_path: Path, host: str) -> None:
     """With the default, on the hub's own host or on one of another domain."""
-    with MockWeb(spec=[ROBOTS]) as web:
+    with SimulatedWeb(spec=[ROBOTS]) as web:
         port = web.port
     links = "".join(f"<a href=http://{host}:{port}/{number}>x</a>" for number in range(2500))
-    with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")], port=port) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")], port=port) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_pages": 1}).run()
         assert frontier_view(crawl.jobdir)["queued"] == 2500
         assert crawl.complaints == []

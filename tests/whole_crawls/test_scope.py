@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mockweb import MockWeb
-from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawling import frontier_view
 from tests.support.crawls import anchors, crawl_of, page, paths, refused
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
@@ -38,12 +37,12 @@ def head(jobdir: Path) -> dict[str, object]:
 
 def test_resumed_crawl_keeps_its_scope(tmp_path: Path) -> None:
     """The command names no scope, and no seeds."""
-    with MockWeb(spec=CHAIN) as web:
+    with SimulatedWeb(spec=CHAIN) as web:
         seeds = [web.url("a.test")]
         scope = {"max_depth": 2, "deny": "/x /y"}
         first = crawl_of(web, tmp_path, seeds, arguments={**scope, "max_pages": 1}).run()
         assert paths(web.log()) == ["/"]
-        again = Crawl(first.jobdir).run()
+        again = SimulatedCrawl(first.jobdir).run()
         assert paths(web.log()) == ["/", "/1", "/2"]
         assert "spider broad, without seeds; scope: max_depth=2 deny=/x /y\n" in again.log
         assert "stay queued" not in again.log
@@ -52,7 +51,7 @@ def test_resumed_crawl_keeps_its_scope(tmp_path: Path) -> None:
 
 
 def test_changed_scope_is_refused_without_scope_new(tmp_path: Path) -> None:
-    with MockWeb(spec=CHAIN) as web:
+    with SimulatedWeb(spec=CHAIN) as web:
         seeds = [web.url("a.test")]
         kept = {"max_depth": 1, "max_pages": 1}
         jobdir = crawl_of(web, tmp_path, seeds, arguments=kept).run().jobdir
@@ -70,7 +69,7 @@ def test_changed_scope_is_refused_without_scope_new(tmp_path: Path) -> None:
         since = ", for links of pages fetched from now on; URLs queued before stay queued\n"
         assert f"max_depth=3 same_host=1{since}" in changed.log
         assert paths(web.log()) == ["/", "/1"]
-        Crawl(jobdir).run()
+        SimulatedCrawl(jobdir).run()
         assert paths(web.log()) == ["/", "/1", "/2", "/3"]
 
 
@@ -100,7 +99,7 @@ def test_scope_is_refused_if_the_start_gives_only_a_part(tmp_path: Path) -> None
 
 def test_max_depth_0_fetches_only_the_seeds(tmp_path: Path) -> None:
     """And the targets of their redirects. Sitemaps are no seeds."""
-    with MockWeb(spec=CHAIN) as web:
+    with SimulatedWeb(spec=CHAIN) as web:
         seeds = [web.url("a.test", path) for path in ("/", "/3", "/moved")]
         settings = {"KROWL_SITEMAPS": 1}
         crawl = crawl_of(web, tmp_path, seeds, arguments={"max_depth": 0}, settings=settings)
@@ -111,12 +110,12 @@ def test_max_depth_0_fetches_only_the_seeds(tmp_path: Path) -> None:
 
 def test_jobdir_of_another_spider_is_refused_by_name(tmp_path: Path) -> None:
     """A subclass of the broad spider is another spider."""
-    with MockWeb(spec=CHAIN) as web:
+    with SimulatedWeb(spec=CHAIN) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_pages": 2}).run()
         before = contents(crawl.jobdir)
         arguments = {"root": web.url("a.test", "")}
         for spider, given in (("ordinary", arguments), ("broader", {})):
-            other = Crawl(crawl.jobdir, spider=spider, arguments=given, settings=EXTERNAL)
+            other = SimulatedCrawl(crawl.jobdir, spider=spider, arguments=given, settings=EXTERNAL)
             assert refused(other) == (
                 f"krowlspider: JOBDIR {crawl.jobdir} belongs to the spider 'broad', not to"
                 f" {spider!r}: start that one, or give another JOBDIR"

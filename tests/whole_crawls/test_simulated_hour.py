@@ -414,21 +414,35 @@ class Unmoved(SimulatedJob):
     ("job_class", "overrides", "finding"),
     [
         (Hasty, {}, "gap of 0.100 s instead of 0.250 s: http://fast"),
-        (Hasty, {}, "s instead of 30.000 s: http://slow"),
-        (NeverRests, {}, "s before Retry-After is over: http://seconds"),
-        (Unmoved, {}, "gap of .* http://silent"),
-        (SimulatedJob, {"KROWL_DOMAIN_CONCURRENCY": 3}, "3 in flight instead of 2 for the domain"),
-        (
+        pytest.param(Hasty, {}, "s instead of 30.000 s: http://slow", marks=pytest.mark.slow),
+        pytest.param(
+            NeverRests, {}, "s before Retry-After is over: http://seconds", marks=pytest.mark.slow
+        ),
+        pytest.param(Unmoved, {}, "gap of .* http://silent", marks=pytest.mark.slow),
+        pytest.param(
+            SimulatedJob,
+            {"KROWL_DOMAIN_CONCURRENCY": 3},
+            "3 in flight instead of 2 for the domain",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             SimulatedJob,
             {"KROWL_IP_CONCURRENCY": 9, "KROWL_IP_DELAY_MIN": 0},
             "9 in flight instead of 8 for the address",
+            marks=pytest.mark.slow,
         ),
-        (SimulatedJob, {"KROWL_IP_DELAY_MIN": 0.05}, "203.0.113.1 was asked after 0.05 s"),
+        pytest.param(
+            SimulatedJob,
+            {"KROWL_IP_DELAY_MIN": 0.05},
+            "203.0.113.1 was asked after 0.05 s",
+            marks=pytest.mark.slow,
+        ),
         (SimulatedJob, {"ROBOTSTXT_OBEY": False}, "before robots.txt was answered: http://fast"),
-        (
+        pytest.param(
             SimulatedJob,
             {"ROBOTSTXT_USER_AGENT": "another"},
             "disallowed by robots.txt: http://fast",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -103,6 +103,7 @@ def test_links_to_hosts_that_never_answer_are_no_outage(
     assert "No host answers" not in caplog.text
 
 
+@pytest.mark.slow
 def test_silent_hosts_of_one_owner_are_no_outage(tmp_path: Path) -> None:
     """All 200 have answered before. The good hosts are slow, so none may answer for seconds."""
     web = Crowded(silent_from=10.0, latency=8.0)
@@ -118,7 +119,7 @@ def test_silent_hosts_of_one_owner_are_no_outage(tmp_path: Path) -> None:
     crawled(web, tmp_path, act, KROWL_IP_CONCURRENCY=0)
 
 
-@pytest.mark.parametrize("dead", [0, 500])
+@pytest.mark.parametrize("dead", [pytest.param(0, marks=pytest.mark.slow), 500])
 def test_lost_network_is_noticed_and_good_hosts_probed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, dead: int
 ) -> None:

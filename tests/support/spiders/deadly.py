@@ -114,7 +114,9 @@ class DeadlySpider(scrapy.Spider):
 
     def locked(self, response: Response) -> None:
         """A call in C that keeps the interpreter to itself, and looks for no signal."""
-        sum(range(10**12))
+        mutex = ctypes.create_string_buffer(64)
+        for _ in range(2):
+            ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 
     def asleep(self, response: Response) -> None:
         time.sleep(1000)

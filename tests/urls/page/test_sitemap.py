@@ -221,6 +221,7 @@ def test_endless_tokens_stop_the_reading(bomb: str, why: str) -> None:
     assert why in (read(bomb).sitemap.error or "")
 
 
+@pytest.mark.slow
 def test_number_of_elements_is_bounded() -> None:
     found = read("<urlset>" + "<a/>" * ELEMENTS_MAX + f"<url><loc>{ONE}</loc></url></urlset>")
     assert (found.urls, found.sitemap.truncated) == ([], True)

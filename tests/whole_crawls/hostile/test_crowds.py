@@ -128,11 +128,14 @@ def _crawl(attack: Attack, folder: Path, hosts: int) -> Crowded:
 @pytest.mark.parametrize(
     "attack",
     [
-        Attack(latency=10.0, failure=errors.ConnectionReset),
-        Attack(hosts=2_000, domains=256, addresses=16),
-        Attack(domains=256, addresses=32, latency=20.0),
+        pytest.param(
+            Attack(latency=10.0, failure=errors.ConnectionReset), id="dead", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            Attack(hosts=2_000, domains=256, addresses=16), id="fast", marks=pytest.mark.slow
+        ),
+        pytest.param(Attack(domains=256, addresses=32, latency=20.0), id="slow"),
     ],
-    ids=["dead", "fast", "slow"],
 )
 def test_good_hosts_keep_their_rate_beside_a_thousand(tmp_path: Path, attack: Attack) -> None:
     web = crawled(attack, tmp_path)

@@ -98,7 +98,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
     return crawled(tmp_path_factory.mktemp("alone") / "crawl", 0, 30.0)
 
 
-@pytest.mark.parametrize("bad", [1, 40])
+@pytest.mark.parametrize("bad", [pytest.param(1, marks=pytest.mark.slow), 40])
 def test_good_hosts_keep_their_rate_beside_slow_verdicts(
     tmp_path: Path, alone: Counter[str], bad: int
 ) -> None:
