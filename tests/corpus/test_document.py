@@ -288,3 +288,17 @@ def test_opt_outs_are_found(
     headers: list[tuple[str, str]], metas: list[tuple[str, str]], expected: list[str]
 ) -> None:
     assert signals(headers, metas) == expected
+
+
+@pytest.mark.parametrize(
+    ("links", "chars"),
+    [
+        ("<A HREF=/>one<b>two</b></A>", len("onetwo")),
+        ("<a title='1<2' href=/> one </a>", len("one")),
+        ("<a <a href=/>one</a>", len("one")),
+        ("<a href=/>one<a href=/>two</a>", len("onetwo")),
+        ("<a href=/", 0),
+    ],
+)
+def test_the_texts_of_odd_links_are_counted(links: str, chars: int) -> None:
+    assert document(links.encode()).link_chars == chars

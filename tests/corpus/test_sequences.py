@@ -45,6 +45,7 @@ def test_sequences_agree_with_plain_counts(known: int) -> None:
             assert found.top(size) <= found.top_at_most(size)
         for size in (5, 10):
             assert found.covered(size) == plain_covered(words, size)
+        assert found.covered(10) <= found.covered(5)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 64, 65, 2500])

@@ -65,6 +65,10 @@ class Measures:
         return Sequences(self._words[:WORDS_MAX])
 
     @cached_property
+    def _repeated_5grams(self) -> float:
+        return self._sequences.covered(5)
+
+    @cached_property
     def _lines(self) -> list[str]:
         return list(filter(None, map(str.strip, self._text.split("\n"))))
 
@@ -76,6 +80,11 @@ class Measures:
         """Return the least and the most that a measure can be, where this is cheaper to know."""
         if name in _TOPS:
             return 0, self._sequences.top_at_most(_TOPS[name])
+        if name == "repeated_10grams":
+            # Ten words that occurred before are fives that did.
+            return 0, self._repeated_5grams
+        if name == "ellipsis_lines" and "..." not in self._text and "…" not in self._text:
+            return 0, 0
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
 
     def chars(self) -> float:
@@ -120,7 +129,8 @@ class Measures:
     def letter_words(self) -> float | None:
         """Return the share of words with a letter."""
         counts = self._sequences.counts
-        others = [word for word in counts if not word.isalpha()]
+        # A word in lower case has a letter; the search takes longer.
+        others = [word for word in counts if not (word.isalpha() or word.islower())]
         without = sum(counts[word] for word in others if _LETTER.search(word) is None)
         return 1 - without / sum(counts.values()) if counts else None
 
@@ -175,7 +185,7 @@ class Measures:
         return self._sequences.top(4)
 
     def repeated_5grams(self) -> float:
-        return self._sequences.covered(5)
+        return self._repeated_5grams
 
     def repeated_10grams(self) -> float:
         return self._sequences.covered(10)
