@@ -7,7 +7,7 @@
 - ``control``: the calls to a running crawl, and what its watchers cost (``--urls 10000000``)
 - ``archive``: the archive writer beside warcio's and fastwarc's
 - ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
-  the sources of the pages
+  the sources of the pages, with ``--peers`` its rate beside others'
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``: a crawl with and without ``scrapy corpus --follow`` beside it
 - ``crawl``: whole crawls of one web by this crawler and others
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from bench import (
     archive,
     control,
+    corpora,
     corpus,
     crawl,
     duplicates,
@@ -98,6 +99,11 @@ def _corpus(args: argparse.Namespace) -> None:
         scores = quality.measure()
         print(quality.table(scores))
         _write("corpus-quality", scores)
+        return
+    if args.peers:
+        beside = corpora.measure(args.rounds, args.pages, args.scratch)
+        print(corpora.table(beside))
+        _write("corpus-peers", beside)
         return
     figures = corpus.measure(args.rounds, args.pages, args.scratch)
     print(corpus.table(figures))
@@ -314,6 +320,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--names", action="store_true", help="hosts with names and a name server; krowlspider only")
     add = parser.add_argument_group("corpus").add_argument
     add("--quality", action="store_true", help="compare texts with the sources of the pages")
+    add("--peers", action="store_true", help="compare its rate with others' (--pages 200)")
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")

@@ -25,16 +25,15 @@ FILES = 4
 
 def measure(rounds: int, pages: int, scratch: Path | None = None) -> dict[str, Any]:
     """Return the median, least and most pages per CPU second, and the largest process in MB."""
-    found = [path for path in sorted(documentation().rglob("*.html")) if _fits(path)][:pages]
-    bodies = [path.read_bytes() for path in found]
+    found = bodies(pages)
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
         folder = Path(name)
-        _write(folder / "none", [])
-        _write(folder / "pages", bodies)
-        runs = [_run(folder, str(number), len(bodies)) for number in range(rounds)]
+        write(folder / "none", [])
+        write(folder / "pages", found)
+        runs = [_run(folder, str(number), len(found)) for number in range(rounds)]
     return {
-        "pages": len(bodies),
-        "page_bytes": round(statistics.mean(map(len, bodies))),
+        "pages": len(found),
+        "page_bytes": round(statistics.mean(map(len, found))),
         "pages_per_cpu_second": round(statistics.median(runs)),
         "least": round(min(runs)),
         "most": round(max(runs)),
@@ -43,11 +42,18 @@ def measure(rounds: int, pages: int, scratch: Path | None = None) -> dict[str, A
     }
 
 
+def bodies(most: int) -> list[bytes]:
+    """Return pages of all kinds, ``most`` at most."""
+    found = [path for path in sorted(documentation().rglob("*.html")) if _fits(path)]
+    return [path.read_bytes() for path in found[:: -(-len(found) // most)]]
+
+
 def _fits(path: Path) -> bool:
     return SIZES[0] < path.stat().st_size < SIZES[1]
 
 
-def _write(folder: Path, bodies: list[bytes]) -> None:
+def write(folder: Path, bodies: list[bytes]) -> None:
+    """Write the pages to FILES WARC files in a new folder."""
     folder.mkdir()
     for number in range(FILES):
         records = [_record(number, n, body) for n, body in enumerate(bodies[number::FILES])]
@@ -59,6 +65,7 @@ def _record(file: int, number: int, body: bytes) -> bytes:
     block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
     head = (
         "WARC/1.1\r\nWARC-Type: response\r\nWARC-Date: 2026-01-01T00:00:00Z\r\n"
+        "WARC-Identified-Payload-Type: text/html\r\n"
         f"WARC-Target-URI: http://{file}.example/{number}\r\n"
         f"WARC-Record-ID: <urn:bench:{file}-{number}>\r\n"
         f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n"
@@ -67,17 +74,22 @@ def _record(file: int, number: int, body: bytes) -> bytes:
 
 
 def _run(folder: Path, name: str, pages: int) -> float:
-    spent = [_cpu(folder / source, folder / f"{source}-{name}") for source in ("none", "pages")]
+    spent = [
+        cpu(command(folder / source, folder / f"{source}-{name}")) for source in ("none", "pages")
+    ]
     return pages / (spent[1] - spent[0])
 
 
-def _cpu(source: Path, out: Path) -> float:
-    """Return the CPU seconds of a run and its workers."""
-    before = _children()
+def command(source: Path, out: Path) -> list[str]:
+    """Return the command that makes a corpus with one worker."""
     words = ["corpus", str(source), "-o", str(out), "--processes", "1"]
-    subprocess.run(
-        [sys.executable, "-m", "scrapy", *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
-    )
+    return [sys.executable, "-m", "scrapy", *words]
+
+
+def cpu(words: list[str]) -> float:
+    """Run a command; return the CPU seconds of all its processes."""
+    before = _children()
+    subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return _children() - before
 
 

@@ -36,7 +36,6 @@ _LD_MAIN = (
 )
 _LD_MAX = 100_000
 _LD_TYPE = "application/ld+json"
-_LINKS = "link[rel~=canonical i], link[rel~=license i], link[rel~=alternate i][hreflang]"
 # Dates of microdata, for pages whose head has none.
 _DATE = re.compile(
     r"""itemprop=["']?(datePublished|dateModified)\b[^<>]{0,300}?"""
@@ -68,9 +67,9 @@ def read_head(tree: Any, html: str, url: str) -> tuple[dict[str, Any], list[tupl
     if title := tree.title:
         fields["title"] = short(title)
     metas = _read_metas(tree, fields)
-    if language := tree.document.query_selector("html").getattr("lang"):
+    if language := tree.head.parent.getattr("lang"):
         fields["html_lang"] = short(language)
-    for link in tree.head.query_selector_all(_LINKS).values():
+    for link in tree.head.get_elements_by_tag_name("link").values():
         _read_link(link, url, fields)
     # Searched in the text first: few pages have them.
     if _LD_TYPE in html:
@@ -96,7 +95,7 @@ def links(tree: Any, url: str) -> list[Link]:
 
 def _read_metas(tree: Any, fields: dict[str, Any]) -> list[tuple[str, str]]:
     metas = []
-    for meta in tree.head.query_selector_all("meta").values():
+    for meta in tree.head.get_elements_by_tag_name("meta").values():
         name = meta.getattr("name") or meta.getattr("property") or ""
         content = meta.getattr("content") or ""
         if name and content:
@@ -120,9 +119,10 @@ def _read_link(link: Any, url: str, fields: dict[str, Any]) -> None:
         fields.setdefault("canonical", normalise(href, url) or short(href))
     elif "license" in rel:
         fields["license"] = short(href)
-    elif len(known := fields.setdefault("hreflang", [])) < _PAIRS_MAX:
-        language = short(link.getattr("hreflang") or "")
-        known.append(Pair(language, normalise(href, url) or short(href)))
+    elif "alternate" in rel and (language := link.getattr("hreflang")) is not None:
+        known = fields.setdefault("hreflang", [])
+        if len(known) < _PAIRS_MAX:
+            known.append(Pair(short(language), normalise(href, url) or short(href)))
 
 
 def _read_json_ld(script: Any, fields: dict[str, Any]) -> None:

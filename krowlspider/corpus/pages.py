@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,6 +22,9 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _PDF = "application/pdf"
 _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
+# Bytes in which the head of a message must end.
+_HEAD_MAX = 64 * 1024
+_HEAD_END = re.compile(rb"\n\r?\n")
 
 
 class NoPage(Exception):
@@ -138,7 +142,9 @@ def codings_of(headers: list[tuple[str, str]]) -> str:
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:
     """Return the status, empty without one, and the headers of an HTTP message."""
-    head = block[: 64 * 1024].replace(b"\r\n", b"\n").partition(b"\n\n")[0].decode("latin-1")
+    end = _HEAD_END.search(block, 0, _HEAD_MAX)
+    message = block[: end.end() if end else _HEAD_MAX].replace(b"\r\n", b"\n")
+    head = message.partition(b"\n\n")[0].decode("latin-1")
     first, *lines = head.split("\n")
     words = first.split(None, 2)
     pairs = (line.partition(":") for line in lines)

@@ -305,3 +305,17 @@ def test_a_page_overrides_the_reservation_of_its_site(
     headers: list[tuple[str, str]], metas: list[tuple[str, str]], expected: list[str]
 ) -> None:
     assert signals(headers, metas, ["tdm-reservation", "ai.txt"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("links", "chars"),
+    [
+        ("<A HREF=/>one<b>two</b></A>", len("onetwo")),
+        ("<a title='1<2' href=/> one </a>", len("one")),
+        ("<a <a href=/>one</a>", len("one")),
+        ("<a href=/>one<a href=/>two</a>", len("onetwo")),
+        ("<a href=/", 0),
+    ],
+)
+def test_the_texts_of_odd_links_are_counted(links: str, chars: int) -> None:
+    assert document(links.encode()).link_chars == chars

@@ -86,6 +86,8 @@ class Measures:
         if name in _REPEATED:
             # The words of a longer sequence that occurred before are in such ones of five.
             return 0, self._fives
+        if name == "ellipsis_lines" and "..." not in self._text and "…" not in self._text:
+            return 0, 0
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
 
     def chars(self) -> float:
@@ -133,7 +135,8 @@ class Measures:
     def letter_words(self) -> float | None:
         """Return the share of words with a letter."""
         counts = self._sequences.counts
-        others = [word for word in counts if not word.isalpha()]
+        # A word in lower case has a letter; the search takes longer.
+        others = [word for word in counts if not (word.isalpha() or word.islower())]
         without = sum(counts[word] for word in others if _LETTER.search(word) is None)
         return 1 - without / sum(counts.values()) if counts else None
 
