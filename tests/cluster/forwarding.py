@@ -77,7 +77,7 @@ def quick_time(times: float) -> Time:
     return Time(lambda: time.monotonic() * times, sleep)
 
 
-QUICK_TIME = quick_time(60)
+QUICK_TIME = quick_time(30)
 
 
 class MemoryOutbox:

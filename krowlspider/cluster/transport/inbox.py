@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _STEP = 500
 _STEP_BYTES = 1 << 20
 # Chunks of hosts, messages about robots.txt, and orders of people, in one turn.
-_CHUNKS = 64
+_CHUNKS = 256
 _ROBOTS = 100
 _ORDERS = 10
 # Bytes of a chunk. A single entry may have a long request; the worst JSON takes 0.1 s to read.

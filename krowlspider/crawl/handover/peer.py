@@ -1,9 +1,9 @@
 """The hand-over of hosts to one node, in rounds.
 
-A round pushes chunks to a list in the owner's Redis, then waits for acknowledgements: the owner
-writes there how many chunks of each host have arrived and are durable. The next round begins when
-half of the hosts have arrived, so both nodes work at the same time. A chunk that is not
-acknowledged is sent again in a later round; one that arrives twice changes nothing.
+A round reads acknowledgements: the owner writes in its Redis how many chunks of each host have
+arrived and are durable. Then it removes the hosts that have arrived, and pushes chunks to a list in
+the owner's Redis while there is room under way. So both nodes work at the same time. A chunk that
+is not acknowledged is sent again in a later round; one that arrives twice changes nothing.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Most hosts under way to one node.
-WINDOW = 512
-# Bytes of a round, and of one push.
-_ROUND_BYTES = 8 << 20
-_PUSH_BYTES = 1 << 20
+# Most hosts under way to one node, and bytes of their chunks, besides one more chunk.
+WINDOW = 800
+WINDOW_BYTES = 8 << 20
+# Bytes of one push. The owner takes them while the next ones are read here.
+_PUSH_BYTES = 128 << 10
 # Chunks in a node's list, from all nodes, beyond which nothing is sent.
 _LIST_MAX = 1000
-# Seconds between two looks for acknowledgements.
-_POLL = 0.05
+# Acknowledgements that are read in one call.
+_ASKED = 256
 # Seconds between two tries of hosts with a request in flight.
 _BUSY = 0.5
-# Seconds without an acknowledgement after which a round ends: while the node's lists are empty, the
-# chunks were lost or not taken; otherwise they may be behind those of other nodes.
+# Seconds without an acknowledgement after which chunks are sent again: while the node's lists are
+# empty, they were lost or not taken; otherwise they may be behind those of other nodes.
 _LOST = 0.5
 _LATE = 10.0
 # Seconds without an acknowledgement after which nothing waits for a node.
@@ -68,7 +68,8 @@ class HandoverStats:
 class _Host:
     """A host under way: ``sent`` chunks, of which ``arrived`` are acknowledged at ``key``.
 
-    ``total`` is the number of its chunks, 0 while it is not known.
+    ``total`` is the number of its chunks, 0 while it is not known. ``size`` is the bytes of those
+    sent and not acknowledged.
     """
 
     name: str
@@ -77,6 +78,19 @@ class _Host:
     arrived: int = 0
     sent: int = 0
     total: int = 0
+    size: int = 0
+
+    @property
+    def missing(self) -> int:
+        return self.sent - self.arrived
+
+    def acknowledge(self, arrived: int) -> None:
+        """Note that so many chunks have arrived. If it is less than before, the other node has lost
+        what it had: the others are sent again."""
+        missing = self.missing
+        self.sent = arrived if arrived < self.arrived else max(self.sent, arrived)
+        self.arrived = arrived
+        self.size = self.size * self.missing // missing if self.missing else 0
 
     @property
     def is_waiting(self) -> bool:
@@ -157,23 +171,26 @@ class PeerHandover:
         )
 
     async def run_round(self, connection: RedisConnection) -> None:
-        """Send all that there is room for, then wait for room, or until something is lost.
+        """Read acknowledgements, and send all that there is room for. Do not wait for anything.
 
         :raises RedisTrouble: a call to the owner's Redis failed; nothing is lost
         """
+        # The lists first: a chunk that is in neither list is acknowledged, or lost.
+        in_list, processing = await self._lengths(connection)
+        if not await self._hear(connection, in_lists=in_list + processing):
+            self._send_again = True
         if self._send_again:
             for host in self.open.values():
-                host.sent = host.arrived
+                host.sent, host.size = host.arrived, 0
         # Until this round has ended well.
         self._send_again = True
         if self.busy and self._time.clock() >= self._retry_busy_at:
             self._retry_busy_at = self._time.clock() + _BUSY
             self.waiting.extendleft(reversed(self.busy))
             self.busy.clear()
-        in_list, _ = await self._lengths(connection)
         if in_list < _LIST_MAX:
             await self._send(connection)
-        self._send_again = not await self._wait(connection)
+        self._send_again = False
 
     async def _lengths(self, connection: RedisConnection) -> Sequence[int]:
         """Return the lengths of the owner's two lists. Remove old keys."""
@@ -182,14 +199,30 @@ class PeerHandover:
         commands = (("LLEN", self._key), ("LLEN", self._processing), *delete)
         return checked(await connection.call_all(*commands))[:2]
 
+    async def _hear(self, connection: RedisConnection, *, in_lists: int) -> bool:
+        """Read acknowledgements. Return False if chunks seem to be lost."""
+        now = self._time.clock()
+        is_late = now - self._news_at > (_LATE if in_lists else _LOST)
+        has_news = await self._read_acknowledgements(connection, all_hosts=is_late)
+        missing = sum(host.missing for host in self.open.values())
+        if has_news:
+            self._news_at = self._moved_at = now
+        if has_news or not missing:
+            self._heard_at = now
+        elif is_late:
+            self._stats.again += missing
+            return False
+        return True
+
     async def _send(self, connection: RedisConnection) -> None:
         """Push the next chunks: of hosts under way, then of waiting ones."""
-        room = pushed = _ROUND_BYTES
+        room = pushed = WINDOW_BYTES - sum(host.size for host in self.open.values())
         chunks: list[bytes] = []
-        hosts = deque(self.open.values())
+        hosts = deque(host for host in self.open.values() if not host.is_waiting)
         while room > 0 and (host := hosts.popleft() if hosts else await self._begin()):
             while room > 0 and (data := await self._next_chunk(host)) is not None:
                 chunks.append(data)
+                host.size += len(data)
                 room -= len(data)
                 if pushed - room >= _PUSH_BYTES:
                     pushed = room
@@ -281,7 +314,7 @@ class PeerHandover:
         self._old_keys.append(host.key)
         host.departure.begin_again()
         host.key = self._key_of(host.name, host.departure)
-        host.arrived = host.sent = host.total = 0
+        host.arrived = host.sent = host.total = host.size = 0
 
     def _keep(self, host: _Host) -> None:
         """Keep a host that its owner cannot take, until the ring changes."""
@@ -301,43 +334,30 @@ class PeerHandover:
         del self.open[host.name]
         self._old_keys.append(host.key)
 
-    async def _wait(self, connection: RedisConnection) -> bool:
-        """Return when all chunks have arrived, or half of the hosts if others wait for their turn.
+    async def _read_acknowledgements(self, connection: RedisConnection, *, all_hosts: bool) -> bool:
+        """Return whether there is any news.
 
-        Return False if chunks seem to be lost.
+        The owner takes chunks in the order in which they were sent. So later hosts are asked for
+        only if there is news of those before them, or with ``all_hosts``.
         """
-        while missing := self._missing:
-            await self._time.sleep(_POLL)
-            # The lists first: a chunk that is in neither list is acknowledged, or lost.
-            in_lists = sum(await self._lengths(connection))
-            if await self._read_acknowledgements(connection):
-                self._news_at = self._heard_at = self._moved_at = self._time.clock()
-            elif self._time.clock() - self._news_at > (_LATE if in_lists else _LOST):
-                self._stats.again += missing
-                return False
-            if self.waiting and self._missing <= WINDOW // 2:
-                return True
-        self._heard_at = self._time.clock()
-        return True
-
-    @property
-    def _missing(self) -> int:
-        return sum(host.sent - host.arrived for host in self.open.values())
-
-    async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
-        """Return whether there is any news."""
-        hosts = [host for host in self.open.values() if host.arrived < host.sent]
-        values = await connection.call("MGET", *(host.key for host in hosts))
+        hosts = [host for host in self.open.values() if host.missing > 0]
         has_news = False
-        for host, value in zip(hosts, values, strict=True):
-            if value == REFUSED:
-                self._keep(host)
+        for at in range(0, len(hosts), _ASKED):
+            some = hosts[at : at + _ASKED]
+            values = await connection.call("MGET", *(host.key for host in some))
+            if sum(map(self._has_news, some, values)):
                 has_news = True
-            # Anybody may have written it. A number that is too high fails in `Departure.chunk`.
-            elif value and value.isdigit() and len(value) < 10 and int(value) != host.arrived:
-                is_less = int(value) < host.arrived
-                host.arrived = int(value)
-                # If it is less, the other node has lost what it had.
-                host.sent = host.arrived if is_less else max(host.sent, host.arrived)
-                has_news = True
+            elif not all_hosts:
+                break
         return has_news
+
+    def _has_news(self, host: _Host, value: bytes | None) -> bool:
+        """Take an acknowledgement of a host; return whether it is new."""
+        if value == REFUSED:
+            self._keep(host)
+            return True
+        # Anybody may have written it. A number that is too high fails in `Departure.chunk`.
+        if value and value.isdigit() and len(value) < 10 and int(value) != host.arrived:
+            host.acknowledge(int(value))
+            return True
+        return False

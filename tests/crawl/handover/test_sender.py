@@ -412,7 +412,8 @@ def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path)
 def test_killed_receiver_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
     """It is killed between any two steps."""
     with opened(tmp_path) as (here, _):
-        here.add(*pages(400))
+        # More hosts than the batches of a receiver that reaches each step twice.
+        here.add(*pages(1500, 1))
         here.commit()
     with process("send", server.url, tmp_path) as sender:
         for step in STEPS:
@@ -422,8 +423,8 @@ def test_killed_receiver_loses_and_doubles_nothing(server: Server, tmp_path: Pat
             assert "all\n" in sender.stdout
     with opened(tmp_path) as (here, there):
         assert urls(here) == []
-        assert urls(there) == pages(400)
-        assert there.frontier.queued == 1200
+        assert urls(there) == pages(1500, 1)
+        assert there.frontier.queued == 1500
 
 
 def test_host_lost_with_a_disk_is_sent_again(
@@ -702,6 +703,10 @@ def test_hosts_under_way_are_bounded(server: Server, here: World, there: World) 
             found = await lengths(client, SPIDER, "there")
             assert found.hosts <= WINDOW
             assert here.frontier.queued == count
+            # The place of one that has arrived is taken at once.
+            first = json.loads((await client.lrange(KEY, -1, -1))[0])
+            await client.set(arrived_key(SPIDER, first["host"], first["transfer"]), 1)
+            await eventually(lambda: (sender.stats.hosts, sender.open) == (1, WINDOW))
             async with receiving(there, client):
                 await sending
                 assert sender.stats.hosts == count
@@ -829,9 +834,12 @@ def test_restarted_sender_skips_arrived_chunks_in_steps(
             connection = RedisConnection(client)
             await peer.run_round(connection)
             (host,) = peer.open.values()
-            await client.set(host.key, 299)
+            await client.set(host.key, 298)
+            await client.delete(KEY)
             before = Counting.entered
-            await peer.run_round(connection)
+            while Counting.entered == before:
+                await asyncio.sleep(0.01)
+                await peer.run_round(connection)
             await connection.close()
             assert Counting.entered - before > 280
 
