@@ -54,7 +54,7 @@ test: $(DEV) ## the quick tests, in three minutes
 		-o tmp_path_retention_policy=failed -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
-	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone or hypothesis'
+	@$(PYTEST) -n 3 --dist worksteal -m 'slow and not alone or hypothesis'
 	@$(PYTEST) -m alone
 
 fuzz: $(FUZZ) ## look for inputs that take too long: ARGS="--target links --seconds 60"
