@@ -135,7 +135,7 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         crawl_until(web, crawl, 50)
         crawl.wait_until(lambda: crawl.metrics()[up[0]] == 1)
         crawl.wait_until(lambda: crawl.metrics()["krowl_frontier_done_total"] > before)
-        assert len(set(crawl.pages_shown)) > 2
+        crawl.wait_until(lambda: len(set(crawl.pages_shown)) > 2)
         # It leaves an open WARC file to a folder that no process will use.
         os.kill(crawl.pid("p2"), signal.SIGKILL)
         crawl.kill()
