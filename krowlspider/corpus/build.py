@@ -111,7 +111,8 @@ class Build:
         try:
             while True:
                 # Looked at first: a file finished in between is among those found.
-                still_open = follow and any(source.glob("*.open"))
+                is_closed = self._ranked is not None and self._ranked.is_closed
+                still_open = follow and not is_closed and any(source.glob("*.open"))
                 self._find(files_in(source))
                 self._drain(pool, patient=not still_open)
                 if self._is_full or not (still_open or self._waiting):

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from krowlspider.corpus.folder import Slice
 
 FIRST = "first"
-# Keys in the LevelDB of the index, of which no other begins like these.
-_ADDED, _LOST, _NAMED, _POSITION, _RANK, _RANK_END = b"a", b"l", b"n", b"p", b"r", b"s"
+# Keys in the LevelDB of the index, of which no other begins like these; those of ranks end before
+# `_RANK_END`.
+_ADDED, _LOST, _NAMED, _POSITION, _RANK = b"a", b"l", b"n", b"p", b"r"
+_RANK_END = b"s"
 # A page that others name as canonical, one that names none, and one that names another.
 _CANONICAL, _UNNAMED, _OTHER = b"\0", b"\1", b"\2"
 # Digits of a date down to nanoseconds; pages without a date come last.
@@ -118,7 +120,8 @@ class RankedCopies:
         self._exact = exact
 
     @property
-    def _is_closed(self) -> bool:
+    def is_closed(self) -> bool:
+        """Return whether copies are being chosen, or were: then no slice can be added."""
         return self._db.get(_POSITION) is not None
 
     def has(self, part: Slice) -> bool:
@@ -127,7 +130,7 @@ class RankedCopies:
 
     def admits(self, part: Slice) -> bool:
         """Return whether a slice has been added, or can be: not once copies are being chosen."""
-        return not self._is_closed or self.has(part)
+        return not self.is_closed or self.has(part)
 
     def add(self, part: Slice, work: Path) -> None:
         """Add the pages of a slice, whose lines are in the folder ``work``. Raises OSError."""
@@ -153,7 +156,7 @@ class RankedCopies:
 
     def choose(self) -> Iterator[None]:
         """Decide which copies are kept; yield after each page. A second call goes on."""
-        if self._rank is _canonical and not self._is_closed:
+        if self._rank is _canonical and not self.is_closed:
             self._raise_named()
         while part := list(islice(self._left(), _PART)):
             for key, value in part:

@@ -89,6 +89,8 @@ GROUPS = """[
         # The first rule that matches decides, not the longest.
         (f'[{{"location": "/a", "tdm-reservation": 0}}, {WHOLE_SITE[1:]}', "/a", False),
         (f'[{{"location": 7}}, 8, {WHOLE_SITE[1:]}', "/a", True),
+        # Half of a character.
+        (f'[{{"location": "/\\ud800", "tdm-reservation": 1}}, {WHOLE_SITE[1:]}', "/a", True),
         ('[{"location": "/", "tdm-reservation": "1"}]', "/", True),
         ('[{"location": "/", "tdm-reservation": 2}]', "/", False),
         ('[{"location": "/"}]', "/", False),

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,16 +74,19 @@ def test_a_snapshot_of_a_running_crawl_goes_on_elsewhere(tmp_path: Path) -> None
     taken = {number: tmp_path / f"taken-{number}" for number in (20, 60)}
     with SimulatedWeb(graph=GRAPH) as web:
 
+        def has(count: int) -> bool:
+            return len(pages(web.log())) >= count
+
         def take() -> Script:
             for number, target in taken.items():
-                yield lambda number=number: len(pages(web.log())) >= number  # type: ignore[misc]
+                yield partial(has, number)
                 job = running_job()
                 snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
                 snapshot.gather()
                 noting = asyncio.get_running_loop().create_task(job._commit_for(snapshot))
                 yield noting.done
                 # The crawl goes on before the files are taken.
-                yield lambda number=number: len(pages(web.log())) >= number + 20  # type: ignore[misc]
+                yield partial(has, number + 20)
                 snapshot.complete()
 
         crawl = crawl_of(web, tmp_path, settings=SETTINGS, script=take()).run()

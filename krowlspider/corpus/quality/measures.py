@@ -44,8 +44,9 @@ _SPECIAL_TITLE = re.compile(
     re.IGNORECASE,
 )
 _LOREM_IPSUM = ("lorem ipsum", "Lorem ipsum", "Lorem Ipsum", "LOREM IPSUM")
-_REPEATED = frozenset(f"repeated_{size}grams" for size in range(6, 11))
-_TOPS = {"top_2gram": 2, "top_3gram": 3, "top_4gram": 4}
+# Measures of sequences, by their words.
+_REPEATED = {f"repeated_{size}grams": size for size in range(5, 11)}
+_TOPS = {f"top_{size}gram": size for size in range(2, 5)}
 _JAVASCRIPT = re.compile(r"(?:enable|activate|requires?) javascript", re.IGNORECASE)
 
 
@@ -83,12 +84,22 @@ class Measures:
         """Return the least and the most that a measure can be, where this is cheaper to know."""
         if name in _TOPS:
             return 0, self._sequences.top_at_most(_TOPS[name])
-        if name in _REPEATED:
+        if _REPEATED.get(name, 5) > 5:
             # The words of a longer sequence that occurred before are in such ones of five.
             return 0, self._fives
         if name == "ellipsis_lines" and "..." not in self._text and "…" not in self._text:
             return 0, 0
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
+
+    def value(self, name: str) -> float | None:
+        """Return the measure of this name."""
+        if name in _TOPS:
+            return self._sequences.top(_TOPS[name])
+        if name in _REPEATED:
+            size = _REPEATED[name]
+            return self._fives if size == 5 else self._sequences.covered(size)
+        found: float | None = getattr(self, name)()
+        return found
 
     def chars(self) -> float:
         return len(self._text)
@@ -180,33 +191,6 @@ class Measures:
 
     def repeated_paragraph_chars(self) -> float:
         return _repeated(self._paragraphs[:_LINES_MAX])[1]
-
-    def top_2gram(self) -> float:
-        return self._sequences.top(2)
-
-    def top_3gram(self) -> float:
-        return self._sequences.top(3)
-
-    def top_4gram(self) -> float:
-        return self._sequences.top(4)
-
-    def repeated_5grams(self) -> float:
-        return self._fives
-
-    def repeated_6grams(self) -> float:
-        return self._sequences.covered(6)
-
-    def repeated_7grams(self) -> float:
-        return self._sequences.covered(7)
-
-    def repeated_8grams(self) -> float:
-        return self._sequences.covered(8)
-
-    def repeated_9grams(self) -> float:
-        return self._sequences.covered(9)
-
-    def repeated_10grams(self) -> float:
-        return self._sequences.covered(10)
 
 
 def _share(parts: list[str], fits: Callable[[str], bool]) -> float:

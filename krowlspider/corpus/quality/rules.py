@@ -53,7 +53,7 @@ class Rule:
         least, most = measures.bounds(self.name)
         if self._allows(least) and self._allows(most):
             return None
-        value: float | None = getattr(measures, self.name)()
+        value = measures.value(self.name)
         return None if value is None or self._allows(value) else round(value, 4)
 
     def _allows(self, value: float) -> bool:

@@ -22,7 +22,9 @@ def pattern_of(text: str) -> str:
 
 def _literal(text: str) -> str:
     """Return ``text`` with each character in one form only: "$" as %24, "~" not as %7E."""
-    return _ENCODED.sub(_decoded, quote(text, safe=_ASCII)).replace("$", "%24")
+    # JSON may hold half of a character, which has no encoding.
+    quoted = quote(text, safe=_ASCII, errors="replace")
+    return _ENCODED.sub(_decoded, quoted).replace("$", "%24")
 
 
 def _decoded(match: re.Match[str]) -> str:

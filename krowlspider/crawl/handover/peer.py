@@ -2,8 +2,9 @@
 
 A round reads acknowledgements: the owner writes in its Redis how many chunks of each host have
 arrived and are durable. Then it removes the hosts that have arrived, and pushes chunks to a list in
-the owner's Redis while there is room under way. So both nodes work at the same time. A chunk that
-is not acknowledged is sent again in a later round; one that arrives twice changes nothing.
+the owner's Redis, until as many as WINDOW and WINDOW_BYTES permit are not acknowledged. So both
+nodes work at the same time. A chunk that is not acknowledged is sent again in a later round; one
+that arrives twice changes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Most hosts under way to one node, and bytes of their chunks, besides one more chunk.
+# Most hosts of a node that are sent and not acknowledged, and most bytes of their chunks. The last
+# chunk may exceed the bytes.
 WINDOW = 800
 WINDOW_BYTES = 8 << 20
 # Bytes of one push. The owner takes them while the next ones are read here.
@@ -129,7 +131,7 @@ class PeerHandover:
         self._send_again = False
         # When chunks were sent or acknowledged last.
         self._news_at = -inf
-        # When something was acknowledged last, or nothing was open.
+        # When something was acknowledged last, or could be sent with nothing open.
         self._heard_at = time.clock()
         # When something was acknowledged or ended last, or a warning said why not.
         self._moved_at = time.clock()
@@ -177,20 +179,20 @@ class PeerHandover:
         """
         # The lists first: a chunk that is in neither list is acknowledged, or lost.
         in_list, processing = await self._lengths(connection)
-        if not await self._hear(connection, in_lists=in_list + processing):
-            self._send_again = True
-        if self._send_again:
-            for host in self.open.values():
-                host.sent, host.size = host.arrived, 0
-        # Until this round has ended well.
-        self._send_again = True
+        await self._hear(connection, in_lists=in_list + processing)
         if self.busy and self._time.clock() >= self._retry_busy_at:
             self._retry_busy_at = self._time.clock() + _BUSY
             self.waiting.extendleft(reversed(self.busy))
             self.busy.clear()
         if in_list < _LIST_MAX:
+            if not self.open:
+                self._heard_at = self._time.clock()
+            if self._send_again:
+                self._take_back()
+            # Until all is sent.
+            self._send_again = True
             await self._send(connection)
-        self._send_again = False
+            self._send_again = False
 
     async def _lengths(self, connection: RedisConnection) -> Sequence[int]:
         """Return the lengths of the owner's two lists. Remove old keys."""
@@ -199,20 +201,19 @@ class PeerHandover:
         commands = (("LLEN", self._key), ("LLEN", self._processing), *delete)
         return checked(await connection.call_all(*commands))[:2]
 
-    async def _hear(self, connection: RedisConnection, *, in_lists: int) -> bool:
-        """Read acknowledgements. Return False if chunks seem to be lost."""
+    async def _hear(self, connection: RedisConnection, *, in_lists: int) -> None:
+        """Read acknowledgements. If chunks seem to be lost, note that they are to be sent again."""
         now = self._time.clock()
-        is_late = now - self._news_at > (_LATE if in_lists else _LOST)
-        has_news = await self._read_acknowledgements(connection, all_hosts=is_late)
-        missing = sum(host.missing for host in self.open.values())
-        if has_news:
-            self._news_at = self._moved_at = now
-        if has_news or not missing:
-            self._heard_at = now
-        elif is_late:
-            self._stats.again += missing
-            return False
-        return True
+        if await self._read_acknowledgements(connection):
+            self._news_at = self._moved_at = self._heard_at = now
+        elif now - self._news_at > (_LATE if in_lists else _LOST):
+            self._send_again = any(host.missing for host in self.open.values())
+
+    def _take_back(self) -> None:
+        """Count chunks that are not acknowledged as not sent."""
+        for host in self.open.values():
+            self._stats.again += host.missing
+            host.sent, host.size = host.arrived, 0
 
     async def _send(self, connection: RedisConnection) -> None:
         """Push the next chunks: of hosts under way, then of waiting ones."""
@@ -334,22 +335,15 @@ class PeerHandover:
         del self.open[host.name]
         self._old_keys.append(host.key)
 
-    async def _read_acknowledgements(self, connection: RedisConnection, *, all_hosts: bool) -> bool:
-        """Return whether there is any news.
-
-        The owner takes chunks in the order in which they were sent. So later hosts are asked for
-        only if there is news of those before them, or with ``all_hosts``.
-        """
+    async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
+        """Return whether there is any news."""
         hosts = [host for host in self.open.values() if host.missing > 0]
-        has_news = False
+        news = 0
         for at in range(0, len(hosts), _ASKED):
             some = hosts[at : at + _ASKED]
             values = await connection.call("MGET", *(host.key for host in some))
-            if sum(map(self._has_news, some, values)):
-                has_news = True
-            elif not all_hosts:
-                break
-        return has_news
+            news += sum(map(self._has_news, some, values))
+        return news > 0
 
     def _has_news(self, host: _Host, value: bytes | None) -> bool:
         """Take an acknowledgement of a host; return whether it is new."""
