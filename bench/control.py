@@ -92,10 +92,11 @@ def measure(queued: int, rounds: int, scratch: Path | None = None) -> dict[str, 
             time.sleep(LATE)
             calls = {}
             for state in ("resume", "pause"):
-                caller.order(state)
+                # The first call of all comes while nobody has watched.
+                calls[state] = {"the first": _times(1, [(state, {})], caller)}
                 # What is in flight ends.
                 time.sleep(EACH)
-                calls[state] = {
+                calls[state] |= {
                     name: _times(rounds, each, caller) for name, each in _calls(hosts, port).items()
                 }
             caller.order("resume")

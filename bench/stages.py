@@ -76,7 +76,8 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "send and receive",
         (
             r"krowlspider/fetch/",
-            r"engine/(handler|loop_throttle)\.py",
+            r"engine/handler\.py",
+            r"crawl/loop_throttle\.py",
             r"uv__(stream_io|read|write|stream_destroy|finish_close)",
             r"UVStream",
             r"TCPTransport",

@@ -30,6 +30,7 @@ from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
+from krowlspider.crawl.loop_throttle import LoopThrottle
 from krowlspider.crawl.meters import Meters
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
@@ -132,6 +133,7 @@ class Job:
         # Whether a person has paused it; kept in the frontier's store.
         self.is_paused = False
         self.turns = Turns()
+        self.throttle = LoopThrottle(self.turns, self.monotonic)
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
         # What is served beside the metrics, in a word, with its path and the maker of its routes.

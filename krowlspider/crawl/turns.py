@@ -25,7 +25,8 @@ class Turns:
 
     def __init__(self) -> None:
         self.at_once = AT_MOST
-        self._is_awaited = False
+        # Whether a client of the live page waits for an answer.
+        self.is_awaited = False
         # How many more turns a client counts as watching.
         self._watched = 0
         # Sums of the last turns; older ones count ever less.
@@ -34,17 +35,18 @@ class Turns:
 
     def took(self, seconds: float, answers: int) -> None:
         """Record that a turn with ``answers`` answers took ``seconds``."""
+        if self.is_awaited:
+            # Some answers of these turns wait for a later one.
+            return
         self._seconds += seconds - self._seconds / _RECENT
         self._answers += answers - self._answers / _RECENT
-        if self._is_awaited:
-            return
         if self._watched:
             self._watched -= 1
         self.at_once = self._fitting()
 
     def serve(self, clients: int) -> None:
         """Let turns be short while so many clients wait for an answer, and a while after."""
-        self._is_awaited = clients > 0
+        self.is_awaited = clients > 0
         self._watched = WATCHED_TURNS
         self.at_once = FOR_CLIENTS if clients else self._fitting()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from functools import cached_property, partial
@@ -19,7 +18,6 @@ from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import is_heard
-from krowlspider.engine.loop_throttle import LoopThrottle
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError, LocalExhausted
@@ -93,9 +91,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters
-        self._throttle = LoopThrottle(
-            asyncio.get_event_loop(), self._job.turns, self._job.monotonic
-        )
+        self._throttle = self._job.throttle
         self._ids = RecordIds()
         # Whether the archive has failed and this has been logged.
         self._failed = False

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.crawl.loop_throttle import LoopThrottle
 from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, UNWATCHED, WATCHED, WATCHED_TURNS, Turns
-from krowlspider.engine.loop_throttle import LoopThrottle
+from krowlspider.urls.page.links import read_page
+from tests.support.crawls import crawl_of, page
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[int], list[int]]:
@@ -17,11 +24,10 @@ def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[in
     turns_of_crawl = Turns()
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         # The number stays while a client waits.
         turns_of_crawl.serve(1)
         turns_of_crawl.at_once = most
-        loop_throttle = LoopThrottle(loop, turns_of_crawl, lambda: 0.0)
+        loop_throttle = LoopThrottle(turns_of_crawl, lambda: 0.0)
 
         async def one(number: int) -> None:
             await loop_throttle()
@@ -66,7 +72,7 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
         nonlocal now
         found = []
         turns = Turns()
-        throttle = LoopThrottle(asyncio.get_running_loop(), turns, lambda: now)
+        throttle = LoopThrottle(turns, lambda: now)
 
         async def one(cost: float) -> None:
             nonlocal now
@@ -90,9 +96,83 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
 
 def test_a_turn_is_shortest_while_a_client_waits() -> None:
     turns = Turns()
+    turns.took(WATCHED[0], 8)
+    fitting = turns.at_once
     turns.serve(2)
     for _ in range(100):
-        turns.took(WATCHED[0], 8)
+        # Some of these answers wait for another turn, so their turns say nothing about the cost.
+        turns.took(WATCHED[0] / 100, 8)
     assert turns.at_once == FOR_CLIENTS
     turns.serve(0)
-    assert turns.at_once == 8
+    turns.took(WATCHED[0], 8)
+    assert FOR_CLIENTS < turns.at_once <= fitting
+
+
+# --- what is on its way when a client comes ---
+
+
+def test_one_passes_in_a_turn_while_a_client_waits_and_the_rest_after_it() -> None:
+    order: list[int] = []
+
+    async def main() -> None:
+        turns = Turns()
+        throttle = LoopThrottle(turns, lambda: 0.0)
+
+        async def one(number: int) -> None:
+            await throttle.for_clients()
+            order.append(number)
+
+        await one(0)
+        turns.serve(1)
+        tasks = [asyncio.create_task(one(number)) for number in range(1, 30)]
+        await asyncio.sleep(0)
+        tasks[4].cancel()
+        before = len(order)
+        for _ in range(10):
+            await asyncio.sleep(0)
+            assert len(order) - before <= 1
+            before = len(order)
+        assert 5 < before < 12
+        turns.serve(0)
+        await one(30)
+        assert order[-1] == 30
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+    order.remove(30)
+    assert order == [number for number in range(30) if number != 5]
+
+
+def test_pages_are_read_one_in_a_turn_while_a_client_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those whose answers had passed before it came: here all of them, in one turn."""
+    hosts = [f"host{number}.test" for number in range(12)]
+    read: list[int] = []
+    turn = 0
+
+    async def all_at_once(self: LoopThrottle) -> None:
+        nonlocal passed
+        passed += 1
+        if passed == len(hosts):
+            self._turns.serve(1)
+            come.set()
+        await come.wait()
+
+    def noted(*args: Any) -> Any:
+        read.append(turn)
+        asyncio.get_running_loop().call_soon(end)
+        return read_page(*args)
+
+    def end() -> None:
+        nonlocal turn
+        turn += 1
+
+    passed, come = 0, asyncio.Event()
+    monkeypatch.setattr(LoopThrottle, "__call__", all_at_once)
+    monkeypatch.setattr("krowlspider.spiders.broad.read_page", noted)
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
+        crawl = crawl_of(
+            web, tmp_path, [web.url(host) for host in hosts], settings={"ROBOTSTXT_OBEY": False}
+        ).run()
+    assert len(crawl.items) == len(set(read)) == len(hosts)

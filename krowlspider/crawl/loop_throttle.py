@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from krowlspider.crawl.turns import Turns
@@ -20,27 +20,51 @@ class LoopThrottle:
     ``clock`` returns monotonic seconds, by which ``turns`` learns how long a turn is.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, clock: Callable[[], float]):
-        self._loop = loop
+    def __init__(self, turns: Turns, clock: Callable[[], float]):
         self._turns = turns
         self._clock = clock
         self._began = 0.0
         self._most = self._left = turns.at_once
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turning = False
+        self._held: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self) -> None:
         """Return in a turn of the event loop that has room."""
+        loop = asyncio.get_running_loop()
         if not self._turning:
             self._turning = True
             self._began = self._clock()
-            self._loop.call_soon(self._turn)
+            loop.call_soon(self._turn)
         if self._left and not self._waiting:
             self._left -= 1
             return
-        place = self._loop.create_future()
+        place = loop.create_future()
         self._waiting.append(place)
         await place
+
+    async def for_clients(self) -> None:
+        """Return at once, or while a client of the live page waits, in a turn without another one.
+
+        What passed before the client came is still on its way for some turns.
+        """
+        if not self._turns.is_awaited:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._held:
+            loop.call_soon(self._let_one_pass)
+        place = loop.create_future()
+        self._held.append(place)
+        await place
+
+    def _let_one_pass(self) -> None:
+        while self._held:
+            place = self._held.popleft()
+            if not place.done():
+                place.set_result(None)
+                break
+        if self._held:
+            asyncio.get_running_loop().call_soon(self._let_one_pass)
 
     def _turn(self) -> None:
         before, self._began = self._began, self._clock()
@@ -54,4 +78,4 @@ class LoopThrottle:
                 place.set_result(None)
         self._turning = bool(self._waiting) or self._left < self._most
         if self._turning:
-            self._loop.call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._turn)
