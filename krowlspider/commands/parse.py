@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from scrapy.commands.parse import Command as ScrapyCommand
 
 from krowlspider.commands.single_page import SinglePage
+from krowlspider.crawl.loop_throttle import LoopThrottle
+from krowlspider.crawl.turns import Turns
 from krowlspider.engine.crash_marking import PageReader
 
 if TYPE_CHECKING:
@@ -44,7 +47,11 @@ class Command(SinglePage, ScrapyCommand):
             budget = SimpleNamespace(left=None)
             requisites = SimpleNamespace(discover=lambda *_, **__: 0)
             spider.scheduler = SimpleNamespace(  # type: ignore[attr-defined]
-                intake=self._links, budget=budget, requisites=requisites, meters=None
+                intake=self._links,
+                budget=budget,
+                requisites=requisites,
+                meters=None,
+                throttle=LoopThrottle(Turns(), monotonic),
             )
             request.meta.update(depth=0, handle_httpstatus_all=True)
         return super().prepare_request(spider, request, opts)

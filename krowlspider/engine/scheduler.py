@@ -69,6 +69,7 @@ class Scheduler(BaseScheduler):
         self._crawler = crawler
         self._job = Job.of(crawler)
         self.meters = self._job.meters
+        self.throttle = self._job.throttle
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None

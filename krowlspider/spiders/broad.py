@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-    from krowlspider.crawl.loop_throttle import LoopThrottle
     from krowlspider.spiders.seeds import SeedList
     from krowlspider.spiders.seeds_file import SeedsFile
 
@@ -219,10 +218,6 @@ class BroadSpider(Spider):
     def scheduler(self) -> Scheduler:
         return Scheduler.of(self.crawler)
 
-    @cached_property
-    def _throttle(self) -> LoopThrottle:
-        return Job.of(self.crawler).throttle
-
     async def start(self) -> AsyncIterator[Any]:
         """Join the cluster, if any, and queue the seeds in bulk; known seeds are not queued again.
 
@@ -309,7 +304,7 @@ class BroadSpider(Spider):
 
     async def read(self, response: Response) -> Page:
         """Queue the links of a page, or the target of its redirect, and return what was read."""
-        await self._throttle.for_clients()
+        await self.scheduler.throttle.for_clients()
         meta, headers = response.meta, response.headers
         depth = meta["depth"]
         content_type = (value_of(headers, b"Content-Type") or b"").decode(errors="replace")

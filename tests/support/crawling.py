@@ -185,7 +185,7 @@ def scrapy(*words: object, code: int = 0, given: str = "") -> subprocess.Complet
         done = warm.run([sys.executable, "-m", "scrapy", *command], given=given.encode())
     errors = done.stderr.decode()
     assert done.returncode == code, errors
-    assert "Traceback" not in errors
+    assert "Traceback" not in errors, errors[-4000:]
     return done
 
 
