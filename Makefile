@@ -17,7 +17,7 @@ BENCH := $(VENV)/requirements-bench.stamp
 SHM_FREE_KB = df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }'
 IN_MEMORY = $(shell [ "$$($(SHM_FREE_KB))" -gt 2000000 ] && echo TMPDIR=/dev/shm)
 PYTEST = env -u PYTHONDONTWRITEBYTECODE \
-	$(BIN)/pytest -q --no-header --durations=10 --durations-min=1
+	$(BIN)/pytest -q --no-header --capture=sys --durations=10 --durations-min=1
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check --require-hashes
 FUZZ := .cache/fuzz/requirements.stamp
 

@@ -26,7 +26,7 @@ FEWER = 10
 LONGEST = {
     *("test_politeness.py", "test_kills.py", "test_growth.py", "test_chaos_consul.py"),
     *("test_chaos_partition.py", "test_chaos_nodes.py", "test_chaos_redis.py"),
-    *("test_chaos_static.py", "test_flat_memory.py"),
+    *("test_chaos_static.py", "test_flat_memory.py", "test_operators_path.py"),
 }
 
 warm.enabled = True

@@ -85,7 +85,9 @@ def records_in(path: Path) -> int:
 
 
 # Room for some captures, for none, and not even for a file's first record.
-@pytest.mark.parametrize("size", [50_000, 3_500, 100])
+@pytest.mark.parametrize(
+    "size", [3_500, *(pytest.param(each, marks=pytest.mark.slow) for each in (50_000, 100))]
+)
 def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, size: int) -> None:
     """The kernel cuts off a write in the middle and refuses the rest, as a full disk does."""
     with crawl(tmp_path, 40, file_size=size) as process:

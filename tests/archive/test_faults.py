@@ -158,14 +158,6 @@ def assert_each_ends_in_order(
             assert each.left.archived == before.archived + once, f"{point}: not each page once"
 
 
-def test_disk_that_fails_at_a_step_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
-    """The next start mends the files. A slow test has each step fail."""
-    few = {"write open file", "fsync open file", "rename open file", "write index"}
-    steps = EachName(few.__contains__)
-    assert_each_ends_in_order(archiving, dead, steps, errno.EIO)
-    assert set(steps.done) == few
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_disk_that_fails_at_any_call_ends_the_crawl(archiving: Archiving, dead: Path) -> None:

@@ -120,6 +120,7 @@ def test_an_unknown_host_is_refused(crawled: Path) -> None:
     assert "'a b' is not the name of a host" in complaint
 
 
+@pytest.mark.slow
 def test_another_crawl_imports_and_fetches_an_export(
     web: MockWeb, stopped: Crawl, tmp_path: Path
 ) -> None:
@@ -211,7 +212,9 @@ def test_a_forgotten_host_is_fetched_again_a_dropped_one_not(web: MockWeb, stopp
     assert violations(web.log(), min_delay=DELAY) == []
 
 
-@pytest.mark.parametrize("damage", ["no CURRENT", "flip in a table"])
+@pytest.mark.parametrize(
+    "damage", [pytest.param("no CURRENT", marks=pytest.mark.slow), "flip in a table"]
+)
 def test_a_damaged_crawl_is_repaired_and_goes_on(web: MockWeb, stopped: Crawl, damage: str) -> None:
     folder = stopped.jobdir / "frontier"
     if damage == "no CURRENT":
@@ -424,6 +427,7 @@ def test_closed_output_is_one_line_and_exit_code_2(
         pass
 
 
+@pytest.mark.slow
 def test_without_room_to_open_the_frontier_the_exit_code_is_3(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job", *(f"http://a.test/{page}" for page in range(100)))
     command = ["prlimit", "--fsize=1000", sys.executable, "-m", "scrapy", "frontier", str(jobdir)]

@@ -38,9 +38,8 @@ def signalled(folder: Path, *numbers: signal.Signals, disposition: str) -> Crawl
     return crawl.wait()
 
 
-@pytest.mark.parametrize(
-    "numbers", [(HANGUP, HANGUP), pytest.param((TERM, HANGUP), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", [(HANGUP, HANGUP), (TERM, HANGUP)])
 def test_hangup_stops_a_crawl_gracefully(
     tmp_path: Path, numbers: tuple[signal.Signals, ...]
 ) -> None:

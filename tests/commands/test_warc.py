@@ -491,6 +491,7 @@ def test_output_that_cannot_be_written_exits_with_2(folder: Path, words: list[st
     )
 
 
+@pytest.mark.slow
 def test_without_room_for_an_index_it_exits_with_3(
     folder: Path,
 ) -> None:

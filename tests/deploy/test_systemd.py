@@ -73,6 +73,7 @@ def test_systemd_finds_no_fault_in_the_units(units: Path) -> None:
     analyze(units, "security", "--offline=yes", "--threshold=20", "./krowlspider@.service")
 
 
+@pytest.mark.slow
 def test_refused_crawl_is_not_started_again(tmp_path: Path) -> None:
     environment = {**os.environ, "JOBDIR": str(tmp_path / "job"), "KROWL_CONTACT": "x"}
     crawl = subprocess.run(

@@ -7,6 +7,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
 from fastwarc.warc import ArchiveIterator
 
 from tests.mockweb import MockWeb
@@ -27,6 +28,7 @@ SITE = [
 ]
 
 
+@pytest.mark.slow
 def test_a_third_party_handler_is_as_polite(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         # The handler does not know KROWL_RESOLVE.

@@ -304,6 +304,7 @@ def check_the_telnet_console(crawl: SimpleNamespace) -> None:
             console.sendall(line.encode() + b"\r\n")
 
 
+@pytest.mark.slow
 def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> None:
     with crawling(tmp_path) as crawl:
         check_the_api(crawl)

@@ -163,6 +163,7 @@ def _command(pid: str) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_sigint_ends_a_crawl_that_a_call_in_c_holds(tmp_path: Path) -> None:
     """One that no thread and no handler of Python's gets past. The page and its host are in the
     log."""

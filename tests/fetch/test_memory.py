@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,7 +132,7 @@ def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) ->
 
 # --- on sockets ---
 
-BODY = b"".join(b"%07d " % number for number in range(500_000))
+BODY = Random(1).randbytes(4_000_000)
 CHUNKS = b"".join(
     b"%x\r\n%b\r\n" % (len(BODY[at : at + 10_000]), BODY[at : at + 10_000])
     for at in range(0, len(BODY), 10_000)

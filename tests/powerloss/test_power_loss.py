@@ -133,6 +133,7 @@ BRANCHED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_an_acknowledgement_does_not_outlive_its_links(
     tmp_path: Path,
 ) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LINES = 32_000
 
 
+@pytest.mark.slow
 def test_many_lines_are_never_in_memory_at_once(tmp_path: Path) -> None:
     path = tmp_path / "seeds.txt.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
@@ -37,6 +38,7 @@ def test_many_lines_are_never_in_memory_at_once(tmp_path: Path) -> None:
     assert peak < 3_000_000 < 100 * LINES
 
 
+@pytest.mark.slow
 def test_text_is_the_file_up_to_a_size(tmp_path: Path) -> None:
     file = tmp_path / "seeds.gz"
     line = b"example.org # ours\n"

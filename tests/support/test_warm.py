@@ -67,6 +67,7 @@ with MockWeb(spec=[]) as web:
 """
 
 
+@pytest.mark.slow
 def test_none_outlives_the_process_that_wanted_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ORPHAN], cwd=ROOT, stdout=subprocess.PIPE, check=False

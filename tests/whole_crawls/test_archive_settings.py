@@ -456,6 +456,7 @@ INFO = {"operator": "Bibliothèque", "isPartOf": "autumn", "curator": "A: B"}
 SECRETS = ("hunter2", "AKIASECRET", "p4ssw0rd")
 
 
+@pytest.mark.slow
 def test_old_file_ends_while_nothing_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def is_paused(crawl: Crawl) -> bool:
     return f"Paused: no room in {crawl.jobdir / 'warc'}" in crawl.log and status_lines(crawl) >= 2
 
 
+@pytest.mark.slow
 def test_a_full_archive_pauses_the_crawl_until_there_is_room(tmp_path: Path) -> None:
     with SimulatedWeb(spec=noisy()) as web, files_limited(LIMIT) as make_room:
 
@@ -133,6 +134,7 @@ def assert_goes_on(web: SimulatedWeb, crawl: Crawl, folder: Path, paths: set[str
     assert {url for url, _ in stored(crawl.jobdir)} >= {web.url("a.test", path) for path in paths}
 
 
+@pytest.mark.slow
 def test_a_full_frontier_ends_the_crawl_with_code_3(tmp_path: Path) -> None:
     """Its last line says what to do, and the next crawl misses nothing."""
     with SimulatedWeb(spec=linking()) as web:
@@ -169,6 +171,7 @@ def test_crawl_stopped_while_paused_ends_with_code_3(tmp_path: Path, stop: signa
         assert_goes_on(web, crawl, tmp_path, NOISY)
 
 
+@pytest.mark.slow
 def test_unarchived_pages_of_a_paused_crawl_are_fetched_again(
     tmp_path: Path,
 ) -> None:

@@ -387,6 +387,7 @@ def test_robots_txt_that_redirect_in_a_ring_allow_the_hosts(
         assert violations(web.log(), min_delay=0.05) == []
 
 
+@pytest.mark.slow
 def test_chain_of_pages_is_followed_to_its_end(tmp_path: Path) -> None:
     """Due hosts wake the engine while the only page is between downloader and callback."""
     chain = [

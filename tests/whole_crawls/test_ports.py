@@ -128,6 +128,7 @@ def test_redirect_of_an_ordinary_spider_keeps_to_link_ports(
     assert crawl.stats[PORT] == 1
 
 
+@pytest.mark.slow
 def test_messages_of_redis_lift_no_limit_of_ports(
     tmp_path: Path,
 ) -> None:

@@ -84,6 +84,7 @@ def crawled(
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_links_to_hosts_that_never_answer_are_no_outage(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -158,6 +158,7 @@ def test_lower_bound_holds_once_old_generations_are_gone(tmp_path: Path) -> None
         assert known(index, range(120)) == set(range(100, 120))
 
 
+@pytest.mark.slow
 def test_disk_space_is_bounded(tmp_path: Path) -> None:
     """Forgotten payloads leave nothing on disk."""
     largest = 0

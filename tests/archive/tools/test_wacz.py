@@ -374,6 +374,7 @@ def test_broken_line_stops_packing_and_a_wrong_date_does_not(tmp_path: Path, sta
     assert not (tmp_path / "b.wacz").exists()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
     """The files have 120 MB, and the process may grow by 40 MB."""
     warc = archive(tmp_path, 0)[0]

@@ -314,7 +314,8 @@ repair(folder / "frontier", FilterFile(folder / "seen"), IdentityHasher(1), 1.7e
 """
 
 
-@pytest.mark.parametrize("step", [11, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [3, 11])
 def test_the_next_repair_completes_one_that_was_killed(job: Job, tmp_path: Path, step: int) -> None:
     """No crawl opens the frontier between the two repairs."""
     DAMAGES["flip in the log and no MANIFEST"][0](job)
