@@ -13,7 +13,7 @@
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
-- ``pair``: one process, and two of a cluster
+- ``pair``: one process, two of a cluster, and two crawls apart
 - ``profile``: a flame graph
 - ``stages``: the CPU of a page by stage
 - ``requisites``: what it costs to find the requisites of a page

@@ -69,12 +69,12 @@ def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Pat
 
 
 def processes(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw pages per second and per CPU-second, with a bar for each number of processes."""
+    """Draw pages per second and per CPU-second, with a bar for each way to crawl."""
     pyplot = _pyplot()
     figure, both = pyplot.subplots(1, 2, figsize=(9, 1.8), layout="constrained")
     measures = ("pages_per_second", "pages_per_cpu_second")
     for axes, measure in zip(both, measures, strict=True):
-        names = [("one process", "two")[row["processes"] - 1] for row in reversed(rows)]
+        names = [row["crawled by"] for row in reversed(rows)]
         bars = axes.barh(names, [row[measure] for row in reversed(rows)], color=_OURS)
         axes.bar_label(bars, fmt="{:,.0f}", padding=6)
         axes.set_title(_MEASURES[measure], fontsize="medium")
