@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 # Surviving new objects before a collection of the youngest generation. Python's default of 700 is
-# reached by each page, and so many collections slow a crawl down. One of 50,000 holds the event
-# loop for 70 ms.
+# reached by each page, and so many collections slow a crawl down. More hold the event loop longer.
 _YOUNG = 10_000
-# Young collections per middle collection, of which Python has 10, and middle ones per full one.
-_MIDDLE, _OLD = 4, 10
+# After more than so many young collections there is a middle one, after more than so many middle
+# ones there may be a full one: as rarely as with 50,000 and Python's 10 and 10.
+_MIDDLE, _OLD = 4, 120
 
 
 @contextmanager

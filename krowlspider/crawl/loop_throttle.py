@@ -44,27 +44,27 @@ class LoopThrottle:
         await place
 
     async def for_clients(self) -> None:
-        """Return at once, or while a client of the live page waits, in a turn without another one.
+        """Return at once unless a client of the live page waits; then one caller goes on in a turn.
 
-        What passed before the client came is still on its way for some turns.
+        For work that follows a passed answer some turns later.
         """
         if not self._turns.is_awaited:
             return
         loop = asyncio.get_running_loop()
         if not self._held:
-            loop.call_soon(self._let_one_pass)
+            loop.call_soon(self._release_one)
         place = loop.create_future()
         self._held.append(place)
         await place
 
-    def _let_one_pass(self) -> None:
+    def _release_one(self) -> None:
         while self._held:
             place = self._held.popleft()
             if not place.done():
                 place.set_result(None)
                 break
         if self._held:
-            asyncio.get_running_loop().call_soon(self._let_one_pass)
+            asyncio.get_running_loop().call_soon(self._release_one)
 
     def _turn(self) -> None:
         before, self._began = self._began, self._clock()

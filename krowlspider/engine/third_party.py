@@ -83,6 +83,7 @@ class ThirdPartyHandler(BaseDownloadHandler):
             # Measured here, because each handler measures another part of it.
             request.meta["download_latency"] = perf_counter() - begun
         memory.resize(len(response.body))
+        await self._job.throttle()
         count = self.crawler.stats.inc_value
         count("downloader/response_count")
         count(f"downloader/response_status_count/{response.status}")

@@ -158,6 +158,13 @@ def assert_each_ends_in_order(
             assert each.left.archived == before.archived + once, f"{point}: not each page once"
 
 
+def test_disk_that_fails_at_a_sync_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
+    """The next start mends the file. A slow test has each call fail."""
+    steps = EachName("fsync open file".__eq__)
+    assert_each_ends_in_order(archiving, dead, steps, errno.EIO)
+    assert steps.done
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_disk_that_fails_at_any_call_ends_the_crawl(archiving: Archiving, dead: Path) -> None:

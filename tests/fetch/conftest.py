@@ -20,7 +20,8 @@ async def bounded(main: Coroutine[Any, Any, None]) -> None:
         await main
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+# A crawl runs on uvloop, unless ASYNCIO_EVENT_LOOP says otherwise.
+@pytest.fixture(params=[pytest.param("asyncio", marks=pytest.mark.slow), "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
     """Return a function that runs a coroutine, for a bounded time, on each supported event loop."""
     runner = {"asyncio": asyncio.run, "uvloop": uvloop.run}[request.param]
