@@ -53,10 +53,6 @@ class Pool:
         return _Worker(process, ours, place)
 
     @property
-    def is_idle(self) -> bool:
-        return all(worker.task is None for worker in self._workers)
-
-    @property
     def has_room(self) -> bool:
         return any(worker.task is None for worker in self._workers)
 

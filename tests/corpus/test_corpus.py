@@ -225,6 +225,8 @@ def test_a_rule_waits_for_all_files_of_a_crawl(tmp_path: Path) -> None:
         "rule": "duplicate",
     }
     write(source / "2.warc.gz", [response(f"{NAME}2", html(2))])
-    output, errors = run(source, out, *options, code=1)
+    # Nothing of the crawl is waited for any more.
+    write(source / "3.warc.gz.open", [])
+    output, errors = run(source, out, "--follow", *options, code=1)
     assert output.startswith("1 page of 2 responses")
     assert "1 WARC files are not in the corpus, such as 2.warc.gz" in errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from krowlspider.corpus.sites.answers import AI, ROBOTS, TDM_FILE, site_of
 from krowlspider.corpus.sites.index import SiteFile, SiteIndex
-from krowlspider.corpus.sites.scan import findings
+from krowlspider.corpus.sites.scan import Finding, findings
 from tests.corpus.warcs import response
 
 if TYPE_CHECKING:
@@ -153,3 +154,24 @@ def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: lis
     assert sites.signals_for("http://five.example/", "html") == ["tdm-reservation"]
     assert sites.signals_for("urn:x", "html") == []
     sites.close()
+
+
+def test_hosts_take_no_memory(tmp_path: Path) -> None:
+    """Neither of the process that keeps the index nor of those that look sites up."""
+    hosts = [f"host{number}.example" for number in range(5000)]
+    site = site_of(ROBOTS, b"Content-Signal: ai-train=no\n")
+    found = (Finding(host, ROBOTS, "2026-01-01T00:00:00Z", 0, site) for host in hosts)
+    tracemalloc.start()
+    try:
+        index = SiteIndex(tmp_path / "index")
+        index.add("a.warc", map(msgspec.json.encode, found))
+        index.publish(tmp_path / "sites")
+        index.close()
+        sites = SiteFile(tmp_path / "sites")
+        assert all(sites.signals_for(f"http://{host}/", "html") for host in hosts)
+        sites.close()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # With all of them in the cache it is 2.9 MB.
+    assert most < 1_500_000

@@ -98,7 +98,7 @@ def test_pages_that_crash_a_worker_are_named(folder: Folder, tmp_path: Path) -> 
     pool, part = Pool(job(folder, decode=crash), 1), Slice(path.name, 0)
     named, summary = [], None
     while summary is None:
-        if pool.is_idle:
+        if pool.has_room:
             pool.give(Task(path, 0, folder.fatal(part)))
         for message in pool.wait(0.1):
             if isinstance(message, Fatal):
