@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 # Surviving new objects before a collection of the youngest generation. Python's default of 700 is
 # reached by each page, and so many collections slow a crawl down. More hold the event loop longer.
-_YOUNG = 10_000
+_YOUNG = 5_000
 # After more than so many young collections there is a middle one, after more than so many middle
 # ones there may be a full one: as rarely as with 50,000 and Python's 10 and 10.
-_MIDDLE, _OLD = 4, 120
+_MIDDLE, _OLD = 2, 400
 
 
 @contextmanager
