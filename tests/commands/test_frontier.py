@@ -91,7 +91,8 @@ def test_one_host_is_shown_with_why_it_is_not_fetched(crawled: Path) -> None:
     assert (view["queued"], view["done"]) == (most["queued"], most["done"])
     assert view["state"] == "active"
     assert view["why"].startswith("It is due")
-    assert [line["status"] for line in view["robots"]] == [200]
+    # Some hosts of this web have no robots.txt, and which one is the biggest depends on time.
+    assert [line["status"] in {200, 404} for line in view["robots"]] == [True]
     mine = [line["url"] for line in queued(crawled) if most["host"] in line["url"]]
     assert [line["url"] for line in view["queue"]] == mine[:10]
     # Delays are the crawl's own: it had a shorter one than the default.
