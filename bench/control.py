@@ -92,16 +92,13 @@ def measure(queued: int, rounds: int, scratch: Path | None = None) -> dict[str, 
             time.sleep(LATE)
             calls = {}
             for state in ("resume", "pause"):
-                calls[state] = {}
+                given = _times(1, [(state, {})], caller)
                 # The first call, before which nobody has watched.
-                first = _times(1, [(state, {})], caller)
-                if state == "resume":
-                    calls[state]["the first"] = first
+                calls[state] = {"the first": given} if state == "resume" else {}
                 # What is in flight ends.
                 time.sleep(EACH)
-                calls[state] |= {
-                    name: _times(rounds, each, caller) for name, each in _calls(hosts, port).items()
-                }
+                for name, each in _calls(hosts, port).items():
+                    calls[state][name] = _times(rounds, each, caller)
             caller.order("resume")
             time.sleep(PHASE)
             alone = caller.lag()

@@ -27,6 +27,7 @@ class LoopThrottle:
         self._most = self._left = turns.at_once
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turning = False
+        # The callers of `for_clients` that wait.
         self._held: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self) -> None:
@@ -44,9 +45,9 @@ class LoopThrottle:
         await place
 
     async def for_clients(self) -> None:
-        """Return at once unless a client of the live page waits; then one caller goes on in a turn.
+        """Return at once, but one caller a turn while a client of the live page waits.
 
-        For work that follows a passed answer some turns later.
+        For the work on an answer, which comes some turns after the answer has passed.
         """
         if not self._turns.is_awaited:
             return
