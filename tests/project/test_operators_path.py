@@ -20,20 +20,22 @@ from tests.commands.test_migrate import ALL, PORT, RULES, unpacked
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
+from tests.support import warm
 from tests.support.crawling import ROOT, frontier_view, write_seeds
 from tests.support.crawls import QUICK, impolite, pages
 from tests.support.debian import program
 from tests.support.documented import Copy, commands
+from tests.support.machines import FIRST, SECOND, two_machines
 
 if TYPE_CHECKING:
+    from tests.mockweb.log import Entry
     from tests.support.documented import Running
+    from tests.support.machines import Machine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 GRAPH = Graph(hosts=24, pages=20, seed=3, features=QUICK)
 METRICS, CONSUL = "http://127.0.0.1:9410/metrics", "http://127.0.0.1:8500"
-# The second machine: another address of loopback.
-OTHER = "127.0.0.2"
 # Delays while something is done to a crawl, and when it may come to its end.
 SLOW, FAST = 5.0, 0.1
 
@@ -75,23 +77,35 @@ class Operator:
         return running
 
 
-def test_commands_of_an_operator_in_order(tmp_path: Path) -> None:
-    program("redis-server")
+def test_commands_of_an_operator_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A process that starts warm is of the machine on which the tests began.
+    monkeypatch.setattr(warm, "enabled", False)
+    # They are fetched while there is a network.
+    for name in ("consul", "ip", "redis-server"):
+        program(name)
     with ExitStack() as stack:
         operator = Operator(tmp_path, stack)
         all_cores(operator)
-        several_machines(operator)
+        several_machines(operator, *machines(stack))
         operator.next("--profile")
         upgrade(operator)
         with pytest.raises(IndexError):
             operator.next("")
 
 
-def assert_exact(web: MockWeb, jobs: list[Path]) -> None:
-    assert reachable(web.graph, web.seeds()).differences(web.log()) == []
-    assert repeated(web.log()) == []
-    assert impolite(web, FAST) == []
-    assert not_archived(web.log(), jobs, exactly=True) == []
+def machines(stack: ExitStack) -> tuple[Machine, Machine]:
+    try:
+        return stack.enter_context(two_machines())
+    except OSError as error:
+        pytest.skip(f"the rest needs network namespaces, and this user makes none: {error}")
+
+
+def assert_exact(web: MockWeb, asked: list[Entry], jobs: list[Path]) -> None:
+    """``asked`` are the requests to the web, and to those of other machines that are like it."""
+    assert reachable(web.graph, web.seeds()).differences(asked) == []
+    assert repeated(asked) == []
+    assert impolite(web, FAST, asked) == []
+    assert not_archived(asked, jobs, exactly=True) == []
     assert [frontier_view(job)["queued"] for job in jobs] == [0] * len(jobs)
 
 
@@ -129,22 +143,35 @@ def all_cores(operator: Operator) -> None:
         operator.run("cp -a")
         operator.delay(FAST)
         assert "ended (finished)" in operator.run("PROCESSES=3")
-        assert_exact(web, sorted((operator.folder / "jobs" / "copy").glob("p*")))
+        assert_exact(web, web.log(), sorted((operator.folder / "jobs" / "copy").glob("p*")))
 
 
-def several_machines(operator: Operator) -> None:
-    """A node joins and leaves; each is restarted; all are stopped and go on elsewhere."""
+def start_servers(operator: Operator, stack: ExitStack, first: Machine, second: Machine) -> None:
+    """Start Consul on the first machine, and a Redis on each."""
     folder = operator.folder
-    with MockWeb(graph=GRAPH) as web, ExitStack() as stack:
+    consul = stack.enter_context(consul_agent(folder / "consul", host=FIRST))
+    operator.copy.places[CONSUL] = consul.url
+    founded = f"{consul.url}/v1/kv/krowlspider/krowlspider/founded"
+    # As if the cluster were old: leases begin at once.
+    urllib.request.urlopen(urllib.request.Request(founded, b"1", method="PUT")).close()
+    # Without a password it serves its own machine alone.
+    open_to_all = ("--protected-mode", "no")
+    for node, machine, host in (("a", first, FIRST), ("b", second, SECOND)):
+        server = redis_server(folder / f"server-{node}", *open_to_all, host=host)
+        redis = stack.enter_context(machine.has(server))
+        (folder / f"redis-{node}").write_text(redis.url)
+
+
+def several_machines(operator: Operator, first: Machine, second: Machine) -> None:
+    """A node of the second machine joins and leaves; each is restarted; all are stopped and go on
+    elsewhere. Each machine reaches a web of its own, and the servers of the cluster."""
+    folder = operator.folder
+    with ExitStack() as stack:
+        stack.enter_context(first)
+        web = stack.enter_context(MockWeb(graph=GRAPH))
+        other_web = stack.enter_context(second.has(MockWeb(graph=GRAPH, port=web.port)))
         operator.begin(web, web.seeds())
-        consul = stack.enter_context(consul_agent(folder / "consul"))
-        operator.copy.places[CONSUL] = consul.url
-        founded = f"{consul.url}/v1/kv/krowlspider/krowlspider/founded"
-        # As if the cluster were old: leases begin at once.
-        urllib.request.urlopen(urllib.request.Request(founded, b"1", method="PUT")).close()
-        for node, host in (("a", ""), ("b", OTHER)):
-            redis = stack.enter_context(redis_server(folder / f"server-{node}", host=host))
-            (folder / f"redis-{node}").write_text(redis.url)
+        start_servers(operator, stack, first, second)
 
         def go_on(node: Running) -> None:
             """Wait until the node has done some pages."""
@@ -156,13 +183,15 @@ def several_machines(operator: Operator) -> None:
 
         a = operator.start("KROWL_NODE_ID=a")
         go_on(a)
-        b = operator.start("KROWL_NODE_ID=b")
+        with second:
+            b = operator.start("KROWL_NODE_ID=b")
         ring = operator.next("scrapy ring")
         agree(b)
         go_on(b)
         # Taken away, and brought back: the rolling restart of b, and then of a.
         b.interrupt()
-        b = operator.again(b.command)
+        with second:
+            b = operator.again(b.command)
         go_on(b)
         agree(b)
         a.interrupt()
@@ -178,13 +207,18 @@ def several_machines(operator: Operator) -> None:
             operator.run(f"scrapy frontier {wanted} --restore")
         operator.run("--signal RUNNING")
         operator.delay(FAST)
-        restored = [
-            operator.again(node.command.replace("JOBDIR=jobs/", "JOBDIR=jobs/again-"))
-            for node in (a, b)
-        ]
-        for node in restored:
-            node.wait()
-        assert_exact(web, [folder / "jobs" / f"again-{node}" for node in "ab"])
+        restored = []
+        for machine, node in ((first, a), (second, b)):
+            with machine:
+                command = node.command.replace("JOBDIR=jobs/", "JOBDIR=jobs/again-")
+                restored.append(operator.again(command))
+        for running in restored:
+            running.wait()
+        logs = web.log(), other_web.log()
+        assert all(map(pages, logs))
+        assert_exact(
+            web, [*logs[0], *logs[1]], [folder / "jobs" / f"again-{node}" for node in "ab"]
+        )
 
 
 def upgrade(operator: Operator) -> None:

@@ -89,10 +89,12 @@ def paths(entries: list[Entry]) -> list[str]:
     return [entry.path for entry in pages(entries)]
 
 
-def impolite(web: AnyWeb, delay: float = DELAY) -> list[str]:
-    """Return the violations in the log of a web that is a graph."""
+def impolite(
+    web: AnyWeb, delay: float = DELAY, entries: Iterable[Entry] | None = None
+) -> list[str]:
+    """Return the violations in the log of a web that is a graph, or in these entries."""
     return violations(
-        web.log(),
+        web.log() if entries is None else entries,
         min_delay=lambda host: delay_at(web.graph, host, delay),
         allowed=lambda host, path: allowed_at(web.graph, host, path),
     )
