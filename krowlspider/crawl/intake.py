@@ -288,11 +288,12 @@ class Intake:
         """
         if owners is None or not any(owners):
             return self.knows(keys, host_at)
-        marks = [
-            (host_at(at), key) if owner is None else foreign_mark(owner, key)
-            for at, (key, owner) in enumerate(zip(keys, owners, strict=True))
-        ]
-        return self.knows([key for _, key in marks], lambda at: marks[at][0])
+        names: dict[int, str] = {}
+        keys = list(keys)
+        for at, owner in enumerate(owners):
+            if owner is not None:
+                names[at], keys[at] = foreign_mark(owner, keys[at])
+        return self.knows(keys, lambda at: names.get(at) or host_at(at))
 
     # --- outgoing URLs ---
 

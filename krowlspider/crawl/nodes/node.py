@@ -82,8 +82,9 @@ class Node:
         """Return the owner of each host, in the order given, None for a host of this node."""
         view, own = self.cluster.view, self.own
         assert view is not None
-        owners = (view.owner(domain_of(host)) for host in hosts)
-        return [None if owner == own else owner for owner in owners]
+        # Most links of a page lead to one host.
+        owners = {host: view.owner(domain_of(host)) for host in set(hosts)}
+        return [None if (owner := owners[host]) == own else owner for host in hosts]
 
     @property
     def size(self) -> int:
