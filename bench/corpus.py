@@ -1,7 +1,8 @@
 """Measure ``scrapy corpus``: pages per CPU second, and the memory of a worker.
 
 The pages are real ones, in WARC files of gzip members. The command runs as users run it, with one
-worker and all rules; its CPU is that of all its processes, without the start of a run over no page.
+worker and all rules; its CPU is that of all its processes, without that of a run over one page: the
+start, and the import of what the first page needs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def measure(rounds: int, pages: int, scratch: Path | None = None) -> dict[str, A
     found = bodies(pages)
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
         folder = Path(name)
-        write(folder / "none", [])
+        write(folder / "one", found[:1])
         write(folder / "pages", found)
         runs = [_run(folder, str(number), len(found)) for number in range(rounds)]
     return {
@@ -75,9 +76,9 @@ def _record(file: int, number: int, body: bytes) -> bytes:
 
 def _run(folder: Path, name: str, pages: int) -> float:
     spent = [
-        cpu(command(folder / source, folder / f"{source}-{name}")) for source in ("none", "pages")
+        cpu(command(folder / source, folder / f"{source}-{name}")) for source in ("one", "pages")
     ]
-    return pages / (spent[1] - spent[0])
+    return (pages - 1) / (spent[1] - spent[0])
 
 
 def command(source: Path, out: Path) -> list[str]:

@@ -130,9 +130,15 @@ class Folder:
                 file.write(text)
         elif path.read_bytes() != text:
             before = read_options(self.path)
-            names = ", ".join(name for name in options if options[name] != before.get(name))
+            names = [name for name in options if options[name] != before.get(name)]
+            if "fingerprints" in names:
+                raise KrowlError(
+                    f"{self.path} was begun by a version of krowlspider that made other"
+                    " fingerprints of texts: give a new folder"
+                )
             raise KrowlError(
-                f"{self.path} was begun with other options: give the same {names}, or a new folder"
+                f"{self.path} was begun with other options: give the same {', '.join(names)},"
+                " or a new folder"
             )
 
     def finished(self, part: Slice) -> Summary | None:

@@ -24,6 +24,7 @@ from krowlspider.corpus.document import Reading
 from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.figures import figures
+from krowlspider.corpus.fingerprints import VERSION
 from krowlspider.corpus.folder import LINES, Folder, read_lines
 from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
@@ -196,6 +197,7 @@ class Command(ScrapyCommand):
             folder.begin(
                 {
                     "extractor": opts.extractor,
+                    "fingerprints": VERSION,
                     "format": opts.format,
                     "host": choice.host,
                     "keep": opts.keep,
