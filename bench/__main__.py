@@ -152,9 +152,9 @@ def _duplicates(args: argparse.Namespace) -> None:
 
 
 def _follow(args: argparse.Namespace) -> None:
-    rows = follow.measure(_shape(args), pages=args.pages, rounds=args.rounds)
-    print(growth.table(rows))
-    _write("follow", rows)
+    figures = follow.measure(_shape(args), pages=args.pages, rounds=args.rounds)
+    print(corpus.table(figures))
+    _write("follow", figures)
 
 
 def _profile(args: argparse.Namespace) -> None:

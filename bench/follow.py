@@ -1,7 +1,9 @@
 """Measure what ``scrapy corpus --follow`` costs the crawl that it follows.
 
 The crawl has a core of its own. The web has the other one, where the corpus, at the lowest
-priority, takes what the web leaves. Crawls with and without it alternate.
+priority, takes what the web leaves. The corpus is stopped and continued in turns of a few seconds
+while the crawl runs. Neighbouring turns are compared, so that what changes slowly, as the rest of
+the machine does, is the same in both.
 """
 
 from __future__ import annotations
@@ -12,91 +14,116 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-from contextlib import contextmanager, nullcontext
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.crawlers import Task, krowlspider_command
-from bench.process import measured
+from bench.crawlers import Task, cpu_seconds_of, krowlspider_command
+from bench.process import CORE as CRAWLERS_CORE
 from bench.web import CORE, BenchWeb
-from krowlspider.corpus.figures import figures
-from krowlspider.errors import KrowlError
 from tests.support.crawling import ROOT, write_seeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bench.pages import Shape
 
 # Bytes of a WARC file: one is finished every few seconds.
 _FILE = 5_000_000
+# Seconds of the crawl before the corpus starts, of the corpus before the first turn, of a turn.
+_BEFORE = 10.0
+_START = 5.0
+_TURN = 3.0
 
 
-def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
-    """Return a row of medians for crawls alone, and one for crawls that are followed."""
-    runs: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-    with BenchWeb(shape) as web:
-        for number in range(rounds):
-            for follow in (False, True) if number % 2 else (True, False):
-                runs[follow].append(_once(web, pages, follow=follow))
-    rows = []
-    for follow, found in runs.items():
-        rates = [run["pages_per_cpu_second"] for run in found]
-        row: dict[str, Any] = {"followed": follow, "pages": pages}
-        row |= {key: round(statistics.median(run[key] for run in found), 1) for key in found[0]}
-        rows.append(row | {"least": round(min(rates), 1), "most": round(max(rates), 1)})
-    return rows
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    followed: bool
+    per_cpu_second: float
+    per_second: float
+    # Cores that the corpus used.
+    corpus: float
 
 
-def _once(web: BenchWeb, pages: int, *, follow: bool) -> dict[str, float]:
-    with tempfile.TemporaryDirectory(prefix="krowl-bench-") as name:
+def measure(shape: Shape, *, pages: int, rounds: int) -> dict[str, Any]:
+    """Return the medians of both kinds of turns in ``rounds`` crawls, and what of its rate a crawl
+    keeps: the mean over neighbouring turns, and its standard error."""
+    crawls = [_once(shape, pages) for _ in range(rounds)]
+    # Each turn is compared with the one before and the one after it.
+    kept = [share for crawl in crawls for share in map(_kept, pairwise(crawl))]
+    found: dict[str, Any] = {"pages": pages, "crawls": rounds, "turns": sum(map(len, crawls))}
+    for name in ("per_cpu_second", "per_second", "corpus"):
+        for followed in (False, True):
+            values = [
+                getattr(turn, name)
+                for crawl in crawls
+                for turn in crawl
+                if turn.followed == followed
+            ]
+            key = f"{name}_{'followed' if followed else 'alone'}"
+            found[key] = round(statistics.median(values), 2)
+    # Neighbouring shares have a turn in common: half as many are independent.
+    error = statistics.stdev(kept) / (len(kept) / 2) ** 0.5
+    return found | {"kept": round(statistics.mean(kept), 3), "standard_error": round(error, 3)}
+
+
+def _kept(turns: tuple[_Turn, _Turn]) -> float:
+    followed, alone = sorted(turns, key=lambda turn: not turn.followed)
+    return followed.per_cpu_second / alone.per_cpu_second
+
+
+def _once(shape: Shape, pages: int) -> list[_Turn]:
+    with BenchWeb(shape) as web, tempfile.TemporaryDirectory(prefix="krowl-bench-") as name:
         scratch = Path(name)
         seeds = write_seeds(scratch / "seeds.txt", web.shape.seeds(web.shape.hosts))
         task = Task(web, seeds, pages, scratch, settings={"KROWL_WARC_MAX_SIZE": _FILE})
+        with _running(krowlspider_command(task), scratch / "log", CRAWLERS_CORE) as crawl:
+            time.sleep(_BEFORE)
+            words = [sys.executable, "-m", "scrapy", "corpus", str(scratch / "job")]
+            words += ["-o", str(scratch / "corpus"), "--follow", "--processes", "1"]
+            with _running(["nice", "-n", "19", *words], scratch / "corpus.log", CORE) as corpus:
+                time.sleep(_START)
+                return list(_turns(web, crawl, corpus))
+
+
+def _turns(
+    web: BenchWeb, crawl: subprocess.Popen[bytes], corpus: subprocess.Popen[bytes]
+) -> Iterator[_Turn]:
+    """Yield the turns of a crawl until it ends; the last one, in which it ends, is left out."""
+    followed = True
+    while True:
+        os.killpg(corpus.pid, signal.SIGCONT if followed else signal.SIGSTOP)
         web.take()
-        with _following(scratch) if follow else nullcontext():
-            usage = measured(krowlspider_command(task), scratch / "log")
-            read = _pages_read(scratch / "corpus")
-        fetched = web.take()["pages"]
-    return {
-        "pages_per_cpu_second": fetched / usage.cpu_seconds,
-        "pages_per_second": fetched / usage.seconds,
-        "pages_of_corpus": read,
-    }
+        begun, used, corpus_used = time.monotonic(), cpu_seconds_of(crawl.pid), _group_cpu(corpus)
+        time.sleep(_TURN)
+        if crawl.poll() is not None:
+            return
+        asked, took = web.take()["pages"], time.monotonic() - begun
+        cpu = cpu_seconds_of(crawl.pid) - used
+        yield _Turn(followed, asked / cpu, asked / took, (_group_cpu(corpus) - corpus_used) / took)
+        followed = not followed
+
+
+def _group_cpu(process: subprocess.Popen[bytes]) -> float:
+    """Return the CPU seconds of a process and of those that it has started."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return sum(map(cpu_seconds_of, [process.pid, *map(int, children)]))
 
 
 @contextmanager
-def _following(scratch: Path) -> Iterator[None]:
-    """Follow the crawl, from its first WARC file on."""
-    ended = threading.Event()
-    words = [sys.executable, "-m", "scrapy", "corpus", str(scratch / "job")]
-    words += ["-o", str(scratch / "corpus"), "--follow", "--processes", "1"]
-
-    def run() -> None:
-        while not any((scratch / "job").rglob("*.warc.gz.open")):
-            if ended.wait(0.1):
-                return
-        with (scratch / "corpus.log").open("wb") as log:
-            process = subprocess.Popen(
-                ["taskset", "-c", str(CORE), "nice", "-n", "19", *words],
-                cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        ended.wait()
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    thread = threading.Thread(target=run)
-    thread.start()
+def _running(words: Sequence[str], log: Path, core: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command on a core, in a process group of its own, which is killed at the end."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            ["taskset", "-c", str(core), *words],
+            cwd=ROOT, stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
     try:
-        yield
+        yield process
     finally:
-        ended.set()
-        thread.join()
-
-
-def _pages_read(corpus: Path) -> int:
-    try:
-        return int(figures(corpus)["responses"])
-    except KrowlError:
-        return 0
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
