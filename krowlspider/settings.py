@@ -176,6 +176,14 @@ REDIRECT_MAX_TIMES = 10
 # but a sitemap may have 50 MB.
 KROWL_SITEMAPS = True
 
+# --- Opt-outs -------------------------------------------------------------------------------------
+
+# True: the broad spider also fetches /ai.txt and /.well-known/tdmrep.json of each host, in which a
+# site refuses that its pages train models. They are archived for `scrapy corpus`, which honours
+# them. They take two requests for each host, and count as pages for max_pages. With
+# ROBOTSTXT_OBEY = False none is fetched.
+KROWL_OPT_OUTS = False
+
 # --- Requisites -----------------------------------------------------------------------------------
 
 # The files that a page needs to be shown: pictures, style sheets, scripts, fonts, media. "none";

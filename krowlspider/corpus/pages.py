@@ -58,9 +58,13 @@ class Page:
 
 
 def records(
-    stream: BinaryIO, start: int, damage: Callable[[int, str], object]
+    stream: BinaryIO,
+    start: int,
+    damage: Callable[[int, str], object],
+    kinds: WarcRecordType = WarcRecordType.response,
 ) -> Iterator[tuple[int, WarcRecord]]:
-    """Yield the responses from ``start`` with their offsets; their blocks are not read yet.
+    """Yield the records of ``kinds`` from ``start`` with their offsets; their blocks are not read
+    yet.
 
     ``damage`` is called with the offset and reason of each damaged stretch. After one, a gzip file
     is read on from its next whole record; any other file ends there. Raises OSError.
@@ -71,9 +75,7 @@ def records(
         stream.seek(start)
         last = start
         try:
-            for record in ArchiveIterator(
-                stream, parse_http=False, record_types=WarcRecordType.response
-            ):
+            for record in ArchiveIterator(stream, parse_http=False, record_types=kinds):
                 last = record.stream_pos
                 yield last, record
             return

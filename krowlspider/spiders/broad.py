@@ -25,6 +25,7 @@ from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
+from krowlspider.spiders.opt_outs import queue_opt_outs
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
@@ -203,6 +204,7 @@ class BroadSpider(Spider):
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
         self._reads_requisites = settings["KROWL_REQUISITES"] != "none"
+        self._fetches_opt_outs = settings.getbool("KROWL_OPT_OUTS")
         self._set_yields_items(yields=True)
 
     def _set_yields_items(self, *, yields: bool) -> None:
@@ -230,7 +232,7 @@ class BroadSpider(Spider):
         await scheduler.join(
             scope=Scope(kept, max_url_length=self._max_url_length, traps=self._traps),
             page_budget=self._max_pages or None,
-            on_robots=self._sitemaps.look,
+            on_robots=self._robots_found,
         )
         source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)
@@ -448,6 +450,18 @@ class BroadSpider(Spider):
                 redirects=redirects,
                 chain=chain,
             )
+
+    def _robots_found(self, authority: str, sitemaps: list[str], depth: int) -> None:
+        if self.scheduler.reads_sitemaps:
+            self._sitemaps.look(authority, sitemaps, depth)
+        if self._fetches_opt_outs:
+            handlers = self.parse_opt_out, self.failed
+            queue_opt_outs(self.scheduler.intake, authority, depth, *handlers)
+
+    async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:
+        """Do nothing with an ai.txt or a tdmrep.json: it is in the archive."""
+        return
+        yield response
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.

@@ -119,6 +119,18 @@ def robots(host: str, signal: str, day: int, status: str = "200 OK") -> bytes:
     return response(f"http://{host}/robots.txt", body, "A: b", status, date)
 
 
+def indexed(folder: Path, *files: Path) -> SiteFile:
+    """Return the answers in WARC files, read by name."""
+    index = SiteIndex(folder / "index")
+    for path in sorted(files):
+        found = findings(path, lambda body, _: body)
+        index.add(path.name, map(msgspec.json.encode, found))
+        assert index.has(path.name)
+    index.publish(folder / "sites")
+    index.close()
+    return SiteFile(folder / "sites")
+
+
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: list[str]) -> None:
     """An error leaves the older answer; a missing robots.txt refuses nothing."""
@@ -137,14 +149,7 @@ def test_the_newest_answer_holds_whatever_file_has_it(tmp_path: Path, names: lis
         + b"".join(robots(f"{n}.example", "search=no", 2) for n in range(50))
         + response("http://three.example/x/robots.txt", b"Content-Signal: ai-train=no")
     )
-    index = SiteIndex(tmp_path / "index")
-    for path in sorted((newer, older)):
-        found = findings(path, lambda body, _: body)
-        index.add(path.name, map(msgspec.json.encode, found))
-        assert index.has(path.name)
-    index.publish(tmp_path / "sites")
-    index.close()
-    sites = SiteFile(tmp_path / "sites")
+    sites = indexed(tmp_path, newer, older)
     assert sites.signals_for("https://one.example/a", "html") == ["ai-input=no"]
     assert sites.signals_for("https://one.example/b", "html") == ["ai-input=no", "ai.txt"]
     assert sites.signals_for("http://two.example/", "html") == []
@@ -175,3 +180,48 @@ def test_hosts_take_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
     # With all of them in the cache it is 2.9 MB.
     assert most < 1_500_000
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_revisit_says_what_the_record_with_its_payload_says(
+    tmp_path: Path, names: list[str]
+) -> None:
+    """Sites of one provider have the same file. Without that record, the older answer holds."""
+    first, second = (tmp_path / name for name in names)
+    refuses = b"Content-Signal: ai-train=no"
+
+    def of(host: str, path: str = ROBOTS, status: str = "200 OK", digest: str = "sha1:A") -> bytes:
+        date, url = "2026-01-03T00:00:00Z", f"http://{host}.example{path}"
+        return response(url, b"", "A: b", status, date, kind="revisit", digest=digest)
+
+    first.write_bytes(
+        response("http://one.example/robots.txt", refuses, digest="sha1:A")
+        + response("http://one.example/ai.txt", b"Disallow: /", digest="sha1:B")
+        + robots("three.example", "search=no", 1)
+        + robots("four.example", "search=no", 1)
+        + robots("five.example", "search=no", 1)
+    )
+    second.write_bytes(
+        of("two")
+        + of("three", digest="sha1:away")
+        + of("four", status="404 Not Found")
+        + of("five", status="304 Not Modified")
+        + of("six", path=AI)
+        + of("seven", path=AI, digest="sha1:B")
+        + of("seven")
+    )
+    sites = indexed(tmp_path, first, second)
+    said = {
+        host: sites.signals_for(f"http://{host}.example/", "html")
+        for host in ("one", "two", "three", "four", "five", "six", "seven")
+    }
+    assert said == {
+        "one": ["ai-train=no", "ai.txt"],
+        "two": ["ai-train=no"],
+        "three": ["search=no"],
+        "four": [],
+        "five": ["search=no"],
+        # The payload of a robots.txt is no answer in ai.txt.
+        "six": [],
+        "seven": ["ai-train=no", "ai.txt"],
+    }

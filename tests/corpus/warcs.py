@@ -60,12 +60,16 @@ def response(
     headers: str = "Content-Type: text/html",
     status: str = "200 OK",
     date: str = "2026-01-02T03:04:05Z",
+    *,
+    kind: str = "response",
+    digest: str = "",
 ) -> bytes:
-    """Return a response record."""
+    """Return a response record, or one of another ``kind``, with the digest of its payload."""
+    more = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
     block = f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + body
     fields = (
-        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:test:{abs(hash(url))}>\r\n"
-        f"WARC-Target-URI: {url}\r\nWARC-Date: {date}\r\n"
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:test:{abs(hash(url))}>\r\n"
+        f"WARC-Target-URI: {url}\r\nWARC-Date: {date}\r\n{more}"
         "Content-Type: application/http; msgtype=response\r\n"
         f"Content-Length: {len(block)}\r\n\r\n"
     )

@@ -12,11 +12,13 @@ import shutil
 import tempfile
 from bisect import bisect_left
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 import plyvel
-from xxhash import xxh3_64_digest
+from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.corpus.sites.answers import Site
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_FILE, _HOST = b"f", b"h"
+# Keys of files, of hosts with a path, and of what a payload says as the file of a path. A revisit
+# has a key of its own: if no record has its payload, the newest response holds.
+_FILE, _HOST, _SAID = b"f", b"h", b"s"
+_REVISIT = b"\0"
 _ENTRY, _NUMBER = 16, 8
 # Hosts whose lines a worker remembers, up to 0.3 MB each.
 _CACHED = 256
@@ -67,8 +72,12 @@ class SiteIndex:
         nothing."""
         for line in lines:
             found = _Newest(msgspec.json.decode(line, type=Finding), file)
-            host, path = found.finding.host.encode(), found.finding.path.encode()
-            key = _HOST + xxh3_64_digest(host) + path
+            finding = found.finding
+            key = _HOST + xxh3_64_digest(finding.host.encode()) + finding.path.encode()
+            if finding.is_revisit:
+                key += _REVISIT
+            elif finding.digest:
+                self._db.put(_said(finding), _encode(finding.site))
             known = self._known(key)
             if known is None or known.age < found.age:
                 self._db.put(key, _encode(found))
@@ -93,16 +102,37 @@ class SiteIndex:
 
     def _lines(self) -> Iterator[tuple[bytes, _Line]]:
         """Yield the hosts that say something, sorted by their hashes."""
-        last: tuple[bytes, _Line] | None = None
-        for key, value in self._db.iterator(prefix=_HOST):
-            found = msgspec.json.decode(value, type=_Newest).finding
-            if last is None or last[0] != key[1:9]:
-                if last is not None and last[1].site != Site():
-                    yield last
-                last = key[1:9], _Line(found.host, Site())
-            last[1].site.add(found.site)
-        if last is not None and last[1].site != Site():
-            yield last
+        for key, answers in groupby(self._answers(), key=itemgetter(0)):
+            line = None
+            for _, host, site in answers:
+                line = line or _Line(host, Site())
+                line.site.add(site)
+            if line is not None and line.site != Site():
+                yield key, line
+
+    def _answers(self) -> Iterator[tuple[bytes, str, Site]]:
+        """Yield the hash of a host, the host, and the newest answer for each of its paths."""
+        for key, newest in groupby(self._db.iterator(prefix=_HOST), key=_of_path):
+            found = [msgspec.json.decode(value, type=_Newest) for _, value in newest]
+            for each in sorted(found, key=lambda each: each.age, reverse=True):
+                if (site := self._said_by(each.finding)) is not None:
+                    yield key[1:9], each.finding.host, site
+                    break
+
+    def _said_by(self, finding: Finding) -> Site | None:
+        """Return what a file says; None if it is that of a record which no file had."""
+        if not finding.is_revisit:
+            return finding.site
+        value = self._db.get(_said(finding))
+        return None if value is None else msgspec.json.decode(value, type=Site)
+
+
+def _said(finding: Finding) -> bytes:
+    return _SAID + xxh3_128_digest(f"{finding.path} {finding.digest}".encode())
+
+
+def _of_path(item: tuple[bytes, bytes]) -> bytes:
+    return item[0].removesuffix(_REVISIT)
 
 
 class SiteFile:

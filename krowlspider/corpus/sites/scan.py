@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.index.cdxj import target
 from krowlspider.archive.payloads.payload import payload_of
@@ -20,37 +21,56 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+_KINDS = WarcRecordType.response | WarcRecordType.revisit
 # Hosts remembered by the origin of a URL.
 _HOSTS_CACHED = 4096
 
 
 class Finding(msgspec.Struct):
-    """A file of a host, when it was fetched, and what it says."""
+    """A file of a host, when it was fetched, and what it says.
+
+    ``digest`` is that of its payload, empty without a payload or if it is not known.
+    ``is_revisit``: ``site`` says nothing, the file is that of another record with this digest.
+    """
 
     host: str
     path: str
     date: str
     offset: int
     site: Site
+    digest: str = ""
+    is_revisit: bool = False
 
 
 def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Finding]:
     """Yield the answers of hosts in a WARC file. Raises OSError."""
     with path.open("rb") as stream:
-        for offset, record in records(stream, 0, lambda *_: None):
+        for offset, record in records(stream, 0, lambda *_: None, _KINDS):
             url = target(record)
             name = f"/{url.split('/', 3)[-1]}"
             if name not in FILES:
                 continue
-            found = _answer(record, decode)
-            host = host_named(url)
-            if found is not None and host:
-                date = record.headers.get("WARC-Date") or ""
-                yield Finding(host, name, date, offset, site_of(name, found))
+            host, answer = host_named(url), _answer(record, decode)
+            if answer is None or not host:
+                continue
+            fields = record.headers
+            date, digest = (fields.get(f"WARC-{each}") or "" for each in ("Date", "Payload-Digest"))
+            site = site_of(name, answer.content)
+            if not answer.is_file:
+                digest = ""
+            yield Finding(host, name, date, offset, site, digest, answer.is_revisit)
 
 
-def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> bytes | None:
-    """Return the file; empty if the host has none; None if the response leaves that open."""
+class _Answer(NamedTuple):
+    """The content of a file, if the host has one, or else whether another record has it."""
+
+    is_file: bool
+    content: bytes = b""
+    is_revisit: bool = False
+
+
+def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answer | None:
+    """Return what a record says of a file; None if it leaves open whether there is one."""
     try:
         block = record.reader.read(READ_MAX)
     except OSError as error:
@@ -59,11 +79,13 @@ def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> bytes 
         return None
     status, headers = head_of(block)
     if status in {"404", "410"}:
-        return b""
+        return _Answer(is_file=False)
     if status != "200":
         return None
+    if record.record_type == WarcRecordType.revisit:
+        return _Answer(is_file=True, is_revisit=True)
     try:
-        return decode(payload_of(block), codings_of(headers))
+        return _Answer(is_file=True, content=decode(payload_of(block), codings_of(headers)))
     except ValueError:
         return None
 
