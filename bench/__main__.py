@@ -267,7 +267,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
 _OWN: dict[str, dict[str, Any]] = {
     "control": {"urls": [1_000_000], "rounds": 20},
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
-    "follow": {"rounds": 4},
+    "follow": {"rounds": 2, "pages": 150_000},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},

@@ -2,8 +2,7 @@
 
 The crawl has a core of its own. The web has the other one, where the corpus, at the lowest
 priority, takes what the web leaves. The corpus is stopped and continued in turns of a few seconds
-while the crawl runs. Neighbouring turns are compared, so that what changes slowly, as the rest of
-the machine does, is the same in both.
+while the crawl runs. Neighbouring turns are compared, because the machine's load changes slowly.
 """
 
 from __future__ import annotations
@@ -49,11 +48,20 @@ class _Turn:
 
 
 def measure(shape: Shape, *, pages: int, rounds: int) -> dict[str, Any]:
-    """Return the medians of both kinds of turns in ``rounds`` crawls, and what of its rate a crawl
-    keeps: the mean over neighbouring turns, and its standard error."""
+    """Return medians of the turns with and without the corpus in ``rounds`` crawls: pages per CPU
+    second, pages a second, cores of the corpus.
+
+    ``kept`` is the mean ratio of pages per CPU second, followed to alone, of neighbouring turns.
+
+    :raises RuntimeError: the crawls have ended before two turns
+    """
     crawls = [_once(shape, pages) for _ in range(rounds)]
     # Each turn is compared with the one before and the one after it.
     kept = [share for crawl in crawls for share in map(_kept, pairwise(crawl))]
+    if len(kept) < 2:
+        raise RuntimeError(
+            f"crawls of {pages} pages end too soon to be compared: give more --pages"
+        )
     found: dict[str, Any] = {"pages": pages, "crawls": rounds, "turns": sum(map(len, crawls))}
     for name in ("per_cpu_second", "per_second", "corpus"):
         for followed in (False, True):
@@ -108,14 +116,15 @@ def _turns(
 
 
 def _group_cpu(process: subprocess.Popen[bytes]) -> float:
-    """Return the CPU seconds of a process and of those that it has started."""
+    """Return the CPU seconds of a process and its direct children."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return sum(map(cpu_seconds_of, [process.pid, *map(int, children)]))
 
 
 @contextmanager
 def _running(words: Sequence[str], log: Path, core: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command on a core, in a process group of its own, which is killed at the end."""
+    """Run a command on a core, in a process group of its own. The group is killed at the end if the
+    command still runs."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             ["taskset", "-c", str(core), *words],

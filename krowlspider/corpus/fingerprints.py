@@ -11,12 +11,12 @@ from krowlspider.corpus.minhash import signature
 # Words at the beginning of a text that its SimHash and its MinHash are made of.
 _WORDS_MAX = 2000
 _BITS = 64
-# Bits by which the hash of the second word of a pair is turned, so that "a b" is not "b a".
-_TURN = 23
-# Of each 64 bits, those that stay in place when all are moved up by _TURN, and those behind them.
-_MOVED = int.from_bytes(((1 << _BITS - _TURN) - 1).to_bytes(_BITS // 8, "big") * _WORDS_MAX, "big")
-_WRAPPED = int.from_bytes(((1 << _TURN) - 1).to_bytes(_BITS // 8, "big") * _WORDS_MAX, "big")
-# Grows when texts get other fingerprints than before: they cannot be compared.
+# Bits by which the hash of the second word of a pair is rotated, so that "a b" is not "b a".
+_ROTATION = 23
+# Masks of each 64 bits: those that a shift by _ROTATION keeps inside, and those that wrap round.
+_KEPT = int.from_bytes(((1 << _BITS - _ROTATION) - 1).to_bytes(_BITS // 8, "big") * _WORDS_MAX)
+_WRAPPED = int.from_bytes(((1 << _ROTATION) - 1).to_bytes(_BITS // 8, "big") * _WORDS_MAX)
+# Increase it when a text gets another fingerprint: old and new ones cannot be compared.
 VERSION = 2
 
 
@@ -45,16 +45,17 @@ def fingerprints(text: str, *, minhash: bool = False) -> Fingerprints:
 
 
 def _simhash(hashes: list[bytes]) -> int:
-    """Return the bits that more than half of the hashes have, those of words and their pairs.
+    """Return the bits set in more than half of the hashes of words and pairs of neighbouring words.
 
-    The hash of a pair is that of the first word, with the turned one of the second word by XOR.
+    ``hashes`` are those of the words, 8 bytes each. The hash of a pair is that of the first word,
+    XOR that of the second one rotated left by _ROTATION bits.
     """
-    words, before = int.from_bytes(b"".join(hashes), "big"), max(len(hashes) - 1, 0)
-    turned = (words & _MOVED) << _TURN | words >> _BITS - _TURN & _WRAPPED
-    pairs = words >> _BITS ^ turned & (1 << _BITS * before) - 1
+    words, pair_count = int.from_bytes(b"".join(hashes)), max(len(hashes) - 1, 0)
+    rotated = (words & _KEPT) << _ROTATION | words >> _BITS - _ROTATION & _WRAPPED
+    pairs = words >> _BITS ^ rotated & (1 << _BITS * pair_count) - 1
     # Fold the hashes upon each other. Bit n of the numbers in all planes is the count of bit n.
-    planes = [words << _BITS * before | pairs]
-    size = len(hashes) + before
+    planes = [words << _BITS * pair_count | pairs]
+    size = len(hashes) + pair_count
     for step in range((size - 1).bit_length() - 1, -1, -1):
         half = _BITS << step
         mask, carry, folded = (1 << half) - 1, 0, []

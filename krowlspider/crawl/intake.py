@@ -288,12 +288,12 @@ class Intake:
         """
         if owners is None or not any(owners):
             return self.knows(keys, host_at)
-        names: dict[int, str] = {}
+        mark_names: dict[int, str] = {}
         keys = list(keys)
         for at, owner in enumerate(owners):
             if owner is not None:
-                names[at], keys[at] = foreign_mark(owner, keys[at])
-        return self.knows(keys, lambda at: names.get(at) or host_at(at))
+                mark_names[at], keys[at] = foreign_mark(owner, keys[at])
+        return self.knows(keys, lambda at: mark_names.get(at) or host_at(at))
 
     # --- outgoing URLs ---
 

@@ -461,6 +461,7 @@ class BroadSpider(Spider):
     async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:
         """Do nothing with an ai.txt or a tdmrep.json: it is in the archive."""
         return
+        # It makes this an asynchronous generator, as callbacks are.
         yield response
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:

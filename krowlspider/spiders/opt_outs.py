@@ -1,4 +1,4 @@
-"""The files by which a site refuses that its pages train models, as `scrapy corpus` reads them.
+"""Queue ai.txt and tdmrep.json, in which a site forbids training models on its pages.
 
 The frontier treats such a file as a page with its own callback: it is fetched once, under the delay
 and robots.txt of its host, and archived whatever its status is. It yields no item.

@@ -24,7 +24,7 @@ def test_a_folder_goes_on_with_the_same_options(tmp_path: Path) -> None:
     folder.close()
 
 
-def test_fingerprints_of_another_version_are_not_mixed_with_these(tmp_path: Path) -> None:
+def test_fingerprints_of_two_versions_are_not_mixed(tmp_path: Path) -> None:
     """Near duplicates of older pages would not be found."""
     folder = Folder(tmp_path)
     # The first version did not note which fingerprints it makes.

@@ -55,8 +55,8 @@ def test_the_corpus_reads_what_the_spider_fetches() -> None:
 
 
 @pytest.mark.parametrize("setting", [{"KROWL_OPT_OUTS": 0}, {"ROBOTSTXT_OBEY": 0}])
-def test_no_file_is_asked_for_without_robots_txt(tmp_path: Path, setting: dict[str, int]) -> None:
-    """Nor where they are off."""
+def test_no_opt_out_file_is_fetched_if_off(tmp_path: Path, setting: dict[str, int]) -> None:
+    """A crawl that does not obey robots.txt fetches none of these files."""
     with SimulatedWeb(spec=[ROBOTS, page("/", "home"), LEAF]) as web:
         crawl_of(web, tmp_path, [web.url("a.test")], settings=ON | setting).run()
         assert fetched(web) == Counter({"a.test/": 1})

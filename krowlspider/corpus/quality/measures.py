@@ -85,7 +85,7 @@ class Measures:
         return list(filter(None, map(str.strip, self._text.split("\n\n"))))
 
     def _line_share(self, fits: Iterable[bool]) -> float:
-        """Return the share of lines that fit; ``fits`` is of each line."""
+        """Return the share of lines that fit; ``fits`` has a truth value for each line."""
         return sum(fits) / len(self._lines) if self._lines else 0.0
 
     def bounds(self, name: str) -> tuple[float, float]:

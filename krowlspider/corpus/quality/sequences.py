@@ -68,7 +68,8 @@ class Sequences:
             yield from compress(places, map(ne, firsts, places))
 
     def _grams(self, size: int) -> Iterator[tuple[int, list[str]]]:
-        """Yield the sequences in each stretch of words that occur again, with its place."""
+        """Yield (place of its first word, its sequences of ``size`` words) for each stretch of
+        words that occur more than once."""
         for match in _STRETCHES[size].finditer(self._text):
             stretch = match[0]
             ends = range(size, len(stretch) + 1)

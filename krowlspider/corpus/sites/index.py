@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-# Keys of files, of hosts with a path, and of what a payload says as the file of a path. A revisit
-# has a key of its own: if no record has its payload, the newest response holds.
-_FILE, _HOST, _SAID = b"f", b"h", b"s"
+# Beginnings of keys: of WARC files, of a host and a path, of a path and a payload. Revisits have
+# keys of their own: if no response has the payload, the newest response of the host counts.
+_FILE, _HOST, _PAYLOAD = b"f", b"h", b"s"
 _REVISIT = b"\0"
 _ENTRY, _NUMBER = 16, 8
 # Hosts whose lines a worker remembers, up to 0.3 MB each.
@@ -77,7 +77,7 @@ class SiteIndex:
             if finding.is_revisit:
                 key += _REVISIT
             elif finding.digest:
-                self._db.put(_said(finding), _encode(finding.site))
+                self._db.put(_payload_key(finding), _encode(finding.site))
             known = self._known(key)
             if known is None or known.age < found.age:
                 self._db.put(key, _encode(found))
@@ -111,24 +111,25 @@ class SiteIndex:
                 yield key, line
 
     def _answers(self) -> Iterator[tuple[bytes, str, Site]]:
-        """Yield the hash of a host, the host, and the newest answer for each of its paths."""
+        """Yield (hash of the host, host, answer), one for each path: the newest that is known."""
         for key, newest in groupby(self._db.iterator(prefix=_HOST), key=_of_path):
             found = [msgspec.json.decode(value, type=_Newest) for _, value in newest]
             for each in sorted(found, key=lambda each: each.age, reverse=True):
-                if (site := self._said_by(each.finding)) is not None:
+                if (site := self._resolved(each.finding)) is not None:
                     yield key[1:9], each.finding.host, site
                     break
 
-    def _said_by(self, finding: Finding) -> Site | None:
-        """Return what a file says; None if it is that of a record which no file had."""
+    def _resolved(self, finding: Finding) -> Site | None:
+        """Return the answer in a finding. For a revisit it is that of the response with its
+        payload, None if no WARC file has one."""
         if not finding.is_revisit:
             return finding.site
-        value = self._db.get(_said(finding))
+        value = self._db.get(_payload_key(finding))
         return None if value is None else msgspec.json.decode(value, type=Site)
 
 
-def _said(finding: Finding) -> bytes:
-    return _SAID + xxh3_128_digest(f"{finding.path} {finding.digest}".encode())
+def _payload_key(finding: Finding) -> bytes:
+    return _PAYLOAD + xxh3_128_digest(f"{finding.path} {finding.digest}".encode())
 
 
 def _of_path(item: tuple[bytes, bytes]) -> bytes:

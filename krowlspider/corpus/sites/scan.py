@@ -29,8 +29,8 @@ _HOSTS_CACHED = 4096
 class Finding(msgspec.Struct):
     """A file of a host, when it was fetched, and what it says.
 
-    ``digest`` is that of its payload, empty without a payload or if it is not known.
-    ``is_revisit``: ``site`` says nothing, the file is that of another record with this digest.
+    ``digest`` is its WARC-Payload-Digest, empty if there is no file or no digest. If
+    ``is_revisit``, ``site`` is empty: a response to the same path with this digest has the content.
     """
 
     host: str
@@ -62,7 +62,8 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
 
 
 class _Answer(NamedTuple):
-    """The content of a file, if the host has one, or else whether another record has it."""
+    """Whether a host has the file. ``content`` is empty if it has none, or if ``is_revisit``: then
+    another record has the payload."""
 
     is_file: bool
     content: bytes = b""

@@ -204,7 +204,8 @@ def _found(in_flight: InFlight) -> tuple[str, str, list[str]]:
     """Return how a URL was found, the URL that led there, and annotations.
 
     How is the last letter of Heritrix's discovery path: L link, R redirect, M sitemap, E requisite,
-    P robots.txt, - for a seed. M and E are kept with KROWL_WARC_METADATA only.
+    P robots.txt or an opt-out file, - for a seed. M, E and, for opt-out files, P are kept with
+    KROWL_WARC_METADATA only.
     """
     if in_flight.lease is None:
         return "P", "", []
