@@ -109,7 +109,8 @@ def _turns(
         time.sleep(_TURN)
         if crawl.poll() is not None:
             return
-        asked, took = web.take()["pages"], time.monotonic() - begun
+        # A page at least, so that ratios can be made.
+        asked, took = max(web.take()["pages"], 1), time.monotonic() - begun
         cpu = cpu_seconds_of(crawl.pid) - used
         yield _Turn(followed, asked / cpu, asked / took, (_group_cpu(corpus) - corpus_used) / took)
         followed = not followed

@@ -178,10 +178,10 @@ KROWL_SITEMAPS = True
 
 # --- Opt-outs -------------------------------------------------------------------------------------
 
-# True: the broad spider also fetches /ai.txt and /.well-known/tdmrep.json of each host whose
-# robots.txt is fetched for a page. In these files a site forbids training models on its pages. They
-# are archived for `scrapy corpus`, which honours them. They are two more requests for each host,
-# and count as pages for max_pages. With ROBOTSTXT_OBEY = False none is fetched.
+# True: the broad spider also fetches /ai.txt and /.well-known/tdmrep.json of each host of which it
+# has fetched a page. In these files a site forbids training models on its pages. They are archived
+# for `scrapy corpus`, which honours them. They are two more requests for each host, and count as
+# pages for max_pages.
 KROWL_OPT_OUTS = False
 
 # --- Requisites -----------------------------------------------------------------------------------

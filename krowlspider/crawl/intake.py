@@ -193,6 +193,7 @@ class Intake:
         chain: tuple[str, ...] = (),
         bare: frozenset[str] = frozenset(),
         request: Callable[[str], Request] | None = None,
+        is_first: bool = False,
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
@@ -203,7 +204,9 @@ class Intake:
         ``hop`` the letter of the next hop, as in `Entry`. ``page``, ``path`` and ``hop`` are kept
         if KROWL_WARC_METADATA is on. URLs in ``bare`` are
         seeds without a scheme, which fall back to http. ``request`` makes the request of each URL
-        that is no plain page; such a URL may have any file extension.
+        that is no plain page; such a URL may have any file extension. ``is_first``: they are
+        popped before the other URLs of their host, and rules about hosts and ``allow``, which say
+        what pages are followed, do not apply.
 
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
@@ -227,6 +230,7 @@ class Intake:
             via,
             is_stray=via is not None,
             may_have_any_extension=request is not None,
+            is_requisite=is_first,
         )
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)
@@ -248,7 +252,8 @@ class Intake:
             if owners is not None and (owner := owners[at]) is not None:
                 foreign += self.outgoing(owner, host, identity, entry)
             else:
-                candidates.append(Candidate(host, identity, entry))
+                priority = REQUISITE_PRIORITY if is_first else 0
+                candidates.append(Candidate(host, identity, entry, priority))
         is_exempt = via is None or hop == "M" or request is not None
         added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt)
         if added:

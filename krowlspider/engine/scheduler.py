@@ -62,7 +62,7 @@ class Scheduler(BaseScheduler):
 
     From `open` on, every discovered URL goes through ``intake``, and ``flights`` knows the requests
     in flight. ``budget`` counts the pages that may still be popped. While ``reads_sitemaps`` is
-    false, robots.txt is reported only for KROWL_OPT_OUTS.
+    false, no robots.txt is reported.
     """
 
     def __init__(self, crawler: Crawler):
@@ -74,7 +74,6 @@ class Scheduler(BaseScheduler):
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None
         self.reads_sitemaps = crawler.settings.getbool("KROWL_SITEMAPS")
-        self._fetches_opt_outs = crawler.settings.getbool("KROWL_OPT_OUTS")
         self.warnings = RequestWarnings(
             cookies=crawler.settings.getbool("COOKIES_ENABLED"), agent=self._job.user_agent
         )
@@ -308,7 +307,7 @@ class Scheduler(BaseScheduler):
 
     def _robots_found(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         """Report a robots.txt that came, or is known to be missing, to ``on_robots``."""
-        if self._on_robots is None or not (self.reads_sitemaps or self._fetches_opt_outs):
+        if self._on_robots is None or not self.reads_sitemaps:
             return
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return

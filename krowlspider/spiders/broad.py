@@ -6,6 +6,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import cached_property, partial
+from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
-from krowlspider.spiders.opt_outs import queue_opt_outs
+from krowlspider.spiders.opt_outs import OptOuts
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
@@ -107,6 +108,7 @@ class BroadSpider(Spider):
     _sitemaps: SitemapReader
     # None: requisites are not fetched.
     _requisites: RequisiteReader | None = None
+    _opt_outs: OptOuts | None = None
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
@@ -188,6 +190,8 @@ class BroadSpider(Spider):
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
             spider._requisites = RequisiteReader(crawler, lambda: spider.scheduler)
+        if crawler.settings.getbool("KROWL_OPT_OUTS"):
+            spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
 
@@ -204,7 +208,6 @@ class BroadSpider(Spider):
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
         self._reads_requisites = settings["KROWL_REQUISITES"] != "none"
-        self._fetches_opt_outs = settings.getbool("KROWL_OPT_OUTS")
         self._set_yields_items(yields=True)
 
     def _set_yields_items(self, *, yields: bool) -> None:
@@ -232,7 +235,7 @@ class BroadSpider(Spider):
         await scheduler.join(
             scope=Scope(kept, max_url_length=self._max_url_length, traps=self._traps),
             page_budget=self._max_pages or None,
-            on_robots=self._robots_found,
+            on_robots=self._sitemaps.look,
         )
         source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)
@@ -322,6 +325,8 @@ class BroadSpider(Spider):
                 meta["krowl_outlinks"] = len(page.links)
                 if isinstance(response, TextResponse):
                     meta["krowl_charset"] = response.encoding
+            if self._opt_outs is not None and response.status == HTTPStatus.OK:
+                self._opt_outs.of_page(response)
             if self._requisites is not None:
                 await self._requisites.of_page(page, response)
             await self._follow(page, response, depth)
@@ -450,13 +455,6 @@ class BroadSpider(Spider):
                 redirects=redirects,
                 chain=chain,
             )
-
-    def _robots_found(self, authority: str, sitemaps: list[str], depth: int) -> None:
-        if self.scheduler.reads_sitemaps:
-            self._sitemaps.look(authority, sitemaps, depth)
-        if self._fetches_opt_outs:
-            handlers = self.parse_opt_out, self.failed
-            queue_opt_outs(self.scheduler.intake, authority, depth, *handlers)
 
     async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:
         """Do nothing with an ai.txt or a tdmrep.json: it is in the archive."""

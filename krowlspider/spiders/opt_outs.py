@@ -11,39 +11,57 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
-from krowlspider.urls.host import host_of
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.urls.host import authority_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from krowlspider.crawl.intake import Intake
-
 # Spawning's ai.txt; the TDM Reservation Protocol (W3C community group, 2024), section 6.
 PATHS = ("/ai.txt", "/.well-known/tdmrep.json")
+# Authorities that are remembered: for the others, the seen set is asked again.
+_KNOWN_MAX = 16_384
 
 
-def queue_opt_outs(
-    intake: Intake,
-    authority: str,
-    depth: int,
-    callback: Callable[[Response], AsyncIterator[Any]],
-    errback: Callable[[Failure], None],
-) -> None:
-    """Queue the files of an authority whose robots.txt came, or is known to be missing.
+class OptOuts:
+    """Queues the files of each authority of which a page has come."""
 
-    ``depth`` is that of the page that waits for this robots.txt.
+    def __init__(
+        self,
+        crawler: Crawler,
+        callback: Callable[[Response], AsyncIterator[Any]],
+        errback: Callable[[Failure], None],
+    ):
+        self._crawler = crawler
+        self._request = partial(Request, callback=callback, errback=errback)
+        self._known: dict[str, None] = {}
 
-    :raises StoreError: the store cannot be written
-    """
-    meta = {"depth": depth, "handle_httpstatus_all": True}
-    intake.discover(
-        [authority + path for path in PATHS],
-        depth=depth,
-        via=host_of(authority + "/"),
-        page=authority + "/robots.txt",
-        hop="P",
-        request=partial(Request, callback=callback, errback=errback, meta=meta),
-    )
+    def of_page(self, response: Response) -> None:
+        """Queue the files for a page, before all else of its host; known ones are not queued again.
+
+        They have the depth of the page, so that no limit of depth refuses them.
+
+        :raises StoreError: the store cannot be written
+        """
+        authority = authority_of(response.url)
+        if authority in self._known:
+            return
+        if len(self._known) >= _KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[authority] = None
+        depth = response.meta["depth"]
+        meta = {"depth": depth, "handle_httpstatus_all": True}
+        Scheduler.of(self._crawler).intake.discover(
+            [authority + path for path in PATHS],
+            depth=depth,
+            via=host_of(response.url),
+            page=response.url,
+            hop="P",
+            path=response.meta.get("krowl_path", ""),
+            request=partial(self._request, meta=meta),
+            is_first=True,
+        )

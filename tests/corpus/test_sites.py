@@ -188,7 +188,7 @@ def test_a_revisit_says_what_the_record_with_its_payload_says(
 ) -> None:
     """Sites of one provider have the same file. Without that record, the older answer holds."""
     first, second = (tmp_path / name for name in names)
-    refuses = b"Content-Signal: ai-train=no"
+    refuses = b"Content-Signal: ai-train=no\nDisallow: /"
 
     def of(host: str, path: str = ROBOTS, status: str = "200 OK", digest: str = "sha1:A") -> bytes:
         date, url = "2026-01-03T00:00:00Z", f"http://{host}.example{path}"
@@ -221,7 +221,28 @@ def test_a_revisit_says_what_the_record_with_its_payload_says(
         "three": ["search=no"],
         "four": [],
         "five": ["search=no"],
-        # The payload of a robots.txt is no answer in ai.txt.
-        "six": [],
+        # The ai.txt of one site may be the robots.txt of another.
+        "six": ["ai.txt"],
         "seven": ["ai-train=no", "ai.txt"],
     }
+
+
+def test_the_newest_revisit_whose_payload_is_known_counts(tmp_path: Path) -> None:
+    """The same bytes in another coding are another payload."""
+    url, refuses = "http://one.example/robots.txt", b"Content-Signal: ai-train=no"
+    gzip, plain = "Content-Encoding: gzip", "A: b"
+
+    def revisit(day: int, digest: str, headers: str = plain) -> bytes:
+        date = f"2026-01-{day:02}T00:00:00Z"
+        return response(url, b"", headers, "200 OK", date, kind="revisit", digest=digest)
+
+    archive = tmp_path / "a"
+    archive.write_bytes(
+        robots("one.example", "search=no", 1)
+        + response("http://two.example/robots.txt", refuses, gzip, digest="sha1:A")
+        + response("http://three.example/robots.txt", b"", digest="sha1:A")
+        + revisit(2, "sha1:A", gzip)
+        + revisit(3, "sha1:away")
+    )
+    sites = indexed(tmp_path, archive)
+    assert sites.signals_for("http://one.example/", "html") == ["ai-train=no"]

@@ -65,6 +65,10 @@ class Operator:
         assert wanted in command
         return command
 
+    def leave_out(self, until: str) -> None:
+        while until not in self._left[0]:
+            del self._left[0]
+
     def run(self, wanted: str) -> str:
         return self.copy.run(self.next(wanted))
 
@@ -86,18 +90,20 @@ def test_commands_of_an_operator_in_order(tmp_path: Path, monkeypatch: pytest.Mo
     with ExitStack() as stack:
         operator = Operator(tmp_path, stack)
         all_cores(operator)
-        several_machines(operator, *machines(stack))
+        refused: OSError | None = None
+        try:
+            machines = stack.enter_context(two_machines())
+        except OSError as error:
+            refused = error
+            operator.leave_out(until="--profile")
+        else:
+            several_machines(operator, *machines)
         operator.next("--profile")
         upgrade(operator)
         with pytest.raises(IndexError):
             operator.next("")
-
-
-def machines(stack: ExitStack) -> tuple[Machine, Machine]:
-    try:
-        return stack.enter_context(two_machines())
-    except OSError as error:
-        pytest.skip(f"the rest needs network namespaces, and this user makes none: {error}")
+    if refused is not None:
+        pytest.skip(f"several machines need network namespaces, and this user has none: {refused}")
 
 
 def assert_exact(web: MockWeb, asked: list[Entry], jobs: list[Path]) -> None:

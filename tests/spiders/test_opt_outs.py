@@ -54,16 +54,45 @@ def test_the_corpus_reads_what_the_spider_fetches() -> None:
     assert set(PATHS) == {AI, TDM_FILE}
 
 
-@pytest.mark.parametrize("setting", [{"KROWL_OPT_OUTS": 0}, {"ROBOTSTXT_OBEY": 0}])
-def test_no_opt_out_file_is_fetched_if_off(tmp_path: Path, setting: dict[str, int]) -> None:
-    """A crawl that does not obey robots.txt fetches none of these files."""
+def test_no_opt_out_file_is_fetched_if_off(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[ROBOTS, page("/", "home"), LEAF]) as web:
-        crawl_of(web, tmp_path, [web.url("a.test")], settings=ON | setting).run()
+        crawl_of(web, tmp_path, [web.url("a.test")]).run()
         assert fetched(web) == Counter({"a.test/": 1})
 
 
+def test_they_come_before_what_the_host_has_queued(tmp_path: Path) -> None:
+    """Without them, the pages of a crawl that is stopped could be used for training."""
+    with SimulatedWeb(spec=[ROBOTS, LEAF]) as web:
+        seeds = [web.url("a.test", f"/p{n}") for n in range(10)]
+        arguments = {"max_pages": 4}
+        crawl_of(web, tmp_path, seeds, settings=ON, arguments=arguments).run()
+        assert [entry.path for entry in pages(web.log())] == ["/p0", *PATHS, "/p1"]
+
+
+def test_they_are_fetched_when_a_crawl_goes_on_with_them(tmp_path: Path) -> None:
+    """robots.txt of the host is known already then."""
+    with SimulatedWeb(spec=[ROBOTS, LEAF]) as web:
+        seeds = [web.url("a.test", f"/p{n}") for n in range(3)]
+        crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}).run()
+        crawl_of(web, tmp_path, seeds, settings=ON).run()
+        assert [entry.path for entry in pages(web.log())] == ["/p0", "/p1", *PATHS, "/p2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [({"allow": "/p"}, {*PATHS, "/p1"}), ({"deny": "json"}, {AI, "/p1"}), ({"same_host": 1}, None)],
+)
+def test_rules_about_pages_do_not_apply_to_them(
+    tmp_path: Path, arguments: dict[str, object], expected: set[str] | None
+) -> None:
+    """What the user denies is not fetched."""
+    with SimulatedWeb(spec=[ROBOTS, LEAF]) as web:
+        crawl_of(web, tmp_path, [web.url("a.test", "/p1")], settings=ON, arguments=arguments).run()
+        assert {entry.path for entry in pages(web.log())} == (expected or {*PATHS, "/p1"})
+
+
 def test_robots_txt_and_a_limit_of_depth_hold(tmp_path: Path) -> None:
-    """The depth of the files is that of the page for which robots.txt was fetched."""
+    """The depth of the files is that of the page for which they are fetched."""
     refuses = page("/robots.txt", "User-agent: *\nDisallow: /ai.txt\n")
     with SimulatedWeb(spec=[refuses, HOME, LEAF]) as web:
         arguments = {"max_depth": 0}

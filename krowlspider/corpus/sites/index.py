@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-# Beginnings of keys: of WARC files, of a host and a path, of a path and a payload. Revisits have
-# keys of their own: if no response has the payload, the newest response of the host counts.
+# Beginnings of keys: of WARC files, of a host and a path, of a path and a payload. Revisits have a
+# key for each payload: if no response has it, the newest other answer of the host counts.
 _FILE, _HOST, _PAYLOAD = b"f", b"h", b"s"
 _REVISIT = b"\0"
+_PATH_AT = 9
 _ENTRY, _NUMBER = 16, 8
 # Hosts whose lines a worker remembers, up to 0.3 MB each.
 _CACHED = 256
@@ -75,9 +76,10 @@ class SiteIndex:
             finding = found.finding
             key = _HOST + xxh3_64_digest(finding.host.encode()) + finding.path.encode()
             if finding.is_revisit:
-                key += _REVISIT
-            elif finding.digest:
-                self._db.put(_payload_key(finding), _encode(finding.site))
+                key += _REVISIT + finding.payload.encode()
+            elif finding.payload:
+                for at, site in {**finding.others, finding.path: finding.site}.items():
+                    self._db.put(_payload_key(at, finding.payload), _encode(site))
             known = self._known(key)
             if known is None or known.age < found.age:
                 self._db.put(key, _encode(found))
@@ -116,7 +118,7 @@ class SiteIndex:
             found = [msgspec.json.decode(value, type=_Newest) for _, value in newest]
             for each in sorted(found, key=lambda each: each.age, reverse=True):
                 if (site := self._resolved(each.finding)) is not None:
-                    yield key[1:9], each.finding.host, site
+                    yield key[1:_PATH_AT], each.finding.host, site
                     break
 
     def _resolved(self, finding: Finding) -> Site | None:
@@ -124,16 +126,18 @@ class SiteIndex:
         payload, None if no WARC file has one."""
         if not finding.is_revisit:
             return finding.site
-        value = self._db.get(_payload_key(finding))
+        value = self._db.get(_payload_key(finding.path, finding.payload))
         return None if value is None else msgspec.json.decode(value, type=Site)
 
 
-def _payload_key(finding: Finding) -> bytes:
-    return _PAYLOAD + xxh3_128_digest(f"{finding.path} {finding.digest}".encode())
+def _payload_key(path: str, payload: str) -> bytes:
+    return _PAYLOAD + xxh3_128_digest(f"{path} {payload}".encode())
 
 
 def _of_path(item: tuple[bytes, bytes]) -> bytes:
-    return item[0].removesuffix(_REVISIT)
+    """Return the key of a host and a path, without the payload of a revisit."""
+    key = item[0]
+    return key[:_PATH_AT] + key[_PATH_AT:].partition(_REVISIT)[0]
 
 
 class SiteFile:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+_DIGEST = "WARC-Payload-Digest"
 _KINDS = WarcRecordType.response | WarcRecordType.revisit
 # Hosts remembered by the origin of a URL.
 _HOSTS_CACHED = 4096
@@ -29,8 +30,9 @@ _HOSTS_CACHED = 4096
 class Finding(msgspec.Struct):
     """A file of a host, when it was fetched, and what it says.
 
-    ``digest`` is its WARC-Payload-Digest, empty if there is no file or no digest. If
-    ``is_revisit``, ``site`` is empty: a response to the same path with this digest has the content.
+    ``payload`` names the bytes of the file by WARC-Payload-Digest and content codings; it is empty
+    if there is no file or no digest. ``others`` has what these bytes say at each other path. If
+    ``is_revisit``, ``site`` is empty: a response with this payload has the content.
     """
 
     host: str
@@ -38,7 +40,8 @@ class Finding(msgspec.Struct):
     date: str
     offset: int
     site: Site
-    digest: str = ""
+    payload: str = ""
+    others: dict[str, Site] = {}
     is_revisit: bool = False
 
 
@@ -53,20 +56,26 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
             host, answer = host_named(url), _answer(record, decode)
             if answer is None or not host:
                 continue
-            fields = record.headers
-            date, digest = (fields.get(f"WARC-{each}") or "" for each in ("Date", "Payload-Digest"))
-            site = site_of(name, answer.content)
-            if not answer.is_file:
-                digest = ""
-            yield Finding(host, name, date, offset, site, digest, answer.is_revisit)
+            found = Finding(
+                host, name, record.headers.get("WARC-Date") or "", offset,
+                site_of(name, answer.content), is_revisit=answer.is_revisit,
+            )  # fmt: skip
+            if answer.codings is not None and (digest := record.headers.get(_DIGEST)):
+                found.payload = f"{digest} {answer.codings}"
+            if found.payload and not found.is_revisit:
+                others = FILES - {name}
+                found.others = {path: site_of(path, answer.content) for path in others}
+            yield found
 
 
 class _Answer(NamedTuple):
-    """Whether a host has the file. ``content`` is empty if it has none, or if ``is_revisit``: then
-    another record has the payload."""
+    """The content of a file and its content codings, None if the host has no such file.
 
-    is_file: bool
+    ``is_revisit``: another record has the content.
+    """
+
     content: bytes = b""
+    codings: str | None = None
     is_revisit: bool = False
 
 
@@ -80,13 +89,14 @@ def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answe
         return None
     status, headers = head_of(block)
     if status in {"404", "410"}:
-        return _Answer(is_file=False)
+        return _Answer()
     if status != "200":
         return None
+    codings = codings_of(headers)
     if record.record_type == WarcRecordType.revisit:
-        return _Answer(is_file=True, is_revisit=True)
+        return _Answer(b"", codings, is_revisit=True)
     try:
-        return _Answer(is_file=True, content=decode(payload_of(block), codings_of(headers)))
+        return _Answer(decode(payload_of(block), codings), codings)
     except ValueError:
         return None
 
