@@ -27,8 +27,12 @@ _RANK_MAX = 1200
 _RANK_ANY = 2**31 - 1
 _TAG = re.compile(r"<[^<>]*>")
 # What stands between a link's tag and the next closing tag, in linear time: each match and each
-# failed one ends where the next link begins, and nothing is read again.
-_LINK_TEXT = re.compile(r"<[aA] [^<>]*+(?:<(?![aA] )[^<>]*+)*+>([^<]*+(?:<(?!/|[aA] )[^<]*+)*+)")
+# failed one ends where the next link begins, and nothing is read again. Groups are not repeated by
+# "*+": before Python 3.11.5 a failed repetition is not undone (gh-106052). Each repetition is kept
+# in memory, so there are 1,000 at most.
+_LINK_TEXT = re.compile(
+    r"<[aA] [^<>]*+(?:<(?![aA] )[^<>]*+){0,1000}>([^<]*+(?:<(?!/|[aA] )[^<]*+){0,1000})"
+)
 
 
 @dataclass(frozen=True, slots=True)

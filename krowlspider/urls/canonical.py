@@ -41,9 +41,10 @@ _TRACKED = re.compile(
 _SESSION_IN_PATH = re.compile(r";jsessionid=[^;/]*", re.IGNORECASE)
 _SCHEMES = ("https://", "http://")
 # References that the parser only appends to the origin, which is cheaper without it: absolute paths
-# without dot segments and empty ones, and queries, of characters that are never encoded.
+# without dot segments and empty ones, and queries, of characters that are never encoded. Segments
+# are not repeated by "++": before Python 3.11.5 a failed repetition is not undone (gh-106052).
 _PLAIN = re.compile(
-    r"(?:/(?![./])[A-Za-z0-9._~!$&()*+,;=:@-]*+)++(?:\?[A-Za-z0-9._~!$&()*+,;=:@/?-]*+)?+"
+    r"(?:/(?![./])[A-Za-z0-9._~!$&()*+,;=:@-]*+)+(?:\?[A-Za-z0-9._~!$&()*+,;=:@/?-]*+)?+"
 )
 _LINE_STARTS = ("\nhttps://", "\nhttp://")
 # TypeError: the text holds a lone surrogate, so it is not UTF-8.

@@ -7,7 +7,13 @@ import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import IdentityHasher, identity, normalise, normalise_all
+from krowlspider.urls.canonical import (
+    IdentityHasher,
+    identity,
+    normalise,
+    normalise_all,
+    normalise_each,
+)
 
 BASE = "https://example.com/a/b/c?x=1"
 
@@ -85,6 +91,12 @@ def test_other_urls_are_refused(url: str) -> None:
 )
 def test_an_href_is_joined_to_its_base(href: str, normal: str | None) -> None:
     assert normalise(href, BASE) == normal
+
+
+@pytest.mark.parametrize("href", ["/a//", "/a/.", "/a/./b", "/a/..", "/a//b?c", "/.a/b/.?c/."])
+def test_a_path_with_dot_segments_is_no_plain_one(href: str) -> None:
+    """What is joined without the parser is what the parser makes. (Python 3.11.2 had a fault.)"""
+    assert list(normalise_each({href: ""}, BASE)) == [normalise(f"https://example.com{href}")]
 
 
 def test_an_unreadable_base_gives_nothing() -> None:

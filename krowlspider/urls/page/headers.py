@@ -22,8 +22,9 @@ _FOLLOWED = frozenset(
         *("alternate", "collection", "item", "related", "bookmark"),
     }
 )
-# The possessive "*+" keeps both expressions linear in the length of the header.
-_LINK = re.compile(r'<([^<>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+")*+)', re.DOTALL)
+# The possessive "*+" keeps both expressions linear in the length of the header. The parameters of a
+# link are not repeated by it: before Python 3.11.5 a failed repetition is not undone (gh-106052).
+_LINK = re.compile(r'<([^<>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+")*)', re.DOTALL)
 _PARAMETER = re.compile(
     r';\s*+([^\s=;,"]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s;,"]++))', re.DOTALL
 )

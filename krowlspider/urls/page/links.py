@@ -62,9 +62,10 @@ def reading_plan(
 
 _PLAN = reading_plan("krowlspider", follow_nofollow=False)
 # "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
-# the expression linear in the length of the text.
+# the expression linear in the length of the text. "(?:url=)?+" would be read wrongly by Python
+# before 3.11.5 (gh-106052).
 _REFRESH = re.compile(
-    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.+))""",
+    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+|(?!url\s*+=))(?:"([^"]*)|'([^']*)|(.+))""",
     re.IGNORECASE | re.DOTALL,
 )
 

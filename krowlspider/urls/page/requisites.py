@@ -48,9 +48,10 @@ COLUMNS = (
     '[style*="url(" i]::attr(style)',
 )
 
-# The possessive "*+" keeps these expressions linear in the length of the text.
+# The possessive "*+" keeps these expressions linear in the length of the text. A value is not made
+# optional by "?+": before Python 3.11.5 a failed repetition is not undone (gh-106052).
 _ATTRIBUTE = re.compile(
-    r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s"'=<>`]++)))?+"""
+    r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s"'=<>`]++)))?"""
 )
 # HTML, section 4.8.4.3.10: commas end a URL only at its end, descriptors may have them in
 # parentheses.

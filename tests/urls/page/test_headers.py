@@ -41,6 +41,7 @@ def links(*headers: str, follow_nofollow: bool = False) -> list[str]:
             ["1", "https://other.example/"],
         ),
         ('</1>; rel="next', []),
+        ('</1>; rel="next, </2>; rel=next', ["2"]),
         ("</1>", []),
         ("</1; rel=next", []),
         ("<mailto:a@b.c>; rel=next", []),

@@ -125,6 +125,8 @@ def test_meta_may_address_another_product_token() -> None:
         "3 /1",
         "0;/1",
         "0&#59;url=/1",
+        # Not "url=".
+        "0;url/../../1",
     ],
 )
 def test_a_refresh_is_the_first_link(content: str) -> None:
