@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from filelock import FileLock
+
 from tests.support.crawling import ROOT
 
 # About 2,700 pages of 39 kB and 77 links on average, made by Sphinx, DocBook, AsciiDoc and by hand.
@@ -24,10 +26,14 @@ def documentation() -> Path:
         return Path(given)
     done = CACHE / "complete"
     if not done.exists():
-        shutil.rmtree(CACHE, ignore_errors=True)
-        CACHE.mkdir(parents=True)
-        _fetch()
-        done.touch()
+        CACHE.parent.mkdir(exist_ok=True)
+        # Several processes of tests may need the pages at once.
+        with FileLock(CACHE.with_name("docs.lock")):
+            if not done.exists():
+                shutil.rmtree(CACHE, ignore_errors=True)
+                CACHE.mkdir()
+                _fetch()
+                done.touch()
     return CACHE / "pages"
 
 
