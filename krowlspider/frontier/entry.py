@@ -214,7 +214,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, key: bytes, value: bytes, state: str, **more: Any) -> Self:
-        return cls.of_entry(entry_of(key, value), split_queue_key(key)[1], state, **more)
+        return cls.of_entry(entry_of(key, value), split_queue_key(key)[0], state, **more)
 
     @classmethod
     def of_entry(cls, entry: Entry, priority: int, state: str, **more: Any) -> Self:

@@ -36,7 +36,7 @@ def catch_up(store: Store, tally: Tally) -> None:
             # The keys of a level differ in their last bytes only: the queue may be long.
             if key[:-_IN_LEVEL] != before:
                 before = key[:-_IN_LEVEL]
-                _, priority, sequence = split_queue_key(key)
+                priority, sequence = split_queue_key(key)
                 heads[level_of(priority, sequence)] = sequence
             host.queue.queued += 1
         for number, level in host.queue.levels.items():

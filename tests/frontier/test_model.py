@@ -411,7 +411,7 @@ class FrontierModel(RuleBasedStateMachine):
         for key, value in entries(self.world.store, name):
             entry = entry_of(key, value)
             del self.away_pages[entry.url]
-            self._queue(entry.url, split_queue_key(key)[1], entry.retries, entry.due)
+            self._queue(entry.url, split_queue_key(key)[0], entry.retries, entry.due)
         if self.world.frontier.schedule.cache.get(name).state is SchedulingState.DEFERRED:
             self.aside.add(name)
 

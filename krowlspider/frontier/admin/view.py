@@ -67,7 +67,7 @@ class EntryRow:
         entry = entry_of(key, value)
         return cls(
             entry.url,
-            split_queue_key(key)[1],
+            split_queue_key(key)[0],
             entry.depth,
             entry.retries + entry.throttling,
             entry.strikes,

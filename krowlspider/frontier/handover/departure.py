@@ -30,7 +30,7 @@ from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of, place_in
+from krowlspider.frontier.store.schema import authorities_of, split_queue_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class Departure:
                 queued.add(identity)
             # An entry that is due goes before those that were not tried.
             wait = max(0.0, entry.due - now) if entry.due else UNSET
-            priority, more = place_in(key)[0], {"strikes": entry.strikes, "free": free}
+            priority, more = split_queue_key(key)[0], {"strikes": entry.strikes, "free": free}
             item = EntryItem.of_entry(entry, priority, state, wait=wait, **more)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item

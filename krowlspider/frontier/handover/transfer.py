@@ -159,7 +159,7 @@ def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
     removed = 0
     for key, value in entries(frontier.store, host.name):
         entry = entry_of(key, value)
-        if split_queue_key(key)[1:] in queue.leased or part.identity(entry) not in doubtful:
+        if split_queue_key(key) in queue.leased or part.identity(entry) not in doubtful:
             continue
         batch.delete(key)
         removed += 1
