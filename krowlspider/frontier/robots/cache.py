@@ -38,6 +38,8 @@ LAST_GOOD_MAX = 30 * 86_400.0
 # Seconds by which a record may outlast its TTL: the longest wait of a host that is not parked, and
 # a margin.
 _LONGER = 2 * 3600.0
+# Seconds that a host may still wait for its request after its delay is over.
+_ASKED_AFTER = 60.0
 
 _Known = tuple[float, RobotsRules | None]
 _NOTHING: _Known = (0.0, None)
@@ -88,7 +90,7 @@ class RobotsCache:
         both = authorities_of(authority.partition("://")[2])
         for each, saved in zip(both, self._store.read(map(robots_key, both)), strict=True):
             if each in self._parsed:
-                # `extend` may have made it expire later than its record.
+                # `outlast` may have made it expire later than its record.
                 continue
             if saved is None:
                 self._without[each] = None
@@ -105,7 +107,7 @@ class RobotsCache:
         """Return the record that decides now, for another authority that redirects to this one.
 
         Return None if robots.txt must be fetched first. This includes a record that is valid only
-        because of `extend`.
+        because of `outlast`.
         """
         expires, rules = self.look_up(authority)
         if not self.holds(expires):
@@ -122,14 +124,15 @@ class RobotsCache:
         """
         return 0 < expires - self._wall() <= self._longest
 
-    def extend(self, authority: str, needed: float, expires: float) -> None:
-        """Make an authority's decision in memory expire at ``expires``, if it would by ``needed``.
+    def outlast(self, authority: str, wait: float) -> None:
+        """Keep an authority's decision valid until its host's next request, ``wait`` seconds ahead.
 
-        Both times are in epoch seconds. The record on disk stays as it is.
+        Otherwise a host whose wait is longer than the TTL of its robots.txt would be asked for
+        robots.txt only, and never for a page. The record on disk stays as it is.
         """
-        known = self._parsed.get(authority)
+        known, needed = self._parsed.get(authority), self._wall() + wait
         if known is not None and 0 < known[0] <= needed:
-            self._parsed[authority] = expires, known[1]
+            self._parsed[authority] = needed + _ASKED_AFTER, known[1]
 
     def learn(
         self,

@@ -66,7 +66,7 @@ class RobotsFetches:
         self._linked_ports = frontier.linked_ports
         self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
-        self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max, wall=wall)
+        self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
         self._results = RobotsResults(self.cache, ttl=ttl, wall=wall, on_found=on_found)
         self._limits = limits
         self.waiting = 0
