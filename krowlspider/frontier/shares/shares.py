@@ -87,7 +87,7 @@ class Shares:
         least one host may be in flight."""
         if self._limits.address_concurrency:
             self._at_address = max(1, self._limits.address_concurrency // nodes)
-        self.addresses.delay = self._limits.address_delay * nodes
+        self.addresses.set_delay(self._limits.address_delay * nodes)
 
     def of(self, host: Host, *, spare: bool = False) -> tuple[str, ...]:
         """Return the shares of a host, the widest first: hosts that wait for one crowded share must
