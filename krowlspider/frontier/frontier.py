@@ -326,7 +326,7 @@ class Frontier:
             else:
                 host.queue.dropped += 1
                 if self.budget.most:
-                    self.budget.give_back(host.domain)
+                    self.budget.charge(host.domain, -1)
         batch = self.store.batch()
         cache.record_changed(batch)
         self.budget.end_batch(batch)

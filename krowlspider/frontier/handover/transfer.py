@@ -164,7 +164,7 @@ def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
         batch.delete(key)
         removed += 1
         if frontier.budget.most:
-            frontier.budget.give_back(host.domain)
+            frontier.budget.charge(host.domain, -1)
     queue.queued -= removed
     frontier.queues.count_removed(host, removed)
     frontier.counters["known"] += removed
