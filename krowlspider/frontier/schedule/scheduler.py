@@ -22,7 +22,7 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
-from krowlspider.frontier.hosts.record import times_in
+from krowlspider.frontier.hosts.record import rate_in
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.schedule.cache import HostCache
 from krowlspider.frontier.schedule.deferral import Deferral
@@ -422,4 +422,4 @@ def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:
         return wait > _RESTART
     if wait <= rule.minimum + _RESTART:
         return False
-    return wait > rule.delay(times_in(host.record)[1]) + _RESTART
+    return wait > rule.delay(rate_in(host.record)) + _RESTART
