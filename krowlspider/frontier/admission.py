@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
+# A domain may have so many times its share, those in the overflow included.
+_SHARES = 2
 # The priority of URLs for which there is no place, unless theirs is lower. Those that another
 # domain's page names have one less.
 OVERFLOW = -1000
@@ -62,7 +64,7 @@ class Admission:
         queued: int,
         by_stranger: bool,
         is_exempt: bool,
-        is_given: bool = False,
+        is_given: bool,
     ) -> list[Candidate]:
         """Return the candidates of one host that are to be queued. ``queued`` is the number of URLs
         in the whole frontier.
@@ -86,14 +88,13 @@ class Admission:
             return candidates
         of_host = self._places(host, count, by_stranger)
         room, cap = self._room(host, count, queued, is_given)
-        if by_stranger and (most := self._load.strangers_room(host.domain)) is not None:
-            most = max(most, of_host)
-            room, cap = (most, "domain_share") if most < room else (room, cap)
-        places = count
+        if by_stranger and (most := max(self._load.room(host.domain, 1), of_host)) < room:
+            room, cap = most, "domain_share"
+        places: float = count
         if by_stranger or not is_exempt:
             places = min(of_host, self._limits.total - queued)
-            if (of_domain := self._load.places(host.domain, queued)) is not None:
-                places = min(places, of_domain)
+            if queued >= self._load.limited_from:
+                places = min(places, self._load.room(host.domain, 1))
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:
@@ -124,16 +125,16 @@ class Admission:
         places = self._limits.host_queue // (2 if by_stranger else 1) - host.queue.queued
         return places if places >= count else max(0, places + _in_overflow(host))
 
-    def _room(self, host: Host, count: int, queued: int, is_given: bool) -> tuple[int, str]:
+    def _room(self, host: Host, count: int, queued: int, is_given: bool) -> tuple[float, str]:
         """Return how many of ``count`` more entries a host may have, with a place or without, and
         which cap it is: the name of its ``dropped/`` counter."""
         if host.health is Health.RETIRED:
             return 0, "crawl_delay"
-        room, cap = count, ""
+        room, cap = float(count), ""
         if is_given:
             return room, cap
-        if (of_domain := self._load.room(host.domain, queued)) is not None:
-            room, cap = of_domain, "domain_share"
+        if queued >= self._load.limited_from:
+            room, cap = self._load.room(host.domain, _SHARES), "domain_share"
         of_frontier = self._limits.total - queued
         if of_frontier < min(count, room) and not self._may_overflow():
             return of_frontier, "frontier"

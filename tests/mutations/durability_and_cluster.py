@@ -45,9 +45,9 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "domain-fills-the-frontier",
         "KROWL_DOMAIN_SHARE: the share of a domain in a full frontier",
-        f"{_FRONTIER}/hosts/domain_load.py",
-        "return self._left(domain, _ROOM) if",
-        "return None if",
+        f"{_FRONTIER}/admission.py",
+        'room, cap = self._load.room(host.domain, _SHARES), "domain_share"',
+        "pass",
         ("tests/frontier/hosts/test_domain_load.py",),
     ),
     # --- entries, leases and acknowledgements ---
