@@ -135,7 +135,7 @@ class Orders:
             return
         keys = list(islice(self._store.keys(schema.DUE, self._released), _RELEASED))
         names = [split_due_key(key)[1] for key in keys]
-        self._cache.read(sorted(name for name in names if name not in self._cache.hosts))
+        self._cache.read(names)
         batch = self._store.batch()
         for name in names:
             host = self._cache.hosts[name]
