@@ -25,6 +25,7 @@ from krowlspider.frontier.outcomes import Outcomes, Tallied, put_seeds
 from krowlspider.frontier.recovery import catch_up
 from krowlspider.frontier.schedule.clock import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
+from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import after_all, host_in
 from krowlspider.frontier.watched import WatchedHosts
@@ -98,8 +99,7 @@ class Frontier:
         self.store = store
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
         self.now = self._clock.now
-        saved = store.get(schema.COUNTERS)
-        self.counters: Counter[str] = Counter(json.loads(saved) if saved else {})
+        self.counters = read_counters(store)
         tally = Tally.read(store)
         clean = store.get(schema.CLEAN)
         if clean is None:
@@ -160,17 +160,11 @@ class Frontier:
             self.counters["known"] += count
         return known
 
-    def add(
-        self,
-        candidates: Iterable[Candidate],
-        foreign: Sequence[Foreign] = (),
-        *,
-        is_exempt: bool = False,
-    ) -> int:
+    def add(self, candidates: Iterable[Candidate], *, is_exempt: bool = False) -> int:
         """Queue the candidates that are not known, as `queue` does, and return how many were
         queued."""
         new = [each for each in candidates if not self._is_known(each)]
-        return self.queue(new, foreign, is_exempt=is_exempt)
+        return self.queue(new, is_exempt=is_exempt)
 
     def _is_known(self, candidate: Candidate) -> bool:
         key = candidate.key
@@ -205,8 +199,7 @@ class Frontier:
         by_host: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             by_host.setdefault(candidate.host, []).append(candidate)
-        if missing := [name for name in by_host if name not in cache.hosts]:
-            cache.read(sorted(missing))
+        cache.read(by_host)
         batch = self.store.batch()
         added = 0
         touched = []

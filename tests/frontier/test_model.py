@@ -139,8 +139,11 @@ class FrontierModel(RuleBasedStateMachine):
         new = [url for url in dict.fromkeys(ours) if url not in self.known]
         foreign = [url for url in dict.fromkeys(urls) if url not in ours]
         outbox = [("there", url) for url in foreign if ("there", url) not in self.sent]
-        assert self.world.frontier.add(
-            [self.world.candidate(url, priority) for url in ours],
+        found = [self.world.candidate(url, priority) for url in ours]
+        keys = [each.key for each in found if each.key is not None]
+        known = self.world.frontier.knows(keys, lambda at: found[at].host)
+        assert self.world.frontier.queue(
+            [each for each, is_known in zip(found, known, strict=True) if not is_known],
             [self._foreign(url) for url in urls if url in foreign],
         ) == len(new)
         for name in {host_of(url) for url in new} & {*FOUND}:
