@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.refused import Refused
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable
 
     from krowlspider.frontier.budget import DomainBudget
@@ -26,6 +25,33 @@ _SHARES = 2
 # The priority of URLs for which there is no place, unless theirs is lower. Those that another
 # domain's page names have one less.
 OVERFLOW = -1000
+# Hosts counted by name, for each cap. With more, the smaller half is counted under OTHERS.
+NAMES_MAX = 1000
+# Stands in place of the hosts that are no longer counted by name. No host has this name.
+OTHERS = ""
+
+
+class Refused:
+    """The URLs that caps have refused since the start, by cap and then by host.
+
+    The sum over the hosts of a cap is exact.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, cap: str, host: str) -> None:
+        """Count one URL of a host."""
+        hosts = self._hosts[cap]
+        hosts[host] += 1
+        if len(hosts) > NAMES_MAX:
+            largest = Counter(dict(hosts.most_common(NAMES_MAX // 2)))
+            largest[OTHERS] += hosts.total() - largest.total()
+            self._hosts[cap] = largest
+
+    def hosts(self, cap: str) -> Counter[str]:
+        """Return how many URLs of each host a cap has refused."""
+        return self._hosts[cap]
 
 
 class Admission:
