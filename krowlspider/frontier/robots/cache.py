@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.store.schema import authorities_of, robots_key
+from krowlspider.frontier.store.store import put
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ _SHARED = 1024
 # "reasonably long period" of RFC 9309, section 2.3.1.4.
 LAST_GOOD_MAX = 30 * 86_400.0
 
+# Seconds before an unreachable robots.txt is fetched again: shorter than an hour, after which
+# deferred hosts are tried again.
+# It survives a restart only with a last good copy; without one, the next start tries at once.
+UNREACHABLE_TTL = 1800.0
 # Seconds by which a record may outlast its TTL: the longest wait of a host that is not parked, and
 # a margin.
 _LONGER = 2 * 3600.0
@@ -56,6 +61,7 @@ class RobotsCache:
         self._store = store
         self._agent = agent
         self._wall = wall
+        self._ttl = ttl
         self._longest = ttl + _LONGER
         self._parsed: OrderedDict[str, _Known] = OrderedDict()
         # By rules, the number of authorities that share them.
@@ -68,6 +74,18 @@ class RobotsCache:
         self._allow_all = RobotsRules.allow_all()
         # The last body over _SHARED_SIZE: it is parsed once for all hosts that redirect to it.
         self._long: tuple[bytes, RobotsRules] = (b"", self._allow_all)
+
+    def new_record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:
+        """Return the record of an answer, or of none, that came now."""
+        now = self._wall()
+        life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
+        return RobotsRecord(ruling.value, now, now + life, status, body)
+
+    def received(self, theirs: RobotsRecord) -> RobotsRecord:
+        """Return another node's record, which holds no longer than one of this node."""
+        record = self.new_record(Ruling(theirs.ruling), theirs.status, theirs.body)
+        record.fetched, record.expires = theirs.fetched, min(theirs.expires, record.expires)
+        return record
 
     def look_up(self, authority: str) -> _Known:
         """Return when the decision expires, in epoch seconds, and the rules.
@@ -159,9 +177,7 @@ class RobotsCache:
                 receive_sitemaps(rules.sitemaps)
             if record is not self._encoded[0]:
                 self._encoded = record, record.encode()
-            batch = self._store.batch()
-            batch.put(robots_key(authority), self._encoded[1])
-            batch.write()
+            put(self._store, robots_key(authority), self._encoded[1])
         self._remember(authority, record.expires, rules)
 
     def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:

@@ -8,18 +8,18 @@ the target's host, that node is asked, and fetches it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.robots.asks import Alone, Asks
-from krowlspider.frontier.robots.cache import RobotsCache
+from krowlspider.frontier.robots.cache import UNREACHABLE_TTL, RobotsCache
 from krowlspider.frontier.robots.fetch import URL_MAX, RetryLimits, RobotsFetch, is_robots_file
 from krowlspider.frontier.robots.gate import RobotsGate
-from krowlspider.frontier.robots.results import UNREACHABLE_TTL, RobotsResults
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RobotsFetches:
         self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
         self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
-        self._results = RobotsResults(self.cache, ttl=ttl, wall=wall, on_found=on_found)
+        self._on_found = on_found
         self._limits = limits
         self.waiting = 0
 
@@ -95,7 +95,7 @@ class RobotsFetches:
             if robots_fetch.throttling <= limit:
                 self.queue(robots_fetch)
                 return
-        self._conclude(robots_fetch, self._results.record(ruling, status, body))
+        self._conclude(robots_fetch, self.cache.new_record(ruling, status, body))
 
     def failed(self, robots_fetch: RobotsFetch, *, final: bool) -> None:
         """Handle a try without an answer; ``final`` means that a retry is pointless."""
@@ -104,7 +104,7 @@ class RobotsFetches:
         if not final and robots_fetch.retries <= self._limits.retries:
             self.queue(robots_fetch)
         else:
-            self._conclude(robots_fetch, self._results.record(Ruling.RETRY))
+            self._conclude(robots_fetch, self.cache.new_record(Ruling.RETRY))
 
     def queue(self, robots_fetch: RobotsFetch) -> None:
         """Queue a robots fetch at the host of its URL, or ask the node that owns that host. If it
@@ -138,7 +138,7 @@ class RobotsFetches:
             or not robots_fetch.may_follow(target)
             or not (host_of(target) == robots_fetch.host.name or self._may_ask(host_of(target)))
         ):
-            self._settle(robots_fetch, self._results.record(Ruling.ALLOW_ALL))
+            self._settle(robots_fetch, self.cache.new_record(Ruling.ALLOW_ALL))
             return
         if robots_fetch.source is not None:
             robots_fetch.passed.append(robots_fetch.source)
@@ -147,7 +147,7 @@ class RobotsFetches:
         if source is not None and (known := self.cache.record(source)) is not None:
             self._settle(robots_fetch, known)
         elif self._would_wait_for_ever(robots_fetch.host.name, host_of(target)):
-            self._settle(robots_fetch, self._results.record(Ruling.RETRY))
+            self._settle(robots_fetch, self.cache.new_record(Ruling.RETRY))
         else:
             self.queue(robots_fetch)
 
@@ -191,11 +191,11 @@ class RobotsFetches:
         asked = RobotsFetch("", self._schedule.cache.get(name), url, asked_by={node: number})
         source = asked.source
         if not is_robots_file(url) or not self._may_ask(name):
-            self._settle(asked, self._results.record(Ruling.ALLOW_ALL))
+            self._settle(asked, self.cache.new_record(Ruling.ALLOW_ALL))
         elif source is not None and (record := self.cache.record(source)) is not None:
             self._settle(asked, record)
         elif len(self._asked) >= WAITING_MAX or self._would_wait_for_ever("", name):
-            self._settle(asked, self._results.record(Ruling.RETRY))
+            self._settle(asked, self.cache.new_record(Ruling.RETRY))
         else:
             self._asked[url] = asked
             self.queue(asked)
@@ -211,8 +211,8 @@ class RobotsFetches:
             for robots_fetch in self._asks.end(ask):
                 self._follow(robots_fetch, location)
         elif record is not None:
-            waiting, ours = self._asks.end(ask), self._results.received(record)
-            self._results.learn_passed(waiting[0], ours)
+            waiting, ours = self._asks.end(ask), self.cache.received(record)
+            self._learn_passed(waiting[0], ours)
             for robots_fetch in waiting:
                 self._settle(robots_fetch, ours)
         else:
@@ -221,7 +221,7 @@ class RobotsFetches:
     def ask_again(self) -> None:
         """Ask again where no answer came for a while. Call it about once a second."""
         for robots_fetch in self._asks.repeat():
-            self._settle(robots_fetch, self._results.record(Ruling.RETRY))
+            self._settle(robots_fetch, self.cache.new_record(Ruling.RETRY))
 
     def _answer(
         self,
@@ -288,7 +288,7 @@ class RobotsFetches:
         robots fetches that wait for the same URL.
         """
         target = self._schedule.cache.get(host_of(robots_fetch.url))
-        self._results.learn_passed(robots_fetch, record)
+        self._learn_passed(robots_fetch, record)
         for other in self._sharing(robots_fetch):
             target.robots.fetches.remove(other)
             self._settle(other, record)
@@ -300,10 +300,29 @@ class RobotsFetches:
         if robots_fetch.asked_by:
             self._answer(robots_fetch, record=record)
             return
-        self._results.learn(robots_fetch.authority, record, robots_fetch)
+        self._learn(robots_fetch.authority, record, robots_fetch)
         host = robots_fetch.host
         host.rate.floor = self.gate.crawl_delay(host.name)
         self._come_home(robots_fetch)
+
+    def _learn(
+        self, authority: str, record: RobotsRecord, robots_fetch: RobotsFetch | None
+    ) -> None:
+        """Keep the record of an authority; report its sitemaps for a robots fetch, if any."""
+        receive = None
+        if robots_fetch is not None and self._on_found is not None:
+            receive = partial(self._on_found, robots_fetch)
+        self.cache.learn(authority, record, receive)
+
+    def _learn_passed(self, robots_fetch: RobotsFetch, record: RobotsRecord) -> None:
+        """Keep the record of the other authorities whose robots.txt led to the fetch's URL."""
+        sources = {*robots_fetch.passed, robots_fetch.source or robots_fetch.authority}
+        for authority in sources - {robots_fetch.authority}:
+            # That authority will have no robots fetch of its own. The pages of this host may lead
+            # to the sitemaps of its own domain only.
+            own = domain_of(host_of(authority + "/")) == robots_fetch.host.domain
+            passed = RobotsFetch(authority, robots_fetch.host, robots_fetch.url) if own else None
+            self._learn(authority, record, passed)
 
     def _come_home(self, robots_fetch: RobotsFetch) -> None:
         """End the wait of the page's host for this fetch, if it waits."""
