@@ -301,7 +301,7 @@ class Frontier:
         self._consumed += acknowledged
         if self._consumed >= COMPACT_EVERY:
             self._consumed = 0
-            due.append(partial(self.store.compact, *self.schedule.consumed))
+            due.append(partial(self.store.compact, *self.schedule.due.consumed()))
         if self.outbox.consumed():
             due.append(partial(self.store.compact, schema.OUTBOX, after_all(schema.OUTBOX)))
         return due

@@ -520,11 +520,11 @@ class FrontierModel(RuleBasedStateMachine):
         deferred = [host for host in hosts.values() if host.state is SchedulingState.DEFERRED]
         assert frontier.deferred_queued == sum(host.queue.queued for host in deferred)
         in_memory: dict[str, list[float]] = {}
-        pushed = [(due, name) for due, _, name in frontier.schedule._due._heap]
+        pushed = [(due, name) for due, _, name in frontier.schedule.due._heap]
         pushed += [(due, name) for due, _, name in frontier.schedule._sessions._heap]
         # A host given back without a request keeps its session beyond the bound of two.
         assert len(frontier.schedule._sessions) <= 2 + len(HOSTS)
-        for due, name in pushed + frontier.schedule._due._run[frontier.schedule._due._at :]:
+        for due, name in pushed + frontier.schedule.due._run[frontier.schedule.due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():
             assert host.session < 3
@@ -541,7 +541,7 @@ class FrontierModel(RuleBasedStateMachine):
             ours = domain_of(host.name) not in self.world.foreign
             if host.state is SchedulingState.SCHEDULED and host.queue.queued and ours:
                 ahead = host.name in places and (
-                    due_key(places[host.name], host.name) > frontier.schedule._due._cursor
+                    due_key(places[host.name], host.name) > frontier.schedule.due._cursor
                 )
                 # A place from before the host is due is skipped, if it is popped that early.
                 in_time = any(
@@ -549,7 +549,7 @@ class FrontierModel(RuleBasedStateMachine):
                     for place in in_memory.get(host.name, [])
                 ) or any(host.name in line for line in frontier.schedule.shares._lines.values())
                 changed = host.name in frontier.schedule.cache._changed
-                unread = host.name in frontier.schedule._due._beyond
+                unread = host.name in frontier.schedule.due._beyond
                 assert in_time or ahead or (unread and changed)
 
     def _shares(self, name: str) -> tuple[str, ...]:

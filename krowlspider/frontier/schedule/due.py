@@ -151,7 +151,7 @@ class DueHeap:
         return now >= self._covered and bool(self.scheduled) and not self._full
 
     def consumed(self) -> tuple[bytes, bytes]:
-        """Return the range of keys that have been read, as its first and its last key."""
+        """Return the range of keys on disk that have been read, as its first and its last key."""
         return DUE, self._cursor
 
     def read_again(self) -> None:

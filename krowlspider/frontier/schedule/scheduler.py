@@ -92,7 +92,7 @@ class HostScheduler:
         self._crowded_pops = 0
         # The last due time of the hosts that wait for room on disk.
         self._last_apart = 0.0
-        self._due = due = DueHeap(store, tally.hosts, self._limits.window)
+        self.due = due = DueHeap(store, tally.hosts, self._limits.window)
         self._sessions = Sessions(limits.sessions)
         self.shares = Shares(limits, now)
         self.cache = cache = HostCache(
@@ -164,13 +164,13 @@ class HostScheduler:
         one."""
         if self._calls.exhausted:
             return None
-        while (name := self._due.pop(now)) is None:
-            if not self._due.exhausted(now):
+        while (name := self.due.pop(now)) is None:
+            if not self.due.exhausted(now):
                 return None
             batch = self._store.batch()
             self.cache.record_changed(batch)
             batch.write()
-            self._due.read_window(now)
+            self.due.read_window(now)
         return name
 
     def _try(self, host: Host, *, in_turn: bool) -> bool:
@@ -387,7 +387,7 @@ class HostScheduler:
 
     def next_due(self) -> float | None:
         """Return when to pop again; None when there is nothing to wait for."""
-        due, session = self._due.next_due(), self._sessions.next_due()
+        due, session = self.due.next_due(), self._sessions.next_due()
         if due is not None and self._calls.exhausted:
             due = max(due, self.now() + _LOOK_AGAIN)
         times = (due, session, self.shares.next_room())
@@ -400,19 +400,13 @@ class HostScheduler:
         # The heap also counts out-of-date places, which stay until they are popped: hence the
         # bound.
         now = self.now()
-        due = self._due.count_due(now) + self._sessions.count_due(now)
+        due = self.due.count_due(now) + self._sessions.count_due(now)
         return min(due + self.shares.waiting, self.host_count)
 
     @property
     def host_count(self) -> int:
         """Return how many hosts have entries, without deferred ones."""
-        return self._due.scheduled
-
-    @property
-    def consumed(self) -> tuple[bytes, bytes]:
-        """Return the range of keys of the heap on disk that have been read, as its first and its
-        last key."""
-        return self._due.consumed()
+        return self.due.scheduled
 
 
 def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:
