@@ -194,16 +194,10 @@ class HostScheduler:
         host = self.cache.get(name)
         if host.state is BLOCKED and self.shares.full(self.shares.of(host)) is None:
             self._calls.call(host)
-        if (
-            host.state not in (SCHEDULED, CALLED)
-            or host.due > self.now()
-            or not host.has_work
-            or not self.ownership.is_ours(name)
-            or (self.orders.blocks.rules and self.orders.holds_back(host))
-        ):
+        if host.state not in (SCHEDULED, CALLED) or host.due > self.now():
             return None
         called = self._calls.take(host)
-        if self._enter_flight(host, in_turn=False):
+        if self._try(host, in_turn=False):
             return host
         self._calls.pass_on(host, called)
         return None
