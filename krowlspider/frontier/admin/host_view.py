@@ -186,16 +186,12 @@ def why_host_waits(
     if not host.queue.queued:
         return Reason("Nothing of it is queued.")
     is_deferred = host.state is DEFERRED
-    if is_deferred and policy.parked(rate):
+    is_parked = is_deferred and policy.parked(rate)
+    if is_parked or host.has_own_time:
+        dns = ", or because the DNS does not know its name" if is_parked else ""
         return Reason(
-            f"It is deferred after {counted(rate.errors, 'error')} in a row, or because the DNS"
-            f" does not know its name; it is tried again in {duration(due_in)}, or at a start"
-            " after that."
-        )
-    if host.has_own_time:
-        return Reason(
-            f"It is deferred after {counted(rate.errors, 'error')} in a row; it is tried again in"
-            f" {duration(due_in)}, or at a start after that."
+            f"It is deferred after {counted(rate.errors, 'error')} in a row{dns}; it is tried again"
+            f" in {duration(due_in)}, or at a start after that."
         )
     if is_deferred:
         return Reason(
