@@ -31,6 +31,16 @@ def read_counters(store: Store) -> Counter[str]:
     return Counter(json.loads(store.get(schema.COUNTERS) or b"{}"))
 
 
+def dropped_in(counters: Counter[str]) -> dict[str, int]:
+    """Return how many URLs were dropped for each reason, by the counters of a frontier."""
+    start = "dropped/"
+    return {
+        name.removeprefix(start): number
+        for name, number in sorted(counters.items())
+        if name.startswith(start)
+    }
+
+
 def change_batch(store: Store) -> Batch:
     """Return a synced batch for a change by hand: the next start counts all totals anew."""
     batch = store.batch(sync=True)

@@ -9,6 +9,7 @@ import msgspec
 
 from krowlspider.frontier.entry import EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.schema import split_queue_key
@@ -114,9 +115,4 @@ def import_lines(
     commit = frontier.begin_commit()
     commit.write()
     frontier.end_commit(commit)
-    refused = {
-        name.removeprefix("dropped/"): count
-        for name, count in changes.items()
-        if name.startswith("dropped/")
-    }
-    return Imported(changes["queued"], changes["known"], refused, bad)
+    return Imported(changes["queued"], changes["known"], dropped_in(changes), bad)
