@@ -1,10 +1,10 @@
-"""The names of shares.
+"""The kinds of shares, and their names.
 
 - a domain: its name;
 - an address: "@192.0.2.1", or the /64 of an IPv6 address;
 - a block of addresses: "#192.0.2" for a /24, or an IPv6 /48;
-- an origin: "^4fc3a0b1";
-- the crowd: "?".
+- an origin, the domain whose pages led to the hosts: "^4fc3a0b1";
+- the crowd, all hosts that are not known to answer soon: "?".
 """
 
 from __future__ import annotations
