@@ -229,7 +229,8 @@ class HostScheduler:
         instead, with a later due time."""
         if self.shares.waiting >= self._limits.in_line:
             self._last_apart = max(self.now(), self._last_apart) + _APART
-            self._schedule_again(host, self._last_apart)
+            event = host.after_request() if host.state is IN_FLIGHT else host.after_change()
+            self.transitions.move(host, event, whole_microseconds(self._last_apart))
             return
         # Behind all hosts of its origin, its session would end: a new connection for each page.
         is_first = share.startswith("^") and self._sessions.is_begun(host)
@@ -238,11 +239,6 @@ class HostScheduler:
         # disk.
         stays = self.transitions.blocked < self._limits.blocked or host.robots.awaited
         self.transitions.move(host, Event.WAIT_FOR_ROOM if stays else Event.WAIT_IN_LINE)
-
-    def _schedule_again(self, host: Host, due: float) -> None:
-        """Make a host that may be in flight due at a time, if it has anything to fetch."""
-        event = host.after_request() if host.state is IN_FLIGHT else host.after_change()
-        self.transitions.move(host, event, whole_microseconds(due))
 
     # --- in flight ---
 
@@ -381,11 +377,10 @@ class HostScheduler:
 
     def next_due(self) -> float | None:
         """Return when to pop again; None when there is nothing to wait for."""
-        due, session = self.due.next_due(), self._sessions.next_due()
-        if due is not None and self._calls.exhausted:
+        due = self.due.next_due()
+        if self._calls.exhausted:
             due = max(due, self.now() + _LOOK_AGAIN)
-        times = (due, session, self.shares.next_room())
-        soonest = min(time for time in times if time is not None)
+        soonest = min(due, self._sessions.next_due(), self.shares.next_room())
         return None if soonest == inf else soonest
 
     def count_due(self) -> int:

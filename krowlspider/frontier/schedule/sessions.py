@@ -9,6 +9,7 @@ again. Heritrix's frontier has sessions for the same reason (its "balance").
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ class Sessions:
         heap = self._heap
         return heappop(heap)[2] if heap and heap[0][0] <= now else None
 
-    def next_due(self) -> float | None:
-        """Return when to pop again, in seconds of the job clock; None when there is no host."""
-        return self._heap[0][0] if self._heap else None
+    def next_due(self) -> float:
+        """Return when to pop again, in seconds of the job clock; inf when there is no host."""
+        return self._heap[0][0] if self._heap else inf
 
     def count_due(self, now: float) -> int:
         """Return how many hosts are due."""
