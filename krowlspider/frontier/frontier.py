@@ -22,10 +22,9 @@ from krowlspider.frontier.hosts.linked_ports import LinkedPorts
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.outcomes import Outcomes, Tallied, put_seeds
-from krowlspider.frontier.recovery import catch_up
 from krowlspider.frontier.schedule.clock import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
-from krowlspider.frontier.stopped import read_counters
+from krowlspider.frontier.stopped import catch_up, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import after_all, host_in
 from krowlspider.frontier.watched import WatchedHosts
