@@ -128,9 +128,9 @@ class Admission:
             if key in met:
                 self._counters["known"] += 1
             elif len(taken) >= room:
-                self._refuse(cap, host)
+                self.refuse(cap, host.name)
             elif self._budget.most and not self._budget.take(host.domain):
-                self._refuse("domain_budget", host)
+                self.refuse("domain_budget", host.name)
             else:
                 if len(taken) >= places:
                     candidate.priority = min(candidate.priority, OVERFLOW - by_stranger)
@@ -141,9 +141,10 @@ class Admission:
                     met.add(key)
         return taken
 
-    def _refuse(self, cap: str, host: Host) -> None:
+    def refuse(self, cap: str, host: str) -> None:
+        """Count a URL of a host that a cap refuses."""
         self._counters[f"dropped/{cap}"] += 1
-        self.refused.add(cap, host.name)
+        self.refused.add(cap, host)
 
     def _places(self, host: Host, count: int, by_stranger: bool) -> int:
         """Return how many of ``count`` more entries have a place in the queue of a host, at

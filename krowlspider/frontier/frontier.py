@@ -248,13 +248,11 @@ class Frontier:
                 if mark in in_batch or self.seen.known(*mark):
                     self.counters["known"] += 1
                     continue
-            # Without a key, it goes in even then: its finder has marked it as sent, and would not
-            # send it again.
-            if self.outbox.full and item.key is not None:
-                self.counters["dropped/outbox"] += 1
-                self.refused.add("outbox", item.host)
-                continue
-            if item.key is not None:
+                # Without a key, it goes in even then: its finder has marked it as sent, and would
+                # not send it again.
+                if self.outbox.full:
+                    self._admission.refuse("outbox", item.host)
+                    continue
                 in_batch.add(mark)
                 self.seen.mark(mark[0], mark[1:])
             self.outbox.put(item.owner, item.host, item.message, batch)
@@ -280,15 +278,14 @@ class Frontier:
         for lease, dropped in acknowledged:
             batch.delete(self.queues.key_of(lease))
             counted["done" if dropped is None else f"dropped/{dropped}"] += 1
-        if acknowledged:
-            # The hosts' records follow in a batch of their own: a start after a death corrects
-            # those that are missing.
-            names = {lease.host.name for lease, _ in acknowledged}
-            batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         self._put_totals(batch, self.counters + counted)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied.counts)
+            # The hosts' records follow in a batch of their own: a start after a death corrects
+            # those that are missing.
+            names = {lease.host.name for lease, _ in acknowledged}
+            batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         upkeep = self._upkeep(len(acknowledged))
         return Commit(self.store, batch, acknowledged, counted, tallied, upkeep)
 
@@ -326,8 +323,7 @@ class Frontier:
         self.counters.update(commit.counters)
         self.outcomes.counts.update(commit.tallied.counts)
         self.recent.extend(commit.acknowledged[-_RECENT:])
-        if self.watched:
-            self.watched.take(commit.acknowledged, self.now())
+        self.watched.take(commit.acknowledged, self.now())
 
     # --- figures ---
 

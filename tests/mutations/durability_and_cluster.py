@@ -38,7 +38,7 @@ DURABILITY_AND_CLUSTER = (
         "outbox-without-a-cap",
         "9: the outbox has a bound",
         f"{_FRONTIER}/frontier.py",
-        "if self.outbox.full and item.key is not None:",
+        "if self.outbox.full:",
         "if self.outbox.full and item.key == item.host:",
         ("tests/frontier/test_outbox.py",),
     ),
