@@ -523,7 +523,7 @@ class FrontierModel(RuleBasedStateMachine):
         pushed = [(due, name) for due, _, name in frontier.schedule.due._heap]
         pushed += [(due, name) for due, _, name in frontier.schedule._sessions._heap]
         # A host given back without a request keeps its session beyond the bound of two.
-        assert len(frontier.schedule._sessions) <= 2 + len(HOSTS)
+        assert len(frontier.schedule._sessions._heap) <= 2 + len(HOSTS)
         for due, name in pushed + frontier.schedule.due._run[frontier.schedule.due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():

@@ -31,9 +31,6 @@ class Sessions:
         self._heap: list[tuple[float, int, str]] = []
         self._pushes = 0
 
-    def __len__(self) -> int:
-        return len(self._heap)
-
     def go_on(self, host: Host, wait: float, *, on: bool = False) -> bool:
         """Return whether a host whose request has ended is asked again in its session, ``wait``
         seconds from now. While ``on``, a session may exceed its number of requests."""
