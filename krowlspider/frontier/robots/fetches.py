@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.robots.asks import Alone, Asks
 from krowlspider.frontier.robots.cache import UNREACHABLE_TTL, RobotsCache
-from krowlspider.frontier.robots.fetch import URL_MAX, RetryLimits, RobotsFetch, is_robots_file
+from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.politeness.robots import Ruling, judge
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # RFC 9309, section 2.3.1.2: follow at least five redirects, then robots.txt counts as unavailable.
 REDIRECTS = 5
+# Maximum characters of a URL that a redirect of robots.txt is followed to, like URLLENGTH_LIMIT.
+URL_MAX = 2048
 # Hosts waiting in memory (3 kB each) for a robots.txt on one other host, and in all. One turn of
 # the event loop settles all of one host. For hosts over the limit robots.txt is unreachable. The
 # same limits hold for what other nodes ask for.
@@ -129,14 +131,16 @@ class RobotsFetches:
         """Follow a redirect, or settle for what it leads to. For other nodes, answer with it."""
         robots_fetch.redirects += 1
         target = normalise(location, robots_fetch.url) if location else None
-        if target is not None and len(target) <= URL_MAX and robots_fetch.asked_by:
+        if target is not None and len(target) > URL_MAX:
+            target = None
+        if target is not None and robots_fetch.asked_by:
             self._answer(robots_fetch, location=target)
             return
+        own = robots_fetch.host.name
         if (
             target is None
             or robots_fetch.redirects > REDIRECTS
-            or not robots_fetch.may_follow(target)
-            or not (host_of(target) == robots_fetch.host.name or self._may_ask(host_of(target)))
+            or not (host_of(target) == own or self._may_ask(target))
         ):
             self._settle(robots_fetch, self.cache.new_record(Ruling.ALLOW_ALL))
             return
@@ -146,14 +150,21 @@ class RobotsFetches:
         source = robots_fetch.source
         if source is not None and (known := self.cache.record(source)) is not None:
             self._settle(robots_fetch, known)
-        elif self._would_wait_for_ever(robots_fetch.host.name, host_of(target)):
+        elif self._would_wait_for_ever(own, host_of(target)):
             self._settle(robots_fetch, self.cache.new_record(Ruling.RETRY))
         else:
             self.queue(robots_fetch)
 
-    def _may_ask(self, target: str) -> bool:
-        """Return whether a redirect of robots.txt may lead to another host, by its port."""
-        return ":" not in target or (not is_blocked(target) and self._linked_ports.admits(target))
+    def _may_ask(self, url: str) -> bool:
+        """Return whether a redirect of robots.txt may lead to a URL on another host.
+
+        It must be a file named robots.txt. Any other page there would be fetched without that
+        host's rules, and a home page holds no rules. A port must be one that links may lead to.
+        """
+        if not url.partition("?")[0].lower().endswith("/robots.txt"):
+            return False
+        host = host_of(url)
+        return ":" not in host or (not is_blocked(host) and self._linked_ports.admits(host))
 
     def _would_wait_for_ever(self, host: str, target: str) -> bool:
         """Return whether ``host`` would wait for a day or more for a robots.txt on ``target``, or
@@ -190,7 +201,7 @@ class RobotsFetches:
             return
         asked = RobotsFetch("", self._schedule.cache.get(name), url, asked_by={node: number})
         source = asked.source
-        if not is_robots_file(url) or not self._may_ask(name):
+        if not self._may_ask(url):
             self._settle(asked, self.cache.new_record(Ruling.ALLOW_ALL))
         elif source is not None and (record := self.cache.record(source)) is not None:
             self._settle(asked, record)
