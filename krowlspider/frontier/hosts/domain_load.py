@@ -82,7 +82,7 @@ class DomainLoad:
 
     def put(self, batch: Batch) -> None:
         """Put the counts of large domains into the batch, where they have changed."""
-        if not self._most or not (self._large or self._kept or self._kept is None):
+        if not self._most:
             return
         counts = self._counts
         self._large = {name for name in self._large if counts.get(name, 0) >= self._large_from}
