@@ -1,4 +1,4 @@
-"""One fetch of a robots.txt, and the limits of its tries."""
+"""One fetch of a robots.txt."""
 
 from __future__ import annotations
 
@@ -48,11 +48,3 @@ class RobotsFetch:
         """Return the authority whose robots.txt is ``url``; None if ``url`` is another file."""
         authority = authority_of(self.url)
         return authority if self.url == authority + "/robots.txt" else None
-
-
-@dataclass(frozen=True, slots=True)
-class RetryLimits:
-    """Limits of retries: ``retries`` after no answer or a 5xx, ``throttling`` after 429/503."""
-
-    retries: int
-    throttling: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.robots.asks import Alone, Asks
 from krowlspider.frontier.robots.cache import UNREACHABLE_TTL, RobotsCache
-from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
+from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.politeness.robots import Ruling, judge
@@ -44,9 +44,10 @@ class RobotsFetches:
     """Handles the answers of robots fetches, and keeps the records in ``cache``, for ``gate``.
 
     ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
-    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose
-    robots.txt was fetched or does not exist, and with the sitemaps that the file names. ``waiting``
-    counts the fetches that hosts await from others. ``peers`` are the other nodes.
+    seconds, ``wall`` a clock in epoch seconds. A fetch is tried again ``retries`` times after no
+    answer or a 5xx, ``throttling`` times after 429 or 503. ``on_found`` is called with each robots
+    fetch whose robots.txt was fetched or does not exist, and with the sitemaps that the file names.
+    ``waiting`` counts the fetches that hosts await from others. ``peers`` are the other nodes.
     """
 
     def __init__(
@@ -55,7 +56,8 @@ class RobotsFetches:
         *,
         agent: str,
         ttl: float,
-        limits: RetryLimits,
+        retries: int,
+        throttling: int,
         wall: Callable[[], float],
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
         peers: Peers | None = None,
@@ -70,7 +72,8 @@ class RobotsFetches:
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
         self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
         self._on_found = on_found
-        self._limits = limits
+        self._retries = retries
+        self._throttling = throttling
         self.waiting = 0
 
     # --- answers ---
@@ -93,7 +96,7 @@ class RobotsFetches:
             for each in (robots_fetch, *self._sharing(robots_fetch)):
                 each.throttling += 1
             asks_for_rest = status in THROTTLING
-            limit = self._limits.throttling if asks_for_rest else self._limits.retries
+            limit = self._throttling if asks_for_rest else self._retries
             if robots_fetch.throttling <= limit:
                 self.queue(robots_fetch)
                 return
@@ -103,7 +106,7 @@ class RobotsFetches:
         """Handle a try without an answer; ``final`` means that a retry is pointless."""
         for each in (robots_fetch, *self._sharing(robots_fetch)):
             each.retries += 1
-        if not final and robots_fetch.retries <= self._limits.retries:
+        if not final and robots_fetch.retries <= self._retries:
             self.queue(robots_fetch)
         else:
             self._conclude(robots_fetch, self.cache.new_record(Ruling.RETRY))
