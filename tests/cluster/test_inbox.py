@@ -568,22 +568,22 @@ def test_refused_chunks_go_to_the_dead_list(
     server: Server,
 ) -> None:
     async def main() -> None:
-        found: list[Any] = []
+        found: list[int] = []
 
-        async def take(chunks: list[Any]) -> list[str | None]:
-            found.extend(chunks)
-            return ["odd" if chunk["n"] % 2 else None for chunk in chunks]
+        async def take(chunks: list[bytes]) -> list[str | None]:
+            found.extend(map(int, chunks))
+            return ["odd" if int(chunk) % 2 else None for chunk in chunks]
 
         async with clients(server.url) as (client,):
-            await push(client, [b'{"n": %d}' % n for n in range(300)], HOSTS)
+            await push(client, [b"%d" % n for n in range(300)], HOSTS)
             worker = inbox(client, Sink(), take_hosts=take)
             async with running(worker):
                 await eventually(lambda: len(found) == 300)
                 left = await emptied(client)
             assert left == Lengths(0, 0, 0, 0, 150)
             notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)][::-1]
-        assert [chunk["n"] for chunk in found] == list(range(300))
-        assert [json.loads(note["message"])["n"] for note in notes] == list(range(1, 300, 2))
+        assert found == list(range(300))
+        assert [int(note["message"]) for note in notes] == list(range(1, 300, 2))
         assert {note["reason"] for note in notes} == {"odd"}
         assert (worker.stats.taken, worker.stats.dead) == (0, 150)
 

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.handover.chunks import BadChunk
+from krowlspider.frontier.handover.chunks import BadChunk, Chunk, decode_chunk, encode_chunk
 from krowlspider.frontier.hosts.host import Health, SchedulingState
 from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.robots.gate import Verdict
@@ -67,12 +67,12 @@ def other() -> World:
     return World(lambda: kept, node="there")
 
 
-def chunks(world: World) -> list[dict[str, Any]]:
+def chunks(world: World) -> list[Chunk]:
     """Return all chunks of the host, which stays sealed."""
     departure = world.departures.begin(HOST_NAME)
-    found: list[dict[str, Any]] = []
+    found: list[Chunk] = []
     while (chunk := departure.chunk(len(found))) is not None:
-        found.append(json.loads(json.dumps(chunk)))
+        found.append(decode_chunk(encode_chunk(chunk)))
     return found
 
 
@@ -193,10 +193,10 @@ def test_chunks_are_json_of_at_most_256_kib(open_store: Callable[[], Store]) -> 
     long = [f"{url(number)}/{'x' * 1900}" for number in range(2000)]
     world.add(*long)
     found = chunks(world)
-    assert [chunk["number"] for chunk in found] == list(range(len(found)))
-    assert [chunk["last"] for chunk in found] == [False] * (len(found) - 1) + [True]
-    assert max(len(json.dumps(chunk)) for chunk in found) <= 256 * 1024
-    assert sum(len(chunk.get("entries", ())) for chunk in found) == 2000
+    assert [chunk.number for chunk in found] == list(range(len(found)))
+    assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True]
+    assert max(len(encode_chunk(chunk)) for chunk in found) <= 256 * 1024
+    assert sum(len(chunk.entries) for chunk in found) == 2000
 
 
 def test_a_chunk_that_arrives_twice_changes_nothing(world: World, other: World) -> None:
@@ -261,7 +261,7 @@ def test_chunks_lost_by_the_receiver_are_cut_again(world: World) -> None:
     for number in (2, 1, 0):
         chunk = departure.chunk(number)
         assert chunk is not None
-        assert chunk["entries"] == found[number]["entries"]
+        assert chunk.entries == found[number].entries
 
 
 def test_arrived_chunks_are_skipped_one_a_step(world: World) -> None:
@@ -273,7 +273,7 @@ def test_arrived_chunks_are_skipped_one_a_step(world: World) -> None:
     assert list(departure.skip(15)) == []
     chunk = departure.chunk(15)
     assert chunk is not None
-    assert chunk["entries"] == found[15]["entries"]
+    assert chunk.entries == found[15].entries
     assert departure.chunk(len(found)) is None
 
 
@@ -291,7 +291,7 @@ def test_more_arrived_chunks_than_there_are_is_an_error(world: World, other: Wor
     assert departure.transfer != before
     arrived = 0
     while (chunk := departure.chunk(arrived)) is not None:
-        arrived = other.arrivals.take(json.loads(json.dumps(chunk)))
+        arrived = other.arrivals.take(decode_chunk(encode_chunk(chunk)))
     assert other.queued(HOST_NAME) == urls(0, 1, 2, 3)
 
 
@@ -656,6 +656,11 @@ def test_moving_finds_hosts_of_others_with_their_owners(world: World) -> None:
     assert {pair for step in steps for pair in step} == set(owners.items())
 
 
+def take(world: World, said: object) -> int:
+    """Take a chunk that another node has sent."""
+    return world.arrivals.take(decode_chunk(json.dumps(said).encode()))
+
+
 def good(**changes: object) -> dict[str, Any]:
     record = {
         "state": "active",
@@ -712,20 +717,20 @@ def good(**changes: object) -> dict[str, Any]:
 def test_a_bad_chunk_is_refused_and_changes_nothing(world: World, said: object) -> None:
     before = content(world)
     with pytest.raises(BadChunk):
-        world.arrivals.take(said)
+        take(world, said)
     assert content(world) == before
-    assert world.arrivals.take(good()) == 1
+    assert take(world, good()) == 1
     assert world.queued(HOST_NAME) == [url(0)]
 
 
 def test_a_robots_txt_that_expands_too_much_is_refused(world: World) -> None:
     bomb = RobotsRecord(Ruling.RULES.value, 0.0, 1.0, 200, b"#" * (BODY_MAX + 1)).encode()
     said = good(robots=[[f"http://{HOST_NAME}", b64encode(bomb).decode()]])
-    assert world.arrivals.take(said) == 1
+    assert take(world, said) == 1
     bomb = bomb.partition(b"\n")[0] + b"\n" + zlib.compress(b"#" * (BODY_MAX + 2))
     said = good(robots=[[f"http://{HOST_NAME}", b64encode(bomb).decode()]], transfer="11" * 8)
     with pytest.raises(BadChunk, match="too long"):
-        world.arrivals.take(said)
+        take(world, said)
 
 
 def test_counts_too_large_for_a_record_are_cut(
@@ -737,7 +742,7 @@ def test_counts_too_large_for_a_record_are_cut(
     most = {**good()["record"], "done": 0xFFFFFFFF, "dropped": 0xFFFFFFFF}
     most["pace"] = [0.5, 0.0, 255, 255, 0xFFFFFFFF]
     for transfer in ("00", "11"):
-        assert world.arrivals.take(good(record=most, transfer=transfer * 8)) == 1
+        assert take(world, good(record=most, transfer=transfer * 8)) == 1
     host = world.frontier.schedule.cache.get(HOST_NAME)
     assert (host.queue.done, host.queue.dropped) == (0x7FFFFFFF, 0x7FFFFFFF)
     world.clocks.pass_(BACKOFF_MAX)
@@ -860,7 +865,7 @@ def test_no_chunk_crashes_the_process_now_or_later(found: list[Any], state: str)
         do(world, *urls(7, 8))
     for said in found:
         with suppress(BadChunk):
-            world.arrivals.take(said)
+            take(world, said)
         for name in (f"http://{HOST_NAME}", f"https://{HOST_NAME}"):
             world.gate.verdict(name, name + "/")
         world.commit()
@@ -874,7 +879,7 @@ def test_no_chunk_crashes_the_process_now_or_later(found: list[Any], state: str)
 
 def test_a_wait_that_is_too_long_is_cut(world: World) -> None:
     record = {**good()["record"], "due": 1e300}
-    world.arrivals.take(good(record=record))
+    take(world, good(record=record))
     world.clocks.pass_(2 * PARKED + 1)
     assert world.fetch() == url(0)
 
