@@ -10,7 +10,6 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
 from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.entry import Entry
@@ -227,10 +226,11 @@ class Departure:
             free = identity in queued
             if identity is not None:
                 queued.add(identity)
-            # An entry that is due goes before those that were not tried.
-            wait = max(0.0, entry.due - now) if entry.due else UNSET
-            priority, more = place_in(key)[0], {"strikes": entry.strikes, "free": free}
-            item = EntryItem.of_entry(entry, priority, state, wait=wait, **more)
+            item = EntryItem.of_entry(entry, place_in(key)[0], state)
+            item.strikes, item.free = entry.strikes, free
+            if entry.due:
+                # An entry that is due goes before those that were not tried.
+                item.wait = max(0.0, entry.due - now)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
