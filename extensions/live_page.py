@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -14,7 +15,6 @@ from krowlspider.crawl.monitoring.history import INTERVAL, History
 from krowlspider.crawl.monitoring.page_server import is_loopback
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
-from krowlspider.engine.steering import Steering
 from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ class LivePage:
         # Importing aiohttp is slow, so it is imported for the first client.
         from krowlspider.views.live import routes  # noqa: PLC0415
 
-        return routes(self._control, self._history.samples, self._orders, self._token.text)
-
-    def _orders(self, who: str) -> Ordering:
-        return Ordering(self._control, Steering(self._crawler, who))
+        orders = partial(Ordering, self._crawler)
+        return routes(self._control, self._history.samples, orders, self._token.text)
 
     def _begin(self) -> None:
         self._call.start(INTERVAL, now=True)

@@ -11,8 +11,6 @@ from twisted.internet.error import CannotListenError
 
 from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
-from krowlspider.engine.control import Control
-from krowlspider.engine.steering import Steering
 from krowlspider.views.console import Console
 
 if TYPE_CHECKING:
@@ -38,8 +36,7 @@ class TelnetConsole(telnet.TelnetConsole):
         super().__init__(crawler)
 
     def _get_telnet_vars(self) -> dict[str, Any]:
-        steering = Steering(self.crawler, who="the telnet console")
-        console = Console(Control(self.crawler), steering)
+        console = Console(self.crawler, "the telnet console")
         return {**super()._get_telnet_vars(), "krowl": console}
 
     def start_listening(self) -> None:
