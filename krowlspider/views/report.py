@@ -13,7 +13,7 @@ import msgspec
 
 from krowlspider.crawl.report.course import FIELDS
 from krowlspider.crawl.report.slices import in_slices
-from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.frontier.admin.words import counted, duration, printable
 from krowlspider.views.static_page import page_start
 
 if TYPE_CHECKING:
@@ -76,16 +76,8 @@ def _tsv(table: Table) -> Iterator[str]:
 
 def _tsv_cell(value: str | float) -> str:
     """Return a cell that is no formula where a spreadsheet opens the file."""
-    cell = _cell(value)
+    cell = printable(str(value))
     return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA) else cell
-
-
-def _cell(value: str | float) -> str:
-    """Return a cell without control characters: the target of a redirect may have any."""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
@@ -168,7 +160,7 @@ def _shown(table: Table) -> Iterator[str]:
 
 def _row(row: Row) -> str:
     cells = (
-        f"<td>{f'{value:,}' if isinstance(value, int) else escape(_cell(value))}</td>"
+        f"<td>{f'{value:,}' if isinstance(value, int) else escape(printable(str(value)))}</td>"
         for value in row
     )
     return f"<tr>{''.join(cells)}</tr>\n"
