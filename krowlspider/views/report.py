@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from datetime import UTC, datetime
 from html import escape
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from krowlspider.crawl.report.record import Record
     from krowlspider.crawl.report.tables import Row, Table, Tables
+
+logger = logging.getLogger(__name__)
 
 # Rows of a table on the page; its TSV has all.
 _SHOWN = 200
@@ -35,6 +39,20 @@ _MORE_STYLE = """@media (min-width: 561px) {
   #charts { grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); }
 }
 """
+
+
+def report_on(record: Record, reason: str) -> None:
+    """Write the report of a crawl that has ended for a reason; without its tables there is none.
+
+    This may take seconds: call it in a thread.
+    """
+    if record.tables is None:
+        return
+    try:
+        record.course.write()
+        write_report(record.folder, record.about(reason), record.tables, record.course.samples)
+    except OSError as error:
+        logger.warning("The report cannot be written to %s: %s", record.folder, error.strerror)
 
 
 def write_report(
