@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -33,10 +33,4 @@ def failed(status: int, why: str) -> web.Response:
 
 
 def as_json(found: Any) -> bytes:
-    return json.dumps(found, default=_plain).encode()
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"{value!r} cannot be shown")
+    return json.dumps(found, default=asdict).encode()

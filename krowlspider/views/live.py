@@ -6,13 +6,12 @@ import re
 from functools import cache, partial
 from importlib.resources import files
 from inspect import isawaitable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import Events
-from krowlspider.crawl.monitoring.page_server import Recent
+from krowlspider.crawl.monitoring.page_server import Recent, is_loopback
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
 from krowlspider.views.api_answers import answer_of, as_json
 from krowlspider.views.api_orders import order_routes
@@ -103,10 +102,7 @@ async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse
 
 def _is_local(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    try:
-        return ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return name.lower() == "localhost"
+    return is_loopback(name.strip("[]").lower())
 
 
 @cache
