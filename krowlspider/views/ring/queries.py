@@ -117,8 +117,8 @@ async def _drained(register: Register, node: str, spider: str, inbox_max: int) -
         }
         drain = Drain(clients, ring.owner, inbox_max)
         try:
-            dead = await stack.enter_async_context(redis_client(url))
-            await drain.run(dead, spider, node)
+            async with redis_client(url) as dead:
+                await drain.run(dead, spider, node)
         except (RedisTrouble, ValueError) as error:
             return f"Its Redis does not answer ({error}), so what waits {stays}"
     owners = ", ".join(f"{owner}: {count:,}" for owner, count in sorted(drain.moved.items()))
