@@ -42,7 +42,8 @@ _Said = TypeVar("_Said")
 def _checked(
     call: Callable[Concatenate[Console, _Given], _Said],
 ) -> Callable[Concatenate[Console, _Given], _Said | Text]:
-    """Have a call answer wrong arguments with a line, not with a traceback."""
+    """Have a call answer wrong arguments, and what cannot be done, with a line in place of a
+    traceback."""
     known, name = signature(call), call.__name__
 
     @wraps(call)
@@ -53,7 +54,10 @@ def _checked(
             check_fields(name, {k: v for k, v in bound.arguments.items() if v is not self})
         except (TypeError, BadRequestError) as error:
             return Text(f"krowl.{name}: {error}")
-        return call(self, *given, **named)
+        try:
+            return call(self, *given, **named)
+        except ERRORS as error:
+            return Text(error_text(error))
 
     return checked
 
@@ -129,30 +133,23 @@ class Console:
     @_checked
     def hosts(self, sort: str = "queued", limit: int = 10, state: str = "") -> Text:
         """Return a table of hosts."""
-
-        def table() -> str:
-            found = self._control.hosts(sort, limit, state)
-            return "\n".join(frontier.host_table(f"by {sort}", found)) or "no host"
-
-        return _answer(table)
+        found = self._control.hosts(sort, limit, state)
+        return Text("\n".join(frontier.host_table(f"by {sort}", found)) or "no host")
 
     @_checked
     def host(self, name: str) -> Text:
         """Return what is known of a host, given by name or URL."""
-        return _answer(lambda: frontier.one_host(self._control.host(named_host(name))))
+        return Text(frontier.one_host(self._control.host(named_host(name))))
 
     @_checked
     def pages(self, limit: int = 10) -> Text:
         """Return a table of the last pages that are over."""
-        return _answer(lambda: "\n".join(frontier.page_table(self._control.pages(limit))))
+        return Text("\n".join(frontier.page_table(self._control.pages(limit))))
 
     @_checked
     def explain(self, url: str) -> Text | Deferred[Text]:
         """Return where a URL is, and why it is not being fetched."""
-        try:
-            here = self._control.explain(url)
-        except ERRORS as error:
-            return Text(error_text(error))
+        here = self._control.explain(url)
         if not here.owner:
             return Text(frontier.explained(here))
 
@@ -177,20 +174,11 @@ class Console:
             return Text(getattr(self._orders, order)(**fields).message)
         except ForeignHostError as error:
             owner = error.owner
-        except ERRORS as error:
-            return Text(error_text(error))
 
         async def text() -> str:
             return (await self._orders.give_to(owner, order, fields)).message
 
         return _later(text())
-
-
-def _answer(ask: Callable[[], str]) -> Text:
-    try:
-        return Text(ask())
-    except ERRORS as error:
-        return Text(error_text(error))
 
 
 def _later(asking: Coroutine[Any, Any, str]) -> Deferred[Text]:
