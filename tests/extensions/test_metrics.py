@@ -32,7 +32,7 @@ from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.metrics.registry import registry, text
 from krowlspider.crawl.metrics.server import reached_at
 from krowlspider.crawl.metrics.stats import SERIES_MAX
-from krowlspider.crawl.metrics.table import MEASURED, STATS
+from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
 from krowlspider.crawl.monitoring.endpoint import Endpoint, Events, metrics_route
 from krowlspider.crawl.monitoring.page_server import PageServer, Recent
 from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, Turns
@@ -665,7 +665,7 @@ def test_at_the_end_each_number_of_the_stats_is_in_the_metrics(tmp_path: Path) -
     del expected["krowl_metrics_left_out"]
     assert {name: found.get(name) for name in expected} == expected
     # The others of the table are there too, without having moved.
-    measured = tuple(metric.name for metric in MEASURED)
+    measured = tuple(metric.name for metric in (*HISTOGRAMS, *MEASURED))
     others = ("krowl_loop_", "scrapy_log_", "scrapy_feedexport_", "krowl_metrics_", *measured)
     more = {name: found[name] for name in found.keys() - expected.keys()}
     assert {n: value for n, value in more.items() if value and not n.startswith(others)} == {}
