@@ -6,6 +6,7 @@ import re
 from functools import cache, partial
 from importlib.resources import files
 from inspect import isawaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -15,14 +16,16 @@ from krowlspider.crawl.monitoring.page_server import Recent, is_loopback
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
 from krowlspider.views.api_answers import answer_of, as_json
 from krowlspider.views.api_orders import order_routes
+from krowlspider.views.frontier import snapshot_taken
 from krowlspider.views.names import named_host
 from krowlspider.views.openapi import document
 from krowlspider.views.order_fields import BadRequestError
-from krowlspider.views.ordering import snapshot_outcome
+from krowlspider.views.ordering import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.engine.control import Control
     from krowlspider.views.ordering import Ordering
@@ -70,7 +73,7 @@ def routes(
     recent = Recent()
     answers = {name: partial(_recent, recent, name, ask) for name, ask in api.items()}
     made |= {f"/api/v1/{name}": partial(_json, known) for name, known in answers.items()}
-    made["/api/v1/explain"] = partial(_explained, answers["explain"], orders)
+    made["/api/v1/explain"] = partial(_json, partial(_explained, answers["explain"], orders))
     made["/api/v1/snapshot"] = partial(_json, partial(_snapshot, control))
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
     made["/events"] = lambda request: Events(lambda: _event(answers["status"](request)))
@@ -115,25 +118,18 @@ def _file(name: str, kind: str, _: web.BaseRequest) -> web.Response:
 
 
 async def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
-    async def answer() -> Any:
-        return ask(request)
-
-    return await answer_of(answer())
+    return await answer_of(partial(ask, request))
 
 
 async def _explained(
     explain: Callable[[web.BaseRequest], Any],
     orders: Callable[[str], Ordering],
     request: web.BaseRequest,
-) -> web.Response:
-    """Answer with what the node says that owns the host of the URL."""
-
-    async def answer() -> Any:
-        here = explain(request)
-        who = f"HTTP from {request.remote}"
-        return await orders(who).explain_at(here) if here.owner else here
-
-    return await answer_of(answer())
+) -> Explanation:
+    """Return what the node says that owns the host of the URL."""
+    here: Explanation = explain(request)
+    who = f"HTTP from {request.remote}"
+    return await orders(who).explain_at(here) if here.owner else here
 
 
 def _event(status: dict[str, Any]) -> bytes:
@@ -152,7 +148,13 @@ def _given(request: web.BaseRequest, name: str) -> str:
 
 
 def _snapshot(control: Control, request: web.BaseRequest) -> dict[str, Any]:
-    return snapshot_outcome(control, _given(request, "folder"))._asdict()
+    """Return whether the snapshot that was begun to a folder is whole.
+
+    :raises JobError: it failed, or none was begun
+    """
+    taken = control.snapshot(Path(_given(request, "folder")))
+    message = "under way" if taken is None else snapshot_taken(taken)
+    return Outcome(taken is not None, message)._asdict()
 
 
 def _hosts(control: Control, request: web.BaseRequest) -> Any:

@@ -16,7 +16,6 @@ from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
-from krowlspider.views.frontier import snapshot_taken
 from krowlspider.views.names import named_host
 from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
 from krowlspider.views.statuses import ERRORS, status_of
@@ -157,15 +156,6 @@ class Ordering:
         """Change a setting until the process ends."""
         self._steering.set(name, value)
         return Outcome(True, f"{name}={value} until the process ends")
-
-
-def snapshot_outcome(control: Control, folder: str) -> Outcome:
-    """Return whether the snapshot that was begun to a folder is whole.
-
-    :raises JobError: it failed, or none was begun
-    """
-    taken = control.snapshot(Path(folder))
-    return Outcome(taken is not None, "under way" if taken is None else snapshot_taken(taken))
 
 
 def carry_out(crawler: Crawler, asked: OrderAsk) -> Plain:
