@@ -9,8 +9,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.report.course import INTERVAL
-from krowlspider.crawl.report.record import Record
+from krowlspider.crawl.report.record import INTERVAL, Record
 from krowlspider.views.report import report_on
 
 if TYPE_CHECKING:

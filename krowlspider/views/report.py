@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.crawl.report.course import FIELDS
+from krowlspider.crawl.report.record import FIELDS
 from krowlspider.crawl.report.slices import in_slices
 from krowlspider.frontier.admin.words import counted, duration, printable
 from krowlspider.views.static_page import page_start
