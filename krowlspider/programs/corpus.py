@@ -34,8 +34,7 @@ from krowlspider.corpus.worker import Choice, Job
 from krowlspider.errors import KrowlError, error_text, for_want_of_room
 from krowlspider.programs.warc import FOUND_WRONG, folder_of
 from krowlspider.views import captures
-from krowlspider.views.corpus import built
-from krowlspider.views.corpus_report import corpus_page
+from krowlspider.views.corpus import built, corpus_page
 from krowlspider.views.files import STDIO, drop_output, written
 
 if TYPE_CHECKING:

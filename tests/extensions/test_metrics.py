@@ -24,16 +24,17 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.metrics import Metrics, reached_at
+from extensions.metrics import Metrics
 from krowlspider import __version__
 from krowlspider import settings as defaults
 from krowlspider.config.checks import port_range
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.metrics.registry import registry, text
+from krowlspider.crawl.metrics.server import reached_at
 from krowlspider.crawl.metrics.stats import SERIES_MAX
-from krowlspider.crawl.metrics.table import MEASURED, STATS
+from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
 from krowlspider.crawl.monitoring.endpoint import Endpoint, Events, metrics_route
-from krowlspider.crawl.monitoring.page_server import Page, PageServer
+from krowlspider.crawl.monitoring.page_server import PageServer, Recent
 from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, Turns
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT
@@ -259,10 +260,10 @@ def test_the_page_is_made_once_a_second_however_many_ask() -> None:
         made.append(b"%d" % len(made))
         return made[-1]
 
-    cached = Page(make, lambda: times[0])
+    recent = Recent(lambda: times[0])
     seen = []
     for times[0] in (5.0, 5.0, 5.9, 6.0, 6.5, 7.1):
-        seen.append(cached.get())
+        seen.append(recent.get("metrics", make))
     assert seen == [b"0", b"0", b"0", b"1", b"1", b"2"]
 
 
@@ -664,7 +665,7 @@ def test_at_the_end_each_number_of_the_stats_is_in_the_metrics(tmp_path: Path) -
     del expected["krowl_metrics_left_out"]
     assert {name: found.get(name) for name in expected} == expected
     # The others of the table are there too, without having moved.
-    measured = tuple(metric.name for metric in MEASURED)
+    measured = tuple(metric.name for metric in (*HISTOGRAMS, *MEASURED))
     others = ("krowl_loop_", "scrapy_log_", "scrapy_feedexport_", "krowl_metrics_", *measured)
     more = {name: found[name] for name in found.keys() - expected.keys()}
     assert {n: value for n, value in more.items() if value and not n.startswith(others)} == {}
