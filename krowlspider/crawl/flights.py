@@ -64,11 +64,6 @@ class Flights:
         if lease is not None and (not lease.entry.request or _counts(lease)):
             self._budget.take()
 
-    def reserve_address(self, in_flight: InFlight, address: str) -> bool:
-        """Reserve room at the address to which a request is about to be sent. Return False if there
-        is none: then turn the request back."""
-        return self._schedule.reserve_address(in_flight.host, address)
-
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
         in_flight.turned_back = True

@@ -60,19 +60,20 @@ class ThirdPartyHandler(BaseDownloadHandler):
         if in_flight.robots_fetch is not None:
             return await self._robots.download_request(request)
         timeout = request.meta.get("download_timeout", self._timeout)
+        frontier = self._job.frontier
         try:
             await self._job.client.permit(
                 in_flight.url,
                 timeout,
-                partial(self._flights.reserve_address, in_flight),
-                linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
+                partial(frontier.schedule.reserve_address, in_flight.host),
+                linked=frontier.linked_ports.is_linked(in_flight.host.name),
             )
         except FetchError as error:
             raise as_scrapy(error) from error
         # The User-Agent names who crawls: no request has another.
         Scheduler.of(self.crawler).warnings.of_headers(request)
         request.headers["User-Agent"] = self._job.user_agent
-        memory = in_flight.hold(FetchMemory(self._job.memory))
+        memory = in_flight.memory = FetchMemory(self._job.memory)
         begun = perf_counter()
         try:
             async with asyncio.timeout(timeout or None):
