@@ -84,7 +84,6 @@ class Intake:
         via: str | None,
         *,
         is_stray: bool,
-        may_have_any_extension: bool = False,
         is_requisite: bool = False,
     ) -> str | None:
         """Return the reason, in one word, why a normalised URL is not queued; None if it may be.
@@ -101,8 +100,8 @@ class Intake:
             depth,
             via,
             is_stray=is_stray,
-            may_have_any_extension=may_have_any_extension,
             is_requisite=is_requisite,
+            any_extension=is_requisite,
         )[0]
 
     def _refusals(
@@ -113,12 +112,12 @@ class Intake:
         via: str | None,
         *,
         is_stray: bool,
-        may_have_any_extension: bool = False,
-        is_requisite: bool = False,
+        is_requisite: bool,
+        any_extension: bool,
     ) -> list[str | None]:
         """Return what `refusal` does for each of the URLs of one page."""
         reasons = self.scope.refusals(urls, hosts, depth, via, is_requisite=is_requisite)
-        if may_have_any_extension or is_requisite:
+        if any_extension:
             reasons = [None if reason == "extension" else reason for reason in reasons]
         if is_stray:
             linkable = self._linkable
@@ -229,8 +228,8 @@ class Intake:
             depth,
             via,
             is_stray=via is not None,
-            may_have_any_extension=request is not None,
             is_requisite=is_first,
+            any_extension=request is not None,
         )
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)
