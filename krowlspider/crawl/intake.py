@@ -6,10 +6,10 @@ Dedup runs before scope, because most links of a page are known.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
-from krowlspider.crawl.requisite_budget import REQUISITE_PRIORITY, RequisiteBudget
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
@@ -32,6 +32,31 @@ logger = logging.getLogger(__name__)
 
 # The authority of an http or https URL begins at this index or before it.
 _AUTHORITY = 8
+# Above the priority of pages: what a page needs is fetched before the next page of its host.
+REQUISITE_PRIORITY = 1
+# Hosts whose requisites are counted; the one that was counted least recently is forgotten first.
+_BUDGETS = 16_384
+
+
+class RequisiteBudget:
+    """Counts the requisites of each host that are queued in this run, at most ``most``; 0: no
+    limit."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def take(self, host: str) -> bool:
+        """Count one more requisite of a host; return False, with nothing counted, if it has no
+        room."""
+        if not self._most:
+            return True
+        count = self._counts.pop(host, 0)
+        has_room = count < self._most
+        self._counts[host] = count + has_room
+        if len(self._counts) > _BUDGETS:
+            self._counts.popitem(last=False)
+        return has_room
 
 
 class Intake:
