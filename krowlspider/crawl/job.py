@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.archive.disk import make_directory
+from krowlspider.archive.disk import make_directory, sync_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.payloads.place import forget_others, note_place
@@ -29,7 +29,7 @@ from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
-from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
+from krowlspider.crawl.folder import JobFolder, JobHead
 from krowlspider.crawl.loop_throttle import LoopThrottle
 from krowlspider.crawl.meters import Meters
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
@@ -250,7 +250,7 @@ class Job:
         put_owner(self.store, head.seed, head.ring)
         self.is_paused = self.store.get(CRAWL_PAUSED) is not None
         if new:
-            sync_folder(self.folder.path)
+            sync_directory(self.folder.path)
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
         # Pages that the last process was working on when it died, with their strikes counted.
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
