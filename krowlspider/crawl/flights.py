@@ -40,7 +40,7 @@ class Flights:
         self._frontier = job.frontier
         self._schedule = job.frontier.schedule
         self._budget = budget
-        self._retry_delay = retry_delay
+        self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
         """Return the record of a request. Return None if the request is over or did not come from
@@ -154,7 +154,7 @@ class Flights:
         entry.via, entry.path = before.via, before.path
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
-            entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
+            entry.due = self._frontier.now() + next_try(tries, self.retry_delay)
         self._frontier.queues.replace(lease, entry)
         in_flight.lease = None
         if _counts(lease):

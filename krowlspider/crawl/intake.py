@@ -81,7 +81,7 @@ class Intake:
         self._linkable = job.frontier.linked_ports.admitted
         self._node = job.node
         self._codec = codec
-        self._identify = identify
+        self.identify = identify
         self.wake = wake
         self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
         self.exclusions = Exclusions()
@@ -191,7 +191,7 @@ class Intake:
         # so the cluster fetches each once.
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
-        key = None if always else self._identify(request, url)
+        key = None if always else self.identify(request, url)
         priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
         candidate = Candidate(host, key, entry, priority)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
