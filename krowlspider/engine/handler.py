@@ -228,12 +228,10 @@ class DownloadHandler(BaseDownloadHandler):
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
-        meta, count = request.meta, self._count
+        meta = request.meta
         meta["download_latency"] = exchange.times.latency
-        count("downloader/response_count")
-        count(f"downloader/response_status_count/{exchange.status}")
         in_flight.received = exchange.response_size
-        count("downloader/response_bytes", in_flight.received)
+        self._count_answer(exchange.status, in_flight.received)
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return
@@ -246,6 +244,12 @@ class DownloadHandler(BaseDownloadHandler):
             written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"] = written
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
+
+    def _count_answer(self, status: int, size: int) -> None:
+        count = self._count
+        count("downloader/response_count")
+        count(f"downloader/response_status_count/{status}")
+        count("downloader/response_bytes", size)
 
     def _written(self, size: int, written: Future[Location]) -> None:
         self._job.memory.shrink(size)
