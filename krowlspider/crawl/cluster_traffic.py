@@ -79,7 +79,9 @@ class ClusterTraffic:
         self.departures = Departures(
             frontier, store, self._robots, node=node.own, identify=self.identity
         )
-        self.arrivals = Arrivals(frontier, store, job.robots_cache, self.identity, url_max=MAX_URL)
+        self.arrivals = Arrivals(
+            frontier, store, self._robots.cache, self.identity, url_max=MAX_URL
+        )
 
     def identity(self, entry: Entry) -> bytes | None:
         """Return the fingerprint of an entry, None for a request with ``dont_filter``.

@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.crawl.tracing.traces import Traces
     from krowlspider.fetch.client import Client
-    from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
@@ -318,11 +317,6 @@ class Job:
     def robots(self) -> RobotsGate:
         """Return the gate that decides by robots.txt."""
         return self.robots_fetches.gate
-
-    @property
-    def robots_cache(self) -> RobotsCache:
-        """Return the records of robots.txt."""
-        return self.robots_fetches.cache
 
     def _robots_found(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         if self._on_robots is not None:

@@ -112,7 +112,7 @@ class Scheduler(BaseScheduler):
         self._node = job.node
         self._waker = Waker(engine, job.frontier.now)
         self._codec = RequestCodec(spider, request_limits(settings))
-        self.budget = PageBudget(job.node)
+        self.budget = PageBudget(None if job.node is None else job.node.allowance)
         self.flights = Flights(job, self.budget, retry_delay=settings.getfloat("KROWL_RETRY_DELAY"))
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
@@ -317,10 +317,6 @@ class Scheduler(BaseScheduler):
             self._on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
 
     # --- the next request ---
-
-    def wake(self) -> None:
-        """Have the engine ask for requests: there may be some to send."""
-        self._waker.wake()
 
     def set_page_limit(self, pages: int) -> None:
         """Let this start fetch ``pages`` pages in all."""

@@ -294,6 +294,6 @@ class Steering:
 
     def _note(self, action: str, what: str) -> None:
         """Count and log a change that was made. The engine asks for requests: it may allow some."""
-        Scheduler.of(self._crawler).wake()
+        Scheduler.of(self._crawler).intake.wake()
         self._crawler.stats.inc_value(f"krowl/control/change_count/{action}")
         logger.warning("%s by %s: %s", action.capitalize(), self._who, what)
