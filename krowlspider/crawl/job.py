@@ -23,8 +23,7 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
-from krowlspider.crawl.archiving.losses import settle_open_file
-from krowlspider.crawl.archiving.open_note import OpenWarcNote
+from krowlspider.crawl.archiving.open_note import OpenWarcNote, settle_open_file
 from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
