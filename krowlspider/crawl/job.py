@@ -140,6 +140,7 @@ class Job:
         self.reloads: dict[str, Callable[[], None]] = {}
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
+        self._on_failure: Callable[[Exception], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
@@ -226,11 +227,11 @@ class Job:
         has room again, ``on_robots`` for each robots.txt that is found, as in `RobotsFetches`.
         While ``is_ending`` returns true, nothing waits for room.
         """
+        self._on_failure = on_failure
         self._on_robots = on_robots
         self._checkpoint = Checkpoint(
             self,
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
-            on_failure=on_failure,
             on_room=on_room,
             is_ending=is_ending,
         )
@@ -333,8 +334,8 @@ class Job:
         """Stop the crawl because of an error. Only the first call has an effect."""
         if self.failure is None:
             self.failure = error
-            if self._checkpoint is not None:
-                self._checkpoint.on_failure(error)
+            if self._on_failure is not None:
+                self._on_failure(error)
 
     def _has_memory(self) -> None:
         if self._checkpoint is not None:
