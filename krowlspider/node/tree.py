@@ -11,9 +11,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.disk import sync_directory
 from krowlspider.cluster.membership import SEED_SIZE, static_seed
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder, write_private
+from krowlspider.crawl.folder import JobFolder, JobInUseError, write_private
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
 
@@ -93,7 +94,7 @@ class Tree:
             self._lock()
             if not self.secret.exists():
                 write_private(self.secret, secrets.token_hex(16))
-                sync_folder(self.path)
+                sync_directory(self.path)
             self.redis.mkdir(mode=0o700, exist_ok=True)
 
     def check(self) -> None:

@@ -86,7 +86,7 @@ class Outages:
                 now,
                 is_evidence=self._is_evidence(host, kind),
                 domain=domain,
-                block=block_of(host.shares.address[1:]) if host.shares.address else "",
+                block=_block(host),
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             self._resolver.failed(
@@ -202,10 +202,11 @@ class Outages:
         struck = self._network.struck
         for name in sorted(names, key=struck.__contains__):
             host = self._frontier.schedule.cache.hosts.get(name)
-            block = (
-                block_of(host.shares.address[1:])
-                if host is not None and host.shares.address
-                else ""
-            )
+            block = "" if host is None else _block(host)
             found.setdefault(block or domain_of(name), name)
         return list(found.values())[:_PROBED]
+
+
+def _block(host: Host) -> str:
+    """Return the address block of a host; "" while its address is unknown."""
+    return block_of(host.shares.address[1:]) if host.shares.address else ""
