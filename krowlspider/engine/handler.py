@@ -153,8 +153,7 @@ class DownloadHandler(BaseDownloadHandler):
                 self._request_headers(request),
                 request.body,
                 timeout=meta.get("download_timeout", self._timeout),
-                # 0 is no limit, as in Scrapy.
-                max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
+                max_size=self._size_limit(request),
                 observer=observer,
                 admit=partial(frontier.schedule.reserve_address, in_flight.host),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
@@ -199,7 +198,10 @@ class DownloadHandler(BaseDownloadHandler):
         headers = headers_of(exchange.headers)
         try:
             if body and (coding := headers.pop(b"Content-Encoding", None)):
-                most = max(self._max_size, request.meta.get("download_maxsize", 0))
+                most = self._size_limit(request)
+                if in_flight.robots_fetch is not None:
+                    # The start of one that is too large counts.
+                    most = max(most, self._max_size)
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = page_mark(self._job.frontier, in_flight)
                 assert in_flight.memory is not None
@@ -211,6 +213,11 @@ class DownloadHandler(BaseDownloadHandler):
             in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
+
+    def _size_limit(self, request: Request) -> int:
+        """Return the most bytes of a body, as received and again decoded."""
+        # 0 is no limit, as in Scrapy.
+        return request.meta.get("download_maxsize", self._max_size) or sys.maxsize
 
     def _observer(self, request: Request) -> _Signals | None:
         """Return a sender of Scrapy's signals; None if nobody listens to them."""
