@@ -189,7 +189,7 @@ class BroadSpider(Spider):
         spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
-            spider._requisites = RequisiteReader(crawler, lambda: spider.scheduler)
+            spider._requisites = RequisiteReader(crawler)
         if crawler.settings.getbool("KROWL_OPT_OUTS"):
             spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
         crawler.signals.connect(spider._idle, signals.spider_idle)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.css import BYTES_MAX, decode_css
@@ -31,12 +32,9 @@ from krowlspider.urls.page.requisites import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.engine.scheduler import Scheduler
     from krowlspider.urls.page.links import Page
 
 # What browsers send for each kind (Fetch Standard, section 2.2.6).
@@ -58,9 +56,8 @@ class RequisiteReader:
     ``meta["krowl_requisite"]`` of a request is a list of the kind and level of its `Requisite`.
     """
 
-    def __init__(self, crawler: Crawler, scheduler: Callable[[], Scheduler]):
+    def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._scheduler = scheduler
         follows = crawler.settings.getbool("REDIRECT_ENABLED")
         self._redirects_max = crawler.settings.getint("REDIRECT_MAX_TIMES") if follows else 0
         # Only one long style sheet is read at a time.
@@ -119,7 +116,7 @@ class RequisiteReader:
         for start in range(0, len(items), _AT_ONCE):
             if start:
                 await asyncio.sleep(0)
-            new = self._scheduler().requisites.discover(
+            new = Scheduler.of(self._crawler).requisites.discover(
                 dict(items[start : start + _AT_ONCE]),
                 depth=response.meta["depth"],
                 page=response.url,
@@ -140,7 +137,7 @@ class RequisiteReader:
                 self._crawler.stats.inc_value(f"krowl/requisites/left_count/{reason}", count)
 
     def _redirect(self, response: Response, location: str, requisite: Requisite) -> None:
-        intake = self._scheduler().intake
+        intake = Scheduler.of(self._crawler).intake
         chain = (*response.meta.get("redirect_urls", ()), response.url)
         target = normalise(location, response.url)
         if target is None:
@@ -150,7 +147,7 @@ class RequisiteReader:
         elif len(chain) > self._redirects_max:
             intake.count_dropped("redirects")
         else:
-            self._scheduler().requisites.discover(
+            Scheduler.of(self._crawler).requisites.discover(
                 {target: requisite},
                 depth=response.meta["depth"],
                 page=response.url,

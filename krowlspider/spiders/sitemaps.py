@@ -65,9 +65,7 @@ class SitemapReader:
 
     @property
     def _intake(self) -> Intake:
-        scheduler = self._crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
-        return scheduler.intake
+        return Scheduler.of(self._crawler).intake
 
     def look(self, authority: str, sitemaps: list[str], depth: int) -> None:
         """Queue the sitemaps that an authority's robots.txt names, and ``/sitemap.xml``.
