@@ -27,10 +27,10 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.spiders.opt_outs import OptOuts
+from krowlspider.spiders.redirects import Redirects
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
-from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.headers import (
     escape_octets,
@@ -201,8 +201,7 @@ class BroadSpider(Spider):
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
         self._notes = settings.getbool("KROWL_WARC_METADATA")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
-        follows = settings.getbool("REDIRECT_ENABLED")
-        self._redirects_max = settings.getint("REDIRECT_MAX_TIMES") if follows else 0
+        self._redirects = Redirects(settings)
         self._page_size_max = settings.getint("DOWNLOAD_MAXSIZE")
         self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
@@ -316,7 +315,7 @@ class BroadSpider(Spider):
         location = value_of(headers, b"Location") if response.status in _REDIRECTS else None
         if location is not None:
             page = Page.empty(response.url)
-            self._redirect(response, escape_octets(location), depth)
+            self._redirect(response, location, depth)
         else:
             page = self._read(response, content_type)
             if (meters := self.scheduler.meters) is not None:
@@ -433,26 +432,19 @@ class BroadSpider(Spider):
                 discover(part)
                 await asyncio.sleep(_RESTS * (perf_counter() - begun))
 
-    def _redirect(self, response: Response, location: str, depth: int) -> None:
-        redirects = response.meta.get("redirect_times", 0) + 1
-        chain = (*response.meta.get("redirect_urls", ()), response.url)
-        target = normalise(location, response.url)
-        if target is None:
-            self.scheduler.intake.count_dropped("url")
-        elif target in chain:
-            self.scheduler.intake.count_dropped("redirect_loop")
-        elif redirects > self._redirects_max:
-            self.scheduler.intake.count_dropped("redirects")
-        else:
-            host = host_of(response.url)
-            self.scheduler.intake.discover(
+    def _redirect(self, response: Response, location: bytes, depth: int) -> None:
+        intake = self.scheduler.intake
+        found = self._redirects.target(response, location, intake.count_dropped)
+        if found is not None:
+            target, chain = found
+            intake.discover(
                 [target],
                 depth=depth,
-                via=host,
+                via=host_of(response.url),
                 page=response.url,
                 hop="R",
                 path=response.meta.get("krowl_path", ""),
-                redirects=redirects,
+                redirects=response.meta.get("redirect_times", 0) + 1,
                 chain=chain,
             )
 

@@ -14,10 +14,9 @@ from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.urls.canonical import normalise
+from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.css import BYTES_MAX, decode_css
-from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.page.requisites import (
     IMAGE,
     LEVELS_MAX,
@@ -58,8 +57,7 @@ class RequisiteReader:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        follows = crawler.settings.getbool("REDIRECT_ENABLED")
-        self._redirects_max = crawler.settings.getint("REDIRECT_MAX_TIMES") if follows else 0
+        self._redirects = Redirects(crawler.settings)
         # Only one long style sheet is read at a time.
         self._reading = asyncio.Lock()
 
@@ -77,7 +75,7 @@ class RequisiteReader:
         requisite = Requisite.checked(response.meta["krowl_requisite"])
         location = response.headers.get(b"Location")
         if location is not None and 300 <= response.status < 400:
-            self._redirect(response, escape_octets(location), requisite)
+            self._redirect(response, location, requisite)
             return
         self._crawler.stats.inc_value(f"krowl/requisites/fetched_count/{requisite.kind}")
         if not 200 <= response.status < 300:
@@ -136,18 +134,12 @@ class RequisiteReader:
             if count:
                 self._crawler.stats.inc_value(f"krowl/requisites/left_count/{reason}", count)
 
-    def _redirect(self, response: Response, location: str, requisite: Requisite) -> None:
-        intake = Scheduler.of(self._crawler).intake
-        chain = (*response.meta.get("redirect_urls", ()), response.url)
-        target = normalise(location, response.url)
-        if target is None:
-            intake.count_dropped("url")
-        elif target in chain:
-            intake.count_dropped("redirect_loop")
-        elif len(chain) > self._redirects_max:
-            intake.count_dropped("redirects")
-        else:
-            Scheduler.of(self._crawler).requisites.discover(
+    def _redirect(self, response: Response, location: bytes, requisite: Requisite) -> None:
+        scheduler = Scheduler.of(self._crawler)
+        found = self._redirects.target(response, location, scheduler.intake.count_dropped)
+        if found is not None:
+            target, chain = found
+            scheduler.requisites.discover(
                 {target: requisite},
                 depth=response.meta["depth"],
                 page=response.url,
