@@ -186,12 +186,12 @@ class BroadSpider(Spider):
         if cls is BroadSpider and crawler.settings.getbool("HTTPPROXY_ENABLED"):
             warn_of_proxies()
         spider._limit_depth(crawler.settings)
-        spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
             spider._requisites = RequisiteReader(crawler)
         if crawler.settings.getbool("KROWL_OPT_OUTS"):
             spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
+        spider._read_settings(crawler.settings)
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
 
@@ -206,7 +206,6 @@ class BroadSpider(Spider):
         self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
-        self._reads_requisites = settings["KROWL_REQUISITES"] != "none"
         self._set_yields_items(yields=True)
 
     def _set_yields_items(self, *, yields: bool) -> None:
@@ -215,7 +214,7 @@ class BroadSpider(Spider):
             self._agent,
             follow_nofollow=self._follow_nofollow,
             described=yields,
-            requisites=self._reads_requisites,
+            requisites=self._requisites is not None,
         )
 
     @cached_property
@@ -311,13 +310,12 @@ class BroadSpider(Spider):
         await self.scheduler.throttle.for_clients()
         meta, headers = response.meta, response.headers
         depth = meta["depth"]
-        content_type = (value_of(headers, b"Content-Type") or b"").decode(errors="replace")
         location = value_of(headers, b"Location") if response.status in _REDIRECTS else None
         if location is not None:
             page = Page.empty(response.url)
             self._redirect(response, location, depth)
         else:
-            page = self._read(response, content_type)
+            page = self._read(response)
             if (meters := self.scheduler.meters) is not None:
                 meters.links.observe(len(page.links))
             if self._notes:
@@ -355,16 +353,17 @@ class BroadSpider(Spider):
             "lang": page.lang,
             "canonical": page.canonical,
             "noindex": page.noindex,
-            "content_type": _header(response, b"Content-Type") or "",
+            "content_type": _content_type(response),
             "bytes": len(response.body),
             "fetch_time": round(meta["download_latency"], 6),
             "warc_file": where and where.file,
             "warc_offset": where and where.offset,
         }
 
-    def _read(self, response: Response, content_type: str) -> Page:
+    def _read(self, response: Response) -> Page:
         """Return what a page and its headers state; a response that is not HTML has no links."""
         url, headers = response.url, response.headers
+        content_type = _content_type(response)
         is_html = _is_html(content_type)
         if is_html:
             charset = http_content_type_encoding(content_type)
@@ -448,11 +447,8 @@ class BroadSpider(Spider):
                 chain=chain,
             )
 
-    async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:
+    def parse_opt_out(self, response: Response) -> None:
         """Do nothing with an ai.txt or a tdmrep.json: it is in the archive."""
-        return
-        # It makes this an asynchronous generator, as callbacks are.
-        yield response
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.
@@ -462,19 +458,17 @@ class BroadSpider(Spider):
         if await self._sitemaps.read(response):
             return
         too_large = len(response.body) > self._page_size_max
-        if _is_html(_header(response, b"Content-Type") or "") and not too_large:
+        if _is_html(_content_type(response)) and not too_large:
             async for item in self.parse(response):
                 yield item
 
-    async def parse_requisite(self, response: Response) -> AsyncIterator[Any]:
+    async def parse_requisite(self, response: Response) -> None:
         """Queue the requisites that a style sheet or a manifest names in turn.
 
         No links are followed, and there is no item.
         """
         if self._requisites is not None:
             await self._requisites.read(response)
-        return
-        yield  # an asynchronous generator, as the other callbacks
 
     def failed(self, failure: Failure) -> None:
         """Do nothing: the scheduler counts the failed page with its reason."""
@@ -489,9 +483,8 @@ def _is_unset(settings: BaseSettings, name: str) -> bool:
     return (settings.getpriority(name) or 0) <= SETTINGS_PRIORITIES["default"]
 
 
-def _header(response: Response, name: bytes) -> str | None:
-    value = value_of(response.headers, name)
-    return None if value is None else value.decode("utf-8", errors="replace")
+def _content_type(response: Response) -> str:
+    return (value_of(response.headers, b"Content-Type") or b"").decode(errors="replace")
 
 
 def _is_html(content_type: str) -> bool:
