@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.corpus.duplicates import DuplicateIndex
 from krowlspider.corpus.finish import Finisher
-from krowlspider.corpus.folder import Fatal, Slice, Summary, read_summaries
+from krowlspider.corpus.folder import Fatal, Slice, Summary, read_lines, read_summaries
 from krowlspider.corpus.keeping import FIRST, FirstCopies, RankedCopies
 from krowlspider.corpus.pool import Pool, Scanned
-from krowlspider.corpus.sites.collect import Collector
+from krowlspider.corpus.sites.index import SiteIndex
+from krowlspider.corpus.sites.scan import findings_file
 from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Build:
         self._taken: list[Slice] = []
         self._sizes: dict[str, int] = {}
         self._read = 0
-        self._sites = Collector(folder) if job.sites is not None else None
+        self._sites = SiteIndex(folder.answers) if job.sites is not None else None
         rules = job.rules
         self._index = DuplicateIndex(folder.index, rules.near, rules.similarity)
         self._ranked: RankedCopies | None = None
@@ -164,10 +165,7 @@ class Build:
                     self._folder.note_fatal(message)
                     self._progress(message.file).given = False
                 elif isinstance(message, Scanned):
-                    assert self._sites is not None
-                    self._sites.take(message.file)
-                    progress = self._progress(message.file)
-                    progress.given, progress.scanned = False, True
+                    self._take_findings(message.file)
                 else:
                     self._folder.hand_over(*message)
             now = sum(place for _, place in pool.places())
@@ -177,6 +175,15 @@ class Build:
         if not patient and not self._is_full:
             list(pool.wait(_LOOK))
 
+    def _take_findings(self, file: str) -> None:
+        """Add the answers of sites that a worker has found in a WARC file."""
+        assert self._sites is not None
+        path = self._folder.work / findings_file(file)
+        self._sites.add(file, read_lines(path))
+        path.unlink()
+        progress = self._progress(file)
+        progress.given, progress.scanned = False, True
+
     def _progress(self, file: str) -> _Progress:
         return next(each for each in self._waiting if each.path.name == file)
 
@@ -184,7 +191,7 @@ class Build:
         """Give files to workers while they have room: to be scanned, and then to be read."""
         unscanned = [each for each in self._waiting if not each.scanned]
         if self._sites is not None and not unscanned:
-            self._sites.publish()
+            self._sites.publish(self._folder.sites)
         for progress in unscanned or self._waiting:
             if not progress.given and pool.has_room:
                 self._give(pool, progress)
