@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.corpus.folder import LINES, read_lines
 from krowlspider.corpus.record import Refusal
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ class Copy(msgspec.Struct):
 def clusters(folder: Folder) -> Iterator[bytes]:
     """Yield the copies in all final slices as JSON; those of one cluster have the same ``kept``."""
     decode, encode = msgspec.json.Decoder(Refusal).decode, msgspec.json.Encoder().encode
-    for path in sorted(folder.rejected.glob(f"*{LINES}")):
-        for found in map(decode, read_lines(path)):
-            if found.rule in {DUPLICATE, NEAR_DUPLICATE}:
-                place = f"{found.warc_file}:{found.warc_offset}"
-                yield encode(Copy(str(found.value), place, found.url, found.rule))
+    for found in map(decode, folder.refusals()):
+        if found.rule in {DUPLICATE, NEAR_DUPLICATE}:
+            place = f"{found.warc_file}:{found.warc_offset}"
+            yield encode(Copy(str(found.value), place, found.url, found.rule))
