@@ -168,8 +168,7 @@ class Build:
                     self._take_findings(message.file)
                 else:
                     self._folder.hand_over(*message)
-            now = sum(place for _, place in pool.places())
-            self._shown(now)
+            self._shown(pool.bytes_read())
             if not patient and not taken:
                 return
         if not patient and not self._is_full:
