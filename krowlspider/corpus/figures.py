@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
+from krowlspider.corpus.finish import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.folder import read_options, read_summaries
 from krowlspider.corpus.quality.rules import rule_names
 from krowlspider.corpus.tallies import OTHERS, Tallies

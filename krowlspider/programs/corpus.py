@@ -19,12 +19,12 @@ from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
-from krowlspider.corpus.clusters import clusters
 from krowlspider.corpus.document import Reading
 from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.fingerprints import VERSION
+from krowlspider.corpus.finish import clusters
 from krowlspider.corpus.folder import Folder
 from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
