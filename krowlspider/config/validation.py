@@ -12,10 +12,9 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
-from krowlspider.config.ignored import ignored
+from krowlspider.config.ignored import without_effect
 from krowlspider.config.json_log import name_spider
 from krowlspider.config.misspelt import misspelt
-from krowlspider.config.scrapy_politeness import without_effect
 from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SCRAPYS, SIZES
 from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
@@ -73,7 +72,7 @@ def check(settings: BaseSettings) -> None:
     validate(settings)
     if lacking := missing(settings):
         raise SettingsError("; ".join(lacking))
-    for line in (*without_effect(settings), *ignored(settings)):
+    for line in without_effect(settings):
         logger.warning("%s", line)
     for name, known in misspelt(map(str, settings)).items():
         logger.warning("%s is not a known setting: did you mean %s?", name, known)
