@@ -196,13 +196,10 @@ class BroadSpider(Spider):
         return spider
 
     def _read_settings(self, settings: BaseSettings) -> None:
-        self._traps = trap_rules(settings)
-        self._max_url_length = settings.getint("URLLENGTH_LIMIT")
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
         self._notes = settings.getbool("KROWL_WARC_METADATA")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._redirects = Redirects(settings)
-        self._page_size_max = settings.getint("DOWNLOAD_MAXSIZE")
         self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
@@ -226,12 +223,14 @@ class BroadSpider(Spider):
 
         :raises CloseSpider: there is nothing to crawl
         """
-        scheduler = self.scheduler
+        scheduler, settings = self.scheduler, self.settings
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
         kept = Job.of(self.crawler).scope
         assert kept is not None
         await scheduler.join(
-            scope=Scope(kept, max_url_length=self._max_url_length, traps=self._traps),
+            scope=Scope(
+                kept, max_url_length=settings.getint("URLLENGTH_LIMIT"), traps=trap_rules(settings)
+            ),
             page_budget=self._max_pages or None,
             on_robots=self._sitemaps.look,
         )
@@ -457,7 +456,7 @@ class BroadSpider(Spider):
         """
         if await self._sitemaps.read(response):
             return
-        too_large = len(response.body) > self._page_size_max
+        too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
         if _is_html(_content_type(response)) and not too_large:
             async for item in self.parse(response):
                 yield item
