@@ -26,6 +26,7 @@ from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
+from krowlspider.spiders.arguments import asked_scope, number
 from krowlspider.spiders.opt_outs import OptOuts
 from krowlspider.spiders.redirects import Redirects
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
@@ -42,7 +43,6 @@ from krowlspider.urls.page.headers import (
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -158,18 +158,15 @@ class BroadSpider(Spider):
                 " max_depth, allow, deny, same_host, same_domain, scope"
             )
         self._seeds = None if seeds is None else seeds_of(seeds)
-        self._max_pages = _number("max_pages", max_pages, "0 for no limit")
-        if scope not in {None, "new"}:
-            raise SeedsError(f"-a scope={scope}: give new, or leave it out")
-        texts = {
-            "max_depth": max_depth,
-            "allow": allow,
-            "deny": deny,
-            "same_host": same_host,
-            "same_domain": same_domain,
-        }
-        given = {name: text for name, text in texts.items() if text is not None}
-        self.asked_scope = AskedScope(_rules(given), given=bool(given), replaces=scope == "new")
+        self._max_pages = number("max_pages", max_pages, "0 for no limit")
+        self.asked_scope = asked_scope(
+            scope,
+            max_depth=max_depth,
+            allow=allow,
+            deny=deny,
+            same_host=same_host,
+            same_domain=same_domain,
+        )
 
     def _limit_depth(self, settings: BaseSettings) -> None:
         """Take DEPTH_LIMIT for ``max_depth``, if that was not given; 0 means no limit."""
@@ -488,40 +485,3 @@ def _content_type(response: Response) -> str:
 
 def _is_html(content_type: str) -> bool:
     return "html" in content_type.lower() or not content_type
-
-
-def _number(name: str, text: str, meaning: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise SeedsError(f"-a {name}={text}: give a whole number, {meaning}")
-    return number
-
-
-def _rules(given: dict[str, str]) -> ScopeRules:
-    """Return the rules in the arguments that are given."""
-    read: dict[str, Any] = {}
-    for name, text in given.items():
-        if name == "max_depth":
-            read[name] = _number(name, text, "0 for only the seeds; leave it out for no limit")
-        elif name in {"allow", "deny"}:
-            read[name] = _patterns(text)
-        else:
-            read[name] = _flag(name, text)
-    try:
-        return ScopeRules(**read)
-    except ValueError as error:
-        raise SeedsError(str(error)) from error
-
-
-def _patterns(text: str) -> tuple[str, ...]:
-    """Return the expressions of an argument in alphabetical order: theirs has no meaning."""
-    return tuple(sorted(set(text.split())))
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in {"0", "1", "true", "false"}:
-        raise SeedsError(f"-a {name}={text}: give 1 or 0")
-    return text.lower() in {"1", "true"}
