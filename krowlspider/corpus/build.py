@@ -60,8 +60,8 @@ class _Progress:
     """
 
     path: Path
+    part: Slice
     scanned: bool
-    start: int = 0
     given: bool = False
 
 
@@ -140,20 +140,15 @@ class Build:
                 self.late.add(path.name)
                 continue
             self._sizes[path.name] = path.stat().st_size
-            progress = _Progress(path, self._sites is None or self._sites.has(path.name))
-            if self._go_on(progress):
-                self._waiting.append(progress)
-                self._taken.append(Slice(path.name, progress.start))
-            else:
+            part: Slice | None = Slice(path.name, 0)
+            while part is not None and (summary := self._folder.finished(part)) is not None:
+                part = summary.after(part)
+            if part is None:
                 self._read += self._passes * self._sizes[path.name]
-
-    def _go_on(self, progress: _Progress) -> bool:
-        """Move to the next slice that is not final; return whether there is one."""
-        while summary := self._folder.finished(Slice(progress.path.name, progress.start)):
-            if summary.following is None:
-                return False
-            progress.start = summary.following
-        return True
+                continue
+            scanned = self._sites is None or self._sites.has(path.name)
+            self._waiting.append(_Progress(path, part, scanned))
+            self._taken.append(part)
 
     def _drain(self, pool: Pool, *, patient: bool) -> None:
         """Read what is waiting. Unless ``patient``, return soon, so that new files are found."""
@@ -201,19 +196,16 @@ class Build:
         if not progress.scanned:
             pool.give(Task(progress.path, scan=True))
             return
-        start: int | None = progress.start
-        while start is not None:
-            part = Slice(progress.path.name, start)
-            ready = self._folder.ready(part)
-            if ready is None:
-                pool.give(Task(progress.path, start, self._folder.fatal(part)))
-                return
-            start = ready.following
+        part: Slice | None = progress.part
+        while part is not None and (ready := self._folder.ready(part)) is not None:
+            part = ready.after(part)
+        if part is not None:
+            pool.give(Task(progress.path, part.start, self._folder.fatal(part)))
 
     def _take_next(self) -> bool:
         """Take the next slice, if it is ready; return whether it was."""
         progress = self._waiting[0]
-        part = Slice(progress.path.name, progress.start)
+        part = progress.part
         summary = self._folder.ready(part)
         if summary is None:
             return False
@@ -221,11 +213,12 @@ class Build:
             self._finish(part, summary)
         elif not self._ranked.has(part):
             self._ranked.add(part, self._folder.work)
-        if summary.following is None:
+        following = summary.after(part)
+        if following is None:
             self._waiting.pop(0)
             self._read += self._sizes[part.file]
         else:
-            progress.start = summary.following
+            progress.part = following
         return True
 
     def _finish(self, part: Slice, summary: Summary) -> None:
@@ -241,8 +234,7 @@ class Build:
             part: Slice | None = first
             while part is not None and (summary := self._folder.ready(part)) is not None:
                 self._finish(part, summary)
-                following = summary.following
-                part = None if following is None else Slice(part.file, following)
+                part = summary.after(part)
             self._read += self._sizes[first.file]
             self._shown()
 

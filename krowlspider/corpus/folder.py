@@ -45,6 +45,10 @@ class Summary(msgspec.Struct):
     problems: list[tuple[int, str]] = []
     tallies: Tallies = msgspec.field(default_factory=Tallies)
 
+    def after(self, part: Slice) -> Slice | None:
+        """Return the slice behind ``part``, of which this is the summary."""
+        return None if self.following is None else Slice(part.file, self.following)
+
 
 class Fatal(msgspec.Struct):
     """A page that killed its worker: response ``number`` in the slice from ``start`` on."""
