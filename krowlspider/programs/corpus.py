@@ -19,13 +19,13 @@ from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
-from krowlspider.corpus.clusters import clusters
 from krowlspider.corpus.document import Reading
 from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.fingerprints import VERSION
-from krowlspider.corpus.folder import LINES, Folder, read_lines
+from krowlspider.corpus.finish import clusters
+from krowlspider.corpus.folder import Folder
 from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
@@ -239,8 +239,7 @@ class Command(ScrapyCommand):
                     file.write(card(build.built, rules, opts.format, opts.keep).encode())
         if opts.rejected:
             with write_durably(Path(opts.rejected)) as file:
-                for path in sorted(folder.rejected.glob(f"*{LINES}")):
-                    file.writelines(line + b"\n" for line in read_lines(path))
+                file.writelines(line + b"\n" for line in folder.refusals())
         if opts.clusters:
             with write_durably(Path(opts.clusters)) as file:
                 file.writelines(line + b"\n" for line in clusters(folder))
