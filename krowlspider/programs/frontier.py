@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plyvel
-from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
-from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
+from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
@@ -31,20 +30,19 @@ from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.schema import FORMAT
-from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.explaining import explain
 from krowlspider.programs.importing import import_into
+from krowlspider.programs.program import Program, refuse_options
 from krowlspider.programs.snapshots import snapshot_of_running
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
-from krowlspider.views.files import STDIO, drop_output, read_lines, written
+from krowlspider.views.files import STDIO, read_lines, written
 from krowlspider.views.names import named_host
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-
-    from scrapy.settings import Settings
 
     from krowlspider.crawl.folder import JobHead
 
@@ -69,9 +67,7 @@ _ACTIONS = (*_OF_HOSTS, *_OF_FILES, *_OF_FOLDERS, "repair", "migrate")
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
-class Command(ScrapyCommand):
-    settings: Settings
-
+class Command(Program):
     def syntax(self) -> str:
         return "<JOBDIR> [options]"
 
@@ -101,26 +97,19 @@ class Command(ScrapyCommand):
             "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        folder = None
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        self._check(args, opts)
+        if opts.restore:
+            self._restore(Path(opts.restore), Path(args[0]), opts)
+            return
+        folder = JobFolder.existing(args[0])
         try:
-            self._check(args, opts)
-            if opts.restore:
-                self._restore(Path(opts.restore), Path(args[0]), opts)
-                return
-            folder = JobFolder.existing(args[0])
             self._run(folder, opts)
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
-        except (KrowlError, OSError, *STORE_ERRORS) as error:
-            where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
-            is_full = not isinstance(error, KrowlError) and for_want_of_room(error)
-            way = way_out(error, folder.path) if folder and not opts.migrate else ""
-            if is_full and not isinstance(error, StoreError):
-                way = ": make room on its disk, and do it again"
-            print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
+        except (KrowlError, *STORE_ERRORS) as error:
+            text, code = self.failure(error)
+            where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
+            way = "" if opts.migrate else way_out(error, folder.path)
+            self.complain(f"{where}{text}{way}", code)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the command line and the settings, and adapt the settings to this command.
@@ -128,11 +117,7 @@ class Command(ScrapyCommand):
         :raises KrowlError: the command line or a setting is wrong
         :raises UsageError: there is not exactly one JOBDIR
         """
-        for name in args:
-            if name.startswith("-"):
-                raise KrowlError(
-                    f"{name.partition('=')[0]} is not an option: scrapy frontier --help lists them"
-                )
+        refuse_options("frontier", args)
         if len(args) != 1:
             raise UsageError("give one JOBDIR, before the options")
         for name in _ACTIONS:
@@ -143,7 +128,6 @@ class Command(ScrapyCommand):
                 raise KrowlError(f"--{name} is given an empty name: give {wanted}")
         if opts.format and not opts.export:
             raise KrowlError("--format is for --export: give both, or neither")
-        assert self.settings is not None
         validate(offline(self.settings))
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
@@ -260,5 +244,4 @@ class Command(ScrapyCommand):
         print(frontier.exported(count, left_out), file=sys.stderr)
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
-        with written(STDIO) as file:
-            print(json.dumps(values) if opts.json else text, file=file)
+        self.say(json.dumps(values) if opts.json else text)
