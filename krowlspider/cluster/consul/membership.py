@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from krowlspider.cluster.allowance import PAGES
 from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
-from krowlspider.cluster.consul.kept_keys import KeptKeys, restore
 from krowlspider.cluster.consul.lease import Lease, in_use
 from krowlspider.cluster.consul.pending_nodes import NodeInfo, PendingNodes
 from krowlspider.cluster.consul.register import WAIT, read_register, refuse_same_redis, remove_dead
@@ -21,6 +21,7 @@ from krowlspider.cluster.consul.service import Service
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
 from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
+from krowlspider.cluster.signals import SIGNAL
 from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class ConsulMembership:
         self._root = f"krowlspider/{cluster}"
         self.seed = IdentitySeed(agent, cluster, ttl)
         self._pending = PendingNodes(agent, self._root, own)
-        self._kept = KeptKeys(self._root)
+        # Keys of the whole cluster, with their values as last read.
+        self._shared = (f"{self._root}/{SIGNAL}", f"{self._root}/{PAGES}")
+        self._kept: Mapping[str, bytes] = {}
         self._lease = Lease(
             agent, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
         )
@@ -171,7 +174,7 @@ class ConsulMembership:
         waits = {f"{WAIT}{node}": left for node, left in self._live.waits(monotonic()).items()}
         body = msgspec.json.encode({**counters, **waits})
         own = step("lock", self._lease.beats_key, body, **session)
-        trees = (beats, pending, *self._kept.keys, self.seed.key)
+        trees = (beats, pending, *self._shared, self.seed.key)
         all_ = [step("get-tree", tree) for tree in trees]
         try:
             found = await self._agent.transact(own, *all_)
@@ -183,7 +186,7 @@ class ConsulMembership:
         # The first entry is the one written.
         self._live.count([each for each in found[1:] if each.key.startswith(beats)])
         self._pending.update(each for each in found if each.key.startswith(pending))
-        self._kept.update(found)
+        self._kept = {each.key: each.value for each in found if each.key in self._shared}
         return True
 
     async def dismiss(self) -> None:
@@ -235,7 +238,9 @@ class ConsulMembership:
             if holder := await self._lease.take():
                 raise UnansweredError(in_use(self.own.id, holder))
             if self._lease.founding:
-                await restore(self._agent, self._lost)
+                for key, value in self._lost.items():
+                    # Refused if the key exists.
+                    await self._agent.change(step("cas", key, value, Index=0))
             self._lost = {}
             await self._look()
         await self._lease.found()
@@ -254,7 +259,7 @@ class ConsulMembership:
         """
         others = (r for node, r in self.members.items() if node != self.own.id and r.claims)
         records = {f"{self._root}/nodes/{r.member.id}": r.dumps() for r in others}
-        return {**records, **self._pending.others(), **self._kept.known}
+        return {**records, **self._pending.others(), **self._kept}
 
     async def _store(self, record: Record) -> bool:
         """Write the record into our key and read the view; False if the key has changed before.
