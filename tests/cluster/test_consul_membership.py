@@ -185,8 +185,8 @@ def test_service_shows_no_password_and_goes_with_the_node(consul: Server, cluste
                 own = {"node": "a", "weight": "1", "redis": redis, "address": address}
                 assert service["Meta"] == own
                 # Where Prometheus finds the node.
-                a.serve_metrics("10.0.0.7", 9410)
-                await a._service.renew()
+                a.service.serve_metrics("10.0.0.7", 9410)
+                await a.service.renew()
         assert json.loads(call(consul, "GET", f"/v1/health/service/{name}")) == []
 
     asyncio.run(main())

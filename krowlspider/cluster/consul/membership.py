@@ -62,7 +62,7 @@ class ConsulMembership:
             agent, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
         )
         self._live = LiveMembers(own.id, ttl, delay)
-        self._service = Service(agent, cluster, own, ttl)
+        self.service = Service(agent, cluster, own, ttl)
         # Consul takes an unchanged value for no change, unless its flags differ.
         self._flags = count()
         self._was_valid = False
@@ -90,10 +90,6 @@ class ConsulMembership:
     @property
     def epoch(self) -> int:
         return self._live.epoch
-
-    def serve_metrics(self, host: str, port: int) -> None:
-        """Have the service name the address of the metrics."""
-        self._service.serve_metrics(host, port)
 
     @property
     def pending_nodes(self) -> frozenset[str]:
@@ -127,7 +123,7 @@ class ConsulMembership:
                     raise UnansweredError(self._trouble or "Consul does not keep what is written")
                 # Two nodes may have started at the same time.
                 refuse_same_redis(self.own, self.members)
-                await self._service.renew()
+                await self.service.renew()
             except (ClusterError, UnansweredError):
                 await self._undo(is_pending=is_pending)
                 raise
@@ -210,7 +206,7 @@ class ConsulMembership:
             with suppress(UnansweredError):
                 await self._pending.note_stop(check)
                 await self._lease.release(session, claims)
-                await self._service.remove()
+                await self.service.remove()
 
     async def _keep(self) -> None:
         while True:
@@ -250,7 +246,7 @@ class ConsulMembership:
             await self._look()
         # Last, because the crawl does not depend on it.
         if renewing:
-            await self._service.renew()
+            await self.service.renew()
 
     def _known(self) -> dict[str, bytes]:
         """Return what other nodes need of the register, as last read.

@@ -127,7 +127,7 @@ class ConsulCluster:
 
     def serve_metrics(self, host: str, port: int) -> None:
         """Have Consul's service name the port of the metrics at an address of this machine."""
-        self.membership.serve_metrics(host, port)
+        self.membership.service.serve_metrics(host, port)
 
     def client_of(self, node: str) -> Redis | None:
         """Return the Redis client of a node, None if it takes no messages."""

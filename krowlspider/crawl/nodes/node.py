@@ -285,18 +285,14 @@ class Node:
             failed += self._handover.failed()
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
 
-    def serve_metrics(self, host: str, port: int) -> None:
-        """Announce that the metrics of this node are at a port of an address of this machine."""
-        self.cluster.serve_metrics(host, port)
-
     async def shrink(self) -> None:
         """Hand most hosts over while the crawl goes on, before the node leaves."""
         if self.joined:
             await self.cluster.shrink()
 
-    async def part(self, *, drain: bool) -> None:
-        """Prepare to leave; with ``drain``, hand over everything to the other nodes."""
-        if drain and self.joined:
+    async def drain(self) -> None:
+        """Hand over everything to the other nodes, before the node leaves."""
+        if self.joined:
             await self.cluster.drain()
 
     async def stop(self) -> None:
