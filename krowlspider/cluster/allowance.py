@@ -62,9 +62,7 @@ class Allowance:
         """Count a page that was taken and not fetched."""
         self.left += 1
 
-    async def run(
-        self, on_change: Callable[[], None], wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    async def run(self, on_change: Callable[[], None], wanted: Callable[[], bool]) -> None:
         """Run until cancelled. While no pages are ``wanted``, those left are given back.
 
         ``on_change`` is called when there are pages again, and when ``spent`` has changed.

@@ -57,10 +57,6 @@ class HandoverPort(Protocol):
         """
 
 
-async def _never() -> bool:
-    return False
-
-
 class OwnershipController:
     """Decides which domains one node may fetch and what it hands over. Start it with `run`.
 
@@ -72,9 +68,9 @@ class OwnershipController:
         self,
         membership: Membership,
         *,
+        grace: float,
+        is_stopping: Callable[[], Awaitable[bool]],
         clock: Callable[[], float] = time.monotonic,
-        grace: float = inf,
-        is_stopping: Callable[[], Awaitable[bool]] = _never,
     ):
         self._membership = membership
         self._clock = clock
