@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.tasks import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,9 +75,7 @@ class Allowance:
                 await (self._fill() if is_wanted else self._release())
             if was_spent != self.spent or (is_wanted and not had_pages and self.left > 0):
                 on_change()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._again):
-                    await self._low.wait()
+            await wait_for(self._low, self._again)
 
     async def _fill(self) -> None:
         if self.left < self._portion:
