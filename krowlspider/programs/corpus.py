@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -172,8 +173,7 @@ class Command(Program):
         rules = read_rules(Path(opts.rules) if opts.rules else None)
         since = captures.stamp(opts.since) if opts.since else ""
         choice = Choice(since, opts.host.lower(), opts.sample)
-        folder = Folder(Path(opts.output))
-        try:
+        with closing(Folder(Path(opts.output))) as folder:
             folder.begin(
                 {
                     "extractor": opts.extractor,
@@ -198,15 +198,11 @@ class Command(Program):
                 sites=sites, reading=reading,
             )  # fmt: skip
             self._run(folder, job, source, rules, opts)
-        finally:
-            folder.close()
 
     def _run(
         self, folder: Folder, job: Job, source: Path, rules: Rules, opts: argparse.Namespace
     ) -> None:
-        with tqdm(
-            desc="corpus", unit="B", unit_scale=True, disable=None, leave=False
-        ) as shown:  # fmt: skip
+        with tqdm(desc="corpus", unit="B", unit_scale=True, disable=None, leave=False) as shown:
 
             def show(done: int, total: int) -> None:
                 shown.total, shown.n = total, done
