@@ -48,22 +48,21 @@ if TYPE_CHECKING:
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options for more than an overview, with what they do. While a crawl runs, only --snapshot works.
-_OF_HOSTS = {
-    "host": "one host, and why it is not being fetched",
-    "explain": "where a URL is, and why it is not being fetched",
-    "drop-host": "remove the queued URLs of a host for good",
-    "forget": "remove all data of a host, so that it can be found again",
+# Options for more than an overview: what each is given, and what it does.
+_ACTIONS = {
+    "host": ("NAME", "one host, and why it is not being fetched"),
+    "explain": ("URL", "where a URL is, and why it is not being fetched"),
+    "drop-host": ("NAME", "remove the queued URLs of a host for good"),
+    "forget": ("NAME", "remove all data of a host, so that it can be found again"),
+    "export": ("FILE", "write the queued URLs to FILE or standard output, one JSON line each"),
+    "import": ("FILE", "queue the URLs of such lines; - reads standard input"),
+    "snapshot": (
+        "DIR",
+        "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
+    ),
+    "restore": ("DIR", "make JOBDIR, which must not exist, of the snapshot DIR"),
 }
-_OF_FILES = {
-    "export": "write the queued URLs to FILE or standard output, one JSON line each",
-    "import": "queue the URLs of such lines; - reads standard input",
-}
-_OF_FOLDERS = {
-    "snapshot": "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
-    "restore": "make JOBDIR, which must not exist, of the snapshot DIR",
-}
-_ACTIONS = (*_OF_HOSTS, *_OF_FILES, *_OF_FOLDERS, "repair", "migrate")
+_GIVEN = {"NAME": "the name of a host", "URL": "a URL", "FILE": "a file", "DIR": "a folder"}
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
@@ -83,15 +82,10 @@ class Command(Program):
             help="of the lines of --export: for --import (default), or for PutURLs of URLFrontier",
         )
         one = parser.add_mutually_exclusive_group()
-        for name, text in _OF_HOSTS.items():
-            kind = "URL" if name == "explain" else "NAME"
-            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text)
-        for name, text in _OF_FILES.items():
+        for name, (kind, text) in _ACTIONS.items():
             # An export without a file goes to standard output.
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
-            one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
-        for name, text in _OF_FOLDERS.items():
-            one.add_argument(f"--{name}", metavar="DIR", help=text)
+            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
         one.add_argument(
             "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
@@ -120,12 +114,9 @@ class Command(Program):
         refuse_options("frontier", args)
         if len(args) != 1:
             raise UsageError("give one JOBDIR, before the options")
-        for name in _ACTIONS:
+        for name, (kind, _) in _ACTIONS.items():
             if getattr(opts, name) == "":
-                wanted = "a file" if name in _OF_FILES else "the name of a host"
-                wanted = "a folder" if name in _OF_FOLDERS else wanted
-                wanted = "a URL" if name == "explain" else wanted
-                raise KrowlError(f"--{name} is given an empty name: give {wanted}")
+                raise KrowlError(f"--{name} is given an empty name: give {_GIVEN[kind]}")
         if opts.format and not opts.export:
             raise KrowlError("--format is for --export: give both, or neither")
         validate(offline(self.settings))
@@ -138,7 +129,8 @@ class Command(Program):
                 text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
                 self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
                 return
-            if any(getattr(opts, name) for name in _ACTIONS):
+            # While a crawl runs, only --snapshot works.
+            if any(getattr(opts, name) for name in (*_ACTIONS, "repair", "migrate")):
                 raise JobError(
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
                 ) from error
