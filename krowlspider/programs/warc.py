@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from argparse import RawDescriptionHelpFormatter
@@ -60,24 +61,20 @@ _CHOICE = (
     *("--url PREFIX", "--surt PREFIX", "--host NAME", "--mime TYPE", "--status N"),
     *("--from DATE", "--to DATE"),
 )
-_CHOSEN_BY = tuple(each.partition(" ")[0].lstrip("-") for each in _CHOICE)
 # After an argument that may be repeated.
 _MORE = ">..."
-# Each subcommand, its usage, and the options that it accepts.
+# The usage of each subcommand. It names all options that the subcommand accepts.
 _WORDS = {
-    "index": ("<JOBDIR> [-o FILE]", {"output"}),
-    "check": ("<JOBDIR>", set[str]()),
-    "stats": ("<JOBDIR> [--json]", {"json"}),
-    "extract": (f"<JOBDIR> -o FOLDER [{'] ['.join(_CHOICE)}]", {"output", *_CHOSEN_BY}),
-    "mend": ("<JOBDIR>", set[str]()),
-    "cat": ("<URL> <JOBDIR> [--all | --at DATE] [--payload]", {"all", "at", "payload"}),
-    "wacz": (
-        "<JOBDIR>... -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
-        {"output", "title", "description", "main_page", "force"},
-    ),
-    "replay": ("<JOBDIR>...", set[str]()),
-    "dedup-index": ("<SOURCE>... -o FOLDER", {"output"}),
-    "upload": ("<JOBDIR> [--verify]", {"verify"}),
+    "index": "<JOBDIR> [-o FILE]",
+    "check": "<JOBDIR>",
+    "stats": "<JOBDIR> [--json]",
+    "extract": f"<JOBDIR> -o FOLDER [{'] ['.join(_CHOICE)}]",
+    "mend": "<JOBDIR>",
+    "cat": "<URL> <JOBDIR> [--all | --at DATE] [--payload]",
+    "wacz": "<JOBDIR>... -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
+    "replay": "<JOBDIR>...",
+    "dedup-index": "<SOURCE>... -o FOLDER",
+    "upload": "<JOBDIR> [--verify]",
 }
 _DOES = {
     "index": "merge the indexes of all finished files into one, for pywb",
@@ -105,10 +102,7 @@ class Command(Program):
         return "Index, check, count, extract, mend, print, pack and upload a crawl's WARC files"
 
     def long_desc(self) -> str:
-        lines = [
-            f"  scrapy warc {word} {form}\n      {_DOES[word]}"
-            for word, (form, _) in _WORDS.items()
-        ]
+        lines = [f"  scrapy warc {word} {_WORDS[word]}\n      {_DOES[word]}" for word in _WORDS]
         return "\n".join([*lines, "Instead of a JOBDIR, a folder of WARC files will do."])
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -151,7 +145,7 @@ class Command(Program):
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         word, *names = self._checked(args, opts)
         action = getattr(self, f"_{word.replace('-', '_')}")
-        if _MORE in _WORDS[word][0]:
+        if _MORE in _WORDS[word]:
             action(names, opts)
         else:
             action(*names, opts)
@@ -166,15 +160,15 @@ class Command(Program):
         if not args or args[0] not in _WORDS:
             asked = f", not {args[0]!r}" if args else ""
             raise KrowlError(f"give one of the words {', '.join(_WORDS)}{asked}")
-        form, options = _WORDS[args[0]]
+        form = _WORDS[args[0]]
         needed = 1 + form.count("<")
         if len(args) < needed or (len(args) > needed and _MORE not in form):
             raise UsageError(f"scrapy warc {args[0]} {form}")
-        for name in sorted(set[str]().union(*(options for _, options in _WORDS.values()))):
-            given, option = getattr(opts, name), f"--{name.replace('_', '-')}"
+        for option in sorted({option for each in _WORDS.values() for option in _options(each)}):
+            given = getattr(opts, option.strip("-").replace("-", "_"))
             if given == "":
                 raise KrowlError(f"{option} is given nothing")
-            if given and name not in options:
+            if given and option not in _options(form):
                 raise KrowlError(
                     f"{option} does not go with {args[0]}: scrapy warc {args[0]} {form}"
                 )
@@ -403,6 +397,11 @@ class Command(Program):
             if others := [path for path in files_in(folder) if not path.name.endswith(WARC)]:
                 way = f"scrapy warc extract {quote(str(folder))} -o FOLDER copies them into gzip"
                 self.complain(f"not read: {counted(len(others), 'file')}: {way}", code)
+
+
+def _options(usage: str) -> list[str]:
+    """Return the options that a usage names, in their long form."""
+    return re.findall("--[a-z-]+", usage.replace("-o ", "--output "))
 
 
 def folder_of(settings: Settings, name: str) -> Path:
