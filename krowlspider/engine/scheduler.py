@@ -209,9 +209,9 @@ class Scheduler(BaseScheduler):
     async def _close(self, reason: str) -> None:
         if self._shrinking is not None:
             await end([self._shrinking])
-        if self._node is not None and self._job.failure is None:
+        if self._node is not None and self._job.failure is None and reason not in _FOR_ALL:
             try:
-                await self._node.part(drain=reason not in _FOR_ALL)
+                await self._node.drain()
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
         await self._job.close()

@@ -141,9 +141,7 @@ class Supervisor:
             url_of=self._redis.url_of,
             is_stopped=self._stopped,
         )
-        heads = self._plan.tree.heads(self._stopped)
-        if handover.is_needed(heads):
-            handover.run(heads)
+        handover.run(self._plan.tree.heads(self._stopped))
 
     # --- the crawl ---
 
@@ -176,7 +174,8 @@ class Supervisor:
         )
         self._status.start()
         try:
-            codes = dict(zip(self._ids, await self._end_of_all(), strict=True))
+            ends = await asyncio.gather(*map(self._end_of, self._children.values()))
+            codes = dict(zip(self._ids, ends, strict=True))
         finally:
             serving.close()
             if relay is not None:
@@ -188,9 +187,6 @@ class Supervisor:
         summary = self._figures.summary(reason, seconds, codes)
         logger.info("%s", summary, extra={"event": "summary"})
         return exit_code(codes.values(), self._figures.total(), stopped=self._is_stopped)
-
-    async def _end_of_all(self) -> list[int]:
-        return await asyncio.gather(*map(self._end_of, self._children.values()))
 
     async def _end_of(self, child: Child) -> int:
         code = await child.run()

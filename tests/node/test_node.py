@@ -91,7 +91,7 @@ class NodeCrawl(Crawl):
 
 
 def node_crawl(web: MockWeb, folder: Path, processes: int, **settings: object) -> NodeCrawl:
-    # It is where the command looks for it.
+    # If it is fetched, PATH has its folder already.
     program("redis-server")
     crawl = NodeCrawl(
         folder / "job",

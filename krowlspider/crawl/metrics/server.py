@@ -46,7 +46,7 @@ class MetricsServer:
                 note_url(job.folder.path, PAGE, url)
             note_url(job.folder.path, METRICS, url + self._path)
             if job.node is not None:
-                job.node.serve_metrics(*reached_at(url))
+                job.node.cluster.serve_metrics(*reached_at(url))
             job.watched_at[:0] = [f"{name} {url}{at}" for name, (at, _) in self._served.items()]
 
     def _routes(self) -> dict[str, Route]:
