@@ -22,7 +22,6 @@ from bench.crawlers import Task, cpu_seconds_of, krowlspider_command
 from bench.process import measured
 from bench.web import BenchWeb
 from tests.support.crawling import write_seeds
-from tests.support.debian import program
 
 if TYPE_CHECKING:
     from bench.pages import Shape
@@ -34,8 +33,6 @@ _WAYS = ("one process", "two processes", "two crawls apart")
 def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
     """Return a row of medians for one process, for two, and for two crawls apart."""
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in _WAYS}
-    # `scrapy node` looks for it on PATH.
-    os.environ["PATH"] += f":{program('redis-server').parent}"
     with BenchWeb(shape) as web:
         os.sched_setaffinity(web.pid, _BOTH)
         for _ in range(rounds):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from hypothesis import settings
 
 from tests.support import warm
 from tests.support.crawling import end_all
-from tests.support.debian import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +30,6 @@ LONGEST = {
 }
 
 warm.enabled = True
-
-# `scrapy node` looks for it on PATH, where a machine that fetches Debian's package has none.
-os.environ["PATH"] += f":{CACHE / 'redis-server'}"
 
 # Thousands of collected tests stay in memory: Python's default looks through them too often.
 gc.set_threshold(20_000)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _NAMES = ("redis-server", "valkey-server")
 # Servers are in /usr/sbin, which some users do not have on PATH.
 _SERVERS = "/usr/sbin"
+# Where the tests unpack Debian's package.
+_PACKAGED = (
+    Path(__file__).resolve().parents[2] / ".cache" / "debian" / "redis-server" / "redis-server"
+)
 # Bytes of the folder of a socket: the path of a socket may have no more than 107.
 _FOLDER_MAX = 100
 # Its log, in its folder.
@@ -32,7 +36,7 @@ _PATIENCE = 300.0
 _LOOK = 0.05
 
 
-def find_redis(servers: str = _SERVERS) -> Path:
+def find_redis(packaged: Path = _PACKAGED, servers: str = _SERVERS) -> Path:
     """Return the program.
 
     :raises KrowlError: there is none
@@ -41,6 +45,8 @@ def find_redis(servers: str = _SERVERS) -> Path:
     for name in _NAMES:
         if found := shutil.which(name, path=path):
             return Path(found)
+    if packaged.exists():
+        return packaged
     raise KrowlError(
         "there is no redis-server on PATH, by which the processes send URLs to each other: install"
         " it (Debian and Ubuntu: apt install redis-server), or crawl with one process by scrapy"

@@ -91,7 +91,7 @@ class NodeCrawl(Crawl):
 
 
 def node_crawl(web: MockWeb, folder: Path, processes: int, **settings: object) -> NodeCrawl:
-    # If it is fetched, PATH has its folder already.
+    # It is where the command looks for it.
     program("redis-server")
     crawl = NodeCrawl(
         folder / "job",

@@ -65,7 +65,7 @@ def test_missing_redis_server_names_the_way_out(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KrowlError, match=r"no redis-server on PATH.*apt install redis-server"):
-        find_redis(servers=str(tmp_path))
+        find_redis(tmp_path / "none", servers=str(tmp_path))
 
 
 def test_budgets_are_divided() -> None:
