@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from bench.frontier import LIMITS, RULE
+from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.crawl.handover.receiver import HandoverReceiver
@@ -250,4 +251,6 @@ def table(rows: list[dict[str, Any]]) -> str:
 if __name__ == "__main__":
     what, at, path, share, is_busy = sys.argv[1:]
     side = {"send": _send, "receive": _receive}[what]
-    uvloop.run(side(at, Path(path), float(share), busy=is_busy == "True"))
+    # As a crawl does while its engine runs.
+    with collecting_less():
+        uvloop.run(side(at, Path(path), float(share), busy=is_busy == "True"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.venvs import python_of
-from krowlspider.corpus.document import document
+from krowlspider.corpus.document import Reading, document
 from krowlspider.corpus.pages import Page
 from tests.support.realdocs import documentation
 
@@ -94,7 +94,7 @@ def _ours(pages: dict[Path, Counter[str]]) -> Iterator[tuple[str, float]]:
     for path in pages:
         body = path.read_bytes()
         start = time.process_time()
-        found = document(Page("http://docs.example/", "", "", "", [], body))
+        found = document(Page("http://docs.example/", "", "", "", [], body), Reading())
         yield found.text, time.process_time() - start
 
 

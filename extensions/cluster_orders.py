@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from krowlspider.crawl.job import Job
-from krowlspider.engine.control import Control
-from krowlspider.engine.steering import Steering
-from krowlspider.views.ordering import Ordering, carry_out
+from krowlspider.views.ordering import carry_out
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,8 +29,4 @@ class ClusterOrders:
 
     def start(self) -> None:
         if (node := Job.of(self._crawler).node) is not None:
-            control = Control(self._crawler)
-            node.orders.carry_out = partial(carry_out, control, partial(self._orders, control))
-
-    def _orders(self, control: Control, who: str) -> Ordering:
-        return Ordering(control, Steering(self._crawler, who))
+            node.orders.carry_out = partial(carry_out, self._crawler)

@@ -9,17 +9,13 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.notices.notifier import Notifier
+from krowlspider.crawl.notices.notifier import INTERVAL, Notifier
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
-
-# Seconds between two looks, and seconds that the end of the crawl waits for the last notice.
-_INTERVAL = 2.0
-_LAST = 4.0
 
 
 class Notify:
@@ -51,11 +47,11 @@ class Notify:
             ended=lambda: stats.get_value("downloader/request_count", 0),
         )
         self._call = create_looping_call(self._notifier.look)
-        self._call.start(_INTERVAL, now=False)
+        self._call.start(INTERVAL, now=False)
 
     async def _finish(self, reason: str) -> None:
         if self._notifier is None:
             return
         self._call.stop()
         self._notifier.end(reason)
-        await run_in_thread(self._notifier.close, _LAST)
+        await run_in_thread(self._notifier.close)

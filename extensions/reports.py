@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -10,18 +9,13 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.report.course import INTERVAL
-from krowlspider.crawl.report.record import Record
-from krowlspider.views.report import write_report
+from krowlspider.crawl.report.record import INTERVAL, Record
+from krowlspider.views.report import report_on
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
-
-    from krowlspider.crawl.report.tables import Tables
-
-logger = logging.getLogger(__name__)
 
 
 class Reports:
@@ -53,12 +47,4 @@ class Reports:
             return
         self._call.stop()
         self._record.sample(always=True)
-        if self._record.tables is not None:
-            await run_in_thread(self._write, self._record, self._record.tables, reason)
-
-    def _write(self, record: Record, found: Tables, reason: str) -> None:
-        try:
-            record.course.write()
-            write_report(record.folder, record.about(reason), found, record.course.samples)
-        except OSError as error:
-            logger.warning("The report cannot be written to %s: %s", record.folder, error.strerror)
+        await run_in_thread(report_on, self._record, reason)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from scrapy.extensions import telnet
 from twisted.internet.error import CannotListenError
 
-from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
-from krowlspider.engine.control import Control
-from krowlspider.engine.steering import Steering
+from krowlspider.crawl.monitoring.secret import TELNET_PASSWORD, Secret
 from krowlspider.views.console import Console
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
-
-PASSWORD = "telnet-password"  # noqa: S105 - the name of its file
 
 
 class TelnetConsole(telnet.TelnetConsole):
@@ -31,15 +26,13 @@ class TelnetConsole(telnet.TelnetConsole):
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
-        self._made = not settings["TELNETCONSOLE_PASSWORD"]
-        if self._made:
-            # Scrapy would generate a password and log it.
-            settings.set("TELNETCONSOLE_PASSWORD", token_hex(16), settings.maxpriority())
+        self._secret = Secret(settings["TELNETCONSOLE_PASSWORD"])
+        # Scrapy would generate a password and log it.
+        settings.set("TELNETCONSOLE_PASSWORD", self._secret.text, settings.maxpriority())
         super().__init__(crawler)
 
     def _get_telnet_vars(self) -> dict[str, Any]:
-        steering = Steering(self.crawler, who="the telnet console")
-        console = Console(Control(self.crawler), steering)
+        console = Console(self.crawler, "the telnet console")
         return {**super()._get_telnet_vars(), "krowl": console}
 
     def start_listening(self) -> None:
@@ -54,18 +47,14 @@ class TelnetConsole(telnet.TelnetConsole):
                 error.socketError,
             )
             return
-        job, secret = Job.of(self.crawler), "as set"
-        if self._made:
-            self._file = job.folder.path / PASSWORD
-            write_private(self._file, self.password)
-            secret = f"in {self._file}"
+        job = Job.of(self.crawler)
+        where = self._secret.keep(job.folder.path / TELNET_PASSWORD) or "as set"
         assert self.port is not None
         at = self.port.getHost()
         job.watched_at.append(
-            f"telnet {at.host} {at.port} (user {self.username}, password {secret})"
+            f"telnet {at.host} {at.port} (user {self.username}, password {where})"
         )
 
     def stop_listening(self) -> None:
         super().stop_listening()
-        if self._made and self.port is not None:
-            self._file.unlink(missing_ok=True)
+        self._secret.forget()

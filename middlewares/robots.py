@@ -1,7 +1,4 @@
-"""Downloader middleware: pass the results of robots fetches to the gate.
-
-The gate has decided about each page before its request reaches this middleware.
-"""
+"""Downloader middleware: pass the results of robots fetches to the gate."""
 
 from __future__ import annotations
 
@@ -20,20 +17,18 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.crawl.flights import Flights
-    from krowlspider.crawl.in_flight import InFlight
 
 
 class RobotsMiddleware:
     """Passes the response or failure of each robots fetch to the gate, and ends the request.
 
-    It returns the request to the scheduler, which knows that it is over. This is far cheaper than
-    an exception on its way through Scrapy's scraper.
+    The gate has decided about each page before its request comes here. A finished robots fetch is
+    returned to the scheduler, which knows that it is over: this is far cheaper than an exception on
+    its way through Scrapy's scraper.
     """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        job = Job.of(crawler)
-        self._answers = RobotsAnswers(job.robots_fetches, job.frontier, job.mark, self._charge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -43,23 +38,22 @@ class RobotsMiddleware:
     def _flights(self) -> Flights:
         return Scheduler.of(self._crawler).flights
 
-    def _charge(self, in_flight: InFlight, seconds: float) -> None:
-        self._flights.charge(in_flight, seconds)
+    @cached_property
+    def _answers(self) -> RobotsAnswers:
+        job, count = Job.of(self._crawler), self._crawler.stats.inc_value
+        charge = self._flights.charge
+        return RobotsAnswers(job.robots_fetches, job.frontier, job.mark, charge, count)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         in_flight = self._flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return response
-        count, location = self._crawler.stats.inc_value, response.headers.get(b"Location")
-        count("robotstxt/response_count")
-        count(f"robotstxt/response_status_count/{response.status}")
-        self._answers.answered(in_flight, fetch, response.status, response.body, location)
+        self._answers.answered(in_flight, fetch, response)
         return request
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
         in_flight = self._flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return None
-        if self._answers.failed(in_flight, fetch, exception):
-            self._crawler.stats.inc_value("robotstxt/exception_count")
+        self._answers.failed(in_flight, fetch, exception)
         return request

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.tasks import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +63,7 @@ class Allowance:
         """Count a page that was taken and not fetched."""
         self.left += 1
 
-    async def run(
-        self, on_change: Callable[[], None], wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    async def run(self, on_change: Callable[[], None], wanted: Callable[[], bool]) -> None:
         """Run until cancelled. While no pages are ``wanted``, those left are given back.
 
         ``on_change`` is called when there are pages again, and when ``spent`` has changed.
@@ -76,9 +75,7 @@ class Allowance:
                 await (self._fill() if is_wanted else self._release())
             if was_spent != self.spent or (is_wanted and not had_pages and self.left > 0):
                 on_change()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._again):
-                    await self._low.wait()
+            await wait_for(self._low, self._again)
 
     async def _fill(self) -> None:
         if self.left < self._portion:

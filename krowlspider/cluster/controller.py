@@ -16,14 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.cluster.ring.claims import Claimant, Reading, View
 from krowlspider.cluster.ring.steps import Steps
-from krowlspider.cluster.tasks import end
+from krowlspider.cluster.tasks import end, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,10 +56,6 @@ class HandoverPort(Protocol):
         """
 
 
-async def _never() -> bool:
-    return False
-
-
 class OwnershipController:
     """Decides which domains one node may fetch and what it hands over. Start it with `run`.
 
@@ -72,9 +67,9 @@ class OwnershipController:
         self,
         membership: Membership,
         *,
+        grace: float,
+        is_stopping: Callable[[], Awaitable[bool]],
         clock: Callable[[], float] = time.monotonic,
-        grace: float = inf,
-        is_stopping: Callable[[], Awaitable[bool]] = _never,
     ):
         self._membership = membership
         self._clock = clock
@@ -181,9 +176,7 @@ class OwnershipController:
                 await self._check()
                 if guard.done():
                     guard.result()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
-                        await self._changed.wait()
+                await wait_for(self._changed, _LOOK)
         finally:
             await _end(guard)
             await self._stop_tasks()
@@ -202,9 +195,7 @@ class OwnershipController:
                 at = good_until + self._grace
             elif at < inf:
                 at = min(at, now + self._grace)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(_LOOK, at - now)):
-                    await self._lease_changed.wait()
+            await wait_for(self._lease_changed, min(_LOOK, at - now))
 
     async def _check(self) -> None:
         if self._handing_over is not None and self._handing_over.done():

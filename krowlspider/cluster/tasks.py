@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import KrowlError
@@ -28,6 +29,13 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
             task.cancel()
         # asyncio.wait_for of Python 3.11, which libraries use, may swallow a cancellation.
         _, running = await asyncio.wait(running, timeout=_AGAIN)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Tasks:

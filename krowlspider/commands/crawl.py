@@ -169,23 +169,23 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
         return 1, repr(error)
-    failure = Job.of(crawler).failure
+    job = Job.of(crawler)
+    failure = job.failure
     if isinstance(failure, ClusterError):
         print(f"krowlspider: {failure}", file=sys.stderr)
         return STOPPED if isinstance(failure, StopSignalError) else BAD_INPUT, str(failure)
     if failure is not None:
-        way = way_out(failure, Job.of(crawler).folder.path)
+        way = way_out(failure, job.folder.path)
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
         print(f"krowlspider: {why}", file=sys.stderr)
         return STORAGE_FAILED, why
-    if Job.of(crawler).nothing_fetched:
+    if job.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
-    node = Job.of(crawler).node
-    if node is not None and node.left_behind:
-        why = f"{node.left_behind} URLs are not handed over: start this node again"
+    if job.node is not None and job.node.left_behind:
+        why = f"{job.node.left_behind} URLs are not handed over: start this node again"
         print(f"krowlspider: {why}", file=sys.stderr)
         return LEFT_BEHIND, why
-    if left := Job.of(crawler).not_uploaded:
+    if left := job.not_uploaded:
         url = crawler.settings["KROWL_WARC_UPLOAD"]
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"

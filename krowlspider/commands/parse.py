@@ -39,17 +39,21 @@ class _Links:
 class Command(SinglePage, ScrapyCommand):
     """Shows the links that the broad spider would queue as requests."""
 
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        super().process_options(args, opts)
+        assert self.settings is not None
+        # Only links are shown.
+        own = {"KROWL_OPT_OUTS": False, "KROWL_REQUISITES": "none"}
+        self.settings.setdict(own, priority="cmdline")
+
     def prepare_request(
         self, spider: Spider, request: Request, opts: argparse.Namespace
     ) -> Request:
         if isinstance(spider, PageReader):
             self._links = _Links()
-            budget = SimpleNamespace(left=None)
-            requisites = SimpleNamespace(discover=lambda *_, **__: 0)
             spider.scheduler = SimpleNamespace(  # type: ignore[attr-defined]
                 intake=self._links,
-                budget=budget,
-                requisites=requisites,
+                budget=SimpleNamespace(left=None),
                 meters=None,
                 throttle=LoopThrottle(Turns(), monotonic),
             )

@@ -171,7 +171,6 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_PYROSCOPE": _pyroscope,
     "KROWL_NOTIFY_STALLED": number(0, "minutes"),
     "PROMETHEUS_ENABLED": boolean,
-    "KROWL_LIVE_PAGE": boolean,
     "KROWL_CONTROL_TOKEN": text("|[!-~]{16,}", "is not at least 16 plain printable characters"),
     "PROMETHEUS_HOST": text(r"[A-Za-z0-9._:-]+", "is not an address to listen at"),
     "PROMETHEUS_PORT": parsed(

@@ -8,14 +8,14 @@ from difflib import get_close_matches
 from os import environ
 from typing import TYPE_CHECKING
 
-from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
+from scrapy.settings import BaseSettings
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
-from krowlspider.config.ignored import ignored
+from krowlspider.config.ignored import without_effect
 from krowlspider.config.json_log import name_spider
 from krowlspider.config.misspelt import misspelt
-from krowlspider.config.scrapy_politeness import without_effect
+from krowlspider.config.scrapy_politeness import is_set
 from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SCRAPYS, SIZES
 from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
@@ -73,7 +73,7 @@ def check(settings: BaseSettings) -> None:
     validate(settings)
     if lacking := missing(settings):
         raise SettingsError("; ".join(lacking))
-    for line in (*without_effect(settings), *ignored(settings)):
+    for line in without_effect(settings):
         logger.warning("%s", line)
     for name, known in misspelt(map(str, settings)).items():
         logger.warning("%s is not a known setting: did you mean %s?", name, known)
@@ -161,7 +161,7 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             " the most that one body may take"
         )
     user = settings.get("HTTPAUTH_USER") or settings.get("HTTPAUTH_PASS")
-    if user and (settings.getpriority("HTTPAUTH_DOMAIN") or 0) <= SETTINGS_PRIORITIES["default"]:
+    if user and not is_set(settings, "HTTPAUTH_DOMAIN"):
         found.append(
             "HTTPAUTH_USER or HTTPAUTH_PASS is set, and HTTPAUTH_DOMAIN is not: give the domain"
             " that may see them, or None for all"

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.corpus.duplicates import DuplicateIndex
 from krowlspider.corpus.finish import Finisher
-from krowlspider.corpus.folder import Fatal, Slice, Summary, read_summaries
+from krowlspider.corpus.folder import Fatal, Slice, Summary, read_lines, read_summaries
 from krowlspider.corpus.keeping import FIRST, FirstCopies, RankedCopies
 from krowlspider.corpus.pool import Pool, Scanned
-from krowlspider.corpus.sites.collect import Collector
+from krowlspider.corpus.sites.index import SiteIndex
+from krowlspider.corpus.sites.scan import findings_file
 from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class _Progress:
     """
 
     path: Path
+    part: Slice
     scanned: bool
-    start: int = 0
     given: bool = False
 
 
@@ -87,7 +88,7 @@ class Build:
         self._taken: list[Slice] = []
         self._sizes: dict[str, int] = {}
         self._read = 0
-        self._sites = Collector(folder) if job.sites is not None else None
+        self._sites = SiteIndex(folder.answers) if job.sites is not None else None
         rules = job.rules
         self._index = DuplicateIndex(folder.index, rules.near, rules.similarity)
         self._ranked: RankedCopies | None = None
@@ -139,20 +140,15 @@ class Build:
                 self.late.add(path.name)
                 continue
             self._sizes[path.name] = path.stat().st_size
-            progress = _Progress(path, self._sites is None or self._sites.has(path.name))
-            if self._go_on(progress):
-                self._waiting.append(progress)
-                self._taken.append(Slice(path.name, progress.start))
-            else:
+            part: Slice | None = Slice(path.name, 0)
+            while part is not None and (summary := self._folder.finished(part)) is not None:
+                part = summary.after(part)
+            if part is None:
                 self._read += self._passes * self._sizes[path.name]
-
-    def _go_on(self, progress: _Progress) -> bool:
-        """Move to the next slice that is not final; return whether there is one."""
-        while summary := self._folder.finished(Slice(progress.path.name, progress.start)):
-            if summary.following is None:
-                return False
-            progress.start = summary.following
-        return True
+                continue
+            scanned = self._sites is None or self._sites.has(path.name)
+            self._waiting.append(_Progress(path, part, scanned))
+            self._taken.append(part)
 
     def _drain(self, pool: Pool, *, patient: bool) -> None:
         """Read what is waiting. Unless ``patient``, return soon, so that new files are found."""
@@ -164,18 +160,23 @@ class Build:
                     self._folder.note_fatal(message)
                     self._progress(message.file).given = False
                 elif isinstance(message, Scanned):
-                    assert self._sites is not None
-                    self._sites.take(message.file)
-                    progress = self._progress(message.file)
-                    progress.given, progress.scanned = False, True
+                    self._take_findings(message.file)
                 else:
                     self._folder.hand_over(*message)
-            now = sum(place for _, place in pool.places())
-            self._shown(now)
+            self._shown(pool.bytes_read())
             if not patient and not taken:
                 return
         if not patient and not self._is_full:
             list(pool.wait(_LOOK))
+
+    def _take_findings(self, file: str) -> None:
+        """Add the answers of sites that a worker has found in a WARC file."""
+        assert self._sites is not None
+        path = self._folder.work / findings_file(file)
+        self._sites.add(file, read_lines(path))
+        path.unlink()
+        progress = self._progress(file)
+        progress.given, progress.scanned = False, True
 
     def _progress(self, file: str) -> _Progress:
         return next(each for each in self._waiting if each.path.name == file)
@@ -184,7 +185,7 @@ class Build:
         """Give files to workers while they have room: to be scanned, and then to be read."""
         unscanned = [each for each in self._waiting if not each.scanned]
         if self._sites is not None and not unscanned:
-            self._sites.publish()
+            self._sites.publish(self._folder.sites)
         for progress in unscanned or self._waiting:
             if not progress.given and pool.has_room:
                 self._give(pool, progress)
@@ -195,19 +196,16 @@ class Build:
         if not progress.scanned:
             pool.give(Task(progress.path, scan=True))
             return
-        start: int | None = progress.start
-        while start is not None:
-            part = Slice(progress.path.name, start)
-            ready = self._folder.ready(part)
-            if ready is None:
-                pool.give(Task(progress.path, start, self._folder.fatal(part)))
-                return
-            start = ready.following
+        part: Slice | None = progress.part
+        while part is not None and (ready := self._folder.ready(part)) is not None:
+            part = ready.after(part)
+        if part is not None:
+            pool.give(Task(progress.path, part.start, self._folder.fatal(part)))
 
     def _take_next(self) -> bool:
         """Take the next slice, if it is ready; return whether it was."""
         progress = self._waiting[0]
-        part = Slice(progress.path.name, progress.start)
+        part = progress.part
         summary = self._folder.ready(part)
         if summary is None:
             return False
@@ -215,11 +213,12 @@ class Build:
             self._finish(part, summary)
         elif not self._ranked.has(part):
             self._ranked.add(part, self._folder.work)
-        if summary.following is None:
+        following = summary.after(part)
+        if following is None:
             self._waiting.pop(0)
             self._read += self._sizes[part.file]
         else:
-            progress.start = summary.following
+            progress.part = following
         return True
 
     def _finish(self, part: Slice, summary: Summary) -> None:
@@ -235,8 +234,7 @@ class Build:
             part: Slice | None = first
             while part is not None and (summary := self._folder.ready(part)) is not None:
                 self._finish(part, summary)
-                following = summary.following
-                part = None if following is None else Slice(part.file, following)
+                part = summary.after(part)
             self._read += self._sizes[first.file]
             self._shown()
 

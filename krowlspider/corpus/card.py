@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.corpus.figures import of_kind
 from krowlspider.corpus.shards import ENDINGS
 
 if TYPE_CHECKING:
@@ -62,9 +63,8 @@ def card(built: Contents, rules: Rules, form: str, keep: str) -> str:
         ("Masked in accepted pages", "masked/", counts),
         ("Languages of accepted pages", "", languages),
     ):
-        rows = {name: n for name, n in numbers.items() if n and name.startswith(prefix)}
-        if rows:
-            lines = [f"| {name.removeprefix(prefix)} | {rows[name]:,} |" for name in _sorted(rows)]
+        lines = [f"| {name} | {n:,} |" for name, n in of_kind(numbers, prefix).items() if n]
+        if lines:
             text += f"\n## {title}\n\n| what | pages |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
     return text + _limits(rules, keep)
 
@@ -88,7 +88,3 @@ def _limits(rules: Rules, keep: str) -> str:
 
 def _limit(value: float | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-def _sorted(rows: dict[str, int]) -> list[str]:
-    return sorted(rows, key=lambda name: (-rows[name], name))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.corpus.extractors import markdown, plain_text
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.head import links, read_head
+from krowlspider.corpus.pages import first_of
 
 if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
@@ -70,10 +71,9 @@ class Document:
     images: int = 0
 
 
-def document(page: Page, reading: Reading | None = None) -> Document:
+def document(page: Page, reading: Reading) -> Document:
     """Return the document in a page. Whatever the bytes are, some text is found."""
-    reading = reading or Reading()
-    encoding, html = decoded(page.body, next(iter(page.values("content-type")), ""))
+    encoding, html = decoded(page.body, first_of(page.headers, "content-type"))
     tree = need("resiliparse.parse.html").HTMLTree.parse(html)
     # Before the text is taken, which changes the tree.
     fields, metas = read_head(tree, html, page.url) if tree.head is not None else ({}, [])

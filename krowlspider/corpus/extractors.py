@@ -26,7 +26,7 @@ _FILLED = 20
 def plain_text(tree: Any, html: str, extractor: str) -> str:
     """Return the main text of a page; the tree may be changed."""
     if extractor == "trafilatura":
-        return need("trafilatura", "trafilatura").extract(html, include_comments=False) or ""
+        return _by_trafilatura(html)
     for each in tree.document.query_selector_all(_SHALLOW).values():
         _deepen(tree.document, each)
     return _extracted(tree)
@@ -38,12 +38,7 @@ def markdown(tree: Any, html: str, extractor: str) -> str:
     Call `plain_text` with the tree first. Characters with a meaning in Markdown are not escaped.
     """
     if extractor == "trafilatura":
-        return (
-            need("trafilatura", "trafilatura").extract(
-                html, include_comments=False, output_format="markdown", include_formatting=True
-            )
-            or ""
-        )
+        return _by_trafilatura(html, output_format="markdown", include_formatting=True)
     document = tree.document
     for cell in document.query_selector_all("td.linenos").values():
         cell.remove()
@@ -63,6 +58,11 @@ def markdown(tree: Any, html: str, extractor: str) -> str:
         for heading in document.query_selector_all(f"h{level}").values():
             heading.prepend(document.create_text_node("#" * level + " "))
     return _with_list_items(_extracted(tree))
+
+
+def _by_trafilatura(html: str, **options: Any) -> str:
+    extract = need("trafilatura", "trafilatura").extract
+    return extract(html, include_comments=False, **options) or ""
 
 
 def _extracted(tree: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
+from krowlspider.corpus.finish import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.folder import read_options, read_summaries
 from krowlspider.corpus.quality.rules import rule_names
 from krowlspider.corpus.tallies import OTHERS, Tallies
@@ -27,22 +28,21 @@ def figures(path: Path) -> dict[str, Any]:
     """
     try:
         options = read_options(path)
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         tallies, slices = Tallies(), 0
         for _, summary in read_summaries(path):
-            for name, number in summary.counts.items():
-                counts[name] = counts.get(name, 0) + number
+            counts.update(summary.counts)
             tallies.add(summary.tallies)
             slices += 1
     except (FileNotFoundError, msgspec.DecodeError) as error:
         raise KrowlError(f"{path} is no folder of scrapy corpus: {error}") from error
-    rejected = _of_kind(counts, "rejected/")
-    accepted = counts.get("accepted", 0)
+    rejected = of_kind(counts, "rejected/")
+    accepted = counts["accepted"]
     others = tallies.hosts.pop(OTHERS, [0, 0])
     return {
         "slices": slices,
-        "responses": counts.get("responses", 0),
-        "skipped": _of_kind(counts, "skipped/"),
+        "responses": counts["responses"],
+        "skipped": of_kind(counts, "skipped/"),
         "pages": accepted + sum(rejected.values()),
         "accepted": accepted,
         "rules": _rules(accepted, rejected, options["rules"]),
@@ -57,7 +57,8 @@ def figures(path: Path) -> dict[str, Any]:
     }
 
 
-def _of_kind(counts: dict[str, int], kind: str) -> dict[str, int]:
+def of_kind(counts: dict[str, int], kind: str) -> dict[str, int]:
+    """Return the counts whose names begin with ``kind``, by the rest; the largest come first."""
     found = {name.removeprefix(kind): n for name, n in counts.items() if name.startswith(kind)}
     return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
 

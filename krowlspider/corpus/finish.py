@@ -1,4 +1,7 @@
-"""Make a slice final: drop its duplicates, and write its shard and its rejected pages."""
+"""Make a slice final: drop its duplicates, and write its shard and its rejected pages.
+
+What a duplicate repeats is in the list of rejected pages, and is read from there again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.corpus.clusters import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.duplicates import Place
 from krowlspider.corpus.folder import LINES, read_lines, write_lines
 from krowlspider.corpus.record import Line, Refusal
@@ -21,8 +23,20 @@ if TYPE_CHECKING:
     from krowlspider.corpus.keeping import Copies
     from krowlspider.corpus.tallies import Tallies
 
+# The rules for pages that repeat another; the value is the place of the other page.
+DUPLICATE, NEAR_DUPLICATE = "duplicate", "near duplicate"
 _decode = msgspec.json.Decoder(Line).decode
+_refusal = msgspec.json.Decoder(Refusal).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class Copy(msgspec.Struct):
+    """A page that is not in the corpus; ``kept`` is the file and offset of the one that is."""
+
+    kept: str
+    copy: str
+    url: str
+    rule: str
 
 
 class Finisher:
@@ -79,3 +93,11 @@ class Finisher:
             counts["accepted"] += 1
             counts.update({f"masked/{name}": number for name, number in line.masked.items()})
             yield bytes(line.record)
+
+
+def clusters(folder: Folder) -> Iterator[bytes]:
+    """Yield the copies in all final slices as JSON; those of one cluster have the same ``kept``."""
+    for found in map(_refusal, folder.refusals()):
+        if found.rule in {DUPLICATE, NEAR_DUPLICATE}:
+            place = f"{found.warc_file}:{found.warc_offset}"
+            yield _encode(Copy(str(found.value), place, found.url, found.rule))

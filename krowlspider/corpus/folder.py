@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,6 +45,10 @@ class Summary(msgspec.Struct):
     problems: list[tuple[int, str]] = []
     tallies: Tallies = msgspec.field(default_factory=Tallies)
 
+    def after(self, part: Slice) -> Slice | None:
+        """Return the slice behind ``part``, of which this is the summary."""
+        return None if self.following is None else Slice(part.file, self.following)
+
 
 class Fatal(msgspec.Struct):
     """A page that killed its worker: response ``number`` in the slice from ``start`` on."""
@@ -57,66 +60,40 @@ class Fatal(msgspec.Struct):
     reason: str
 
 
-@dataclass(slots=True)
 class Folder:
-    """``data`` has the shards, ``state`` what a restart needs. One process has it, by a lock."""
+    """``data`` has the shards, ``state`` what a restart needs. One process has it, by a lock.
 
-    path: Path
-    _lock: int = field(init=False)
+    :raises KrowlError: another process has it
+    """
 
-    def __post_init__(self) -> None:
-        for each in (self.data, self.work, self.done, self.rejected):
+    def __init__(self, path: Path):
+        self.path = path
+        self.data = path / "data"
+        state = path / "state"
+        # Folders: lines of slices that are not final, markers of final ones, refusals of these.
+        self.work, self.done, self.rejected = state / "work", _done(path), state / "rejected"
+        # LevelDBs: fingerprints of accepted pages, and answers of sites.
+        self.index, self.answers = state / "index", state / "answers"
+        # The answers of sites, published for workers.
+        self.sites = state / "sites"
+        self._fatal = state / "fatal.jsonl"
+        folders = (self.data, self.work, self.done, self.rejected)
+        for each in folders:
             make_directory(each)
         try:
-            self._lock = lock_directory(self.path)
+            self._lock = lock_directory(path)
         except ArchiveError as error:
-            raise KrowlError(f"another scrapy corpus writes to {self.path}") from error
-        self._clean()
-
-    def _clean(self) -> None:
-        """Remove what a killed process left behind."""
-        for each in (self.data, self.work, self.done, self.rejected):
+            raise KrowlError(f"another scrapy corpus writes to {path}") from error
+        # What a killed process left behind.
+        for each in folders:
             remove_drafts(each, "")
-        for path in self.work.iterdir():
-            if (
-                self.done / (path.name.removesuffix(LINES).removesuffix(_MARKER) + _MARKER)
-            ).exists():
-                path.unlink()
+        for left in self.work.iterdir():
+            name = left.name.removesuffix(LINES).removesuffix(_MARKER)
+            if (self.done / (name + _MARKER)).exists():
+                left.unlink()
 
     def close(self) -> None:
         os.close(self._lock)
-
-    @property
-    def data(self) -> Path:
-        return self.path / "data"
-
-    @property
-    def work(self) -> Path:
-        return self.path / "state" / "work"
-
-    @property
-    def done(self) -> Path:
-        return _done(self.path)
-
-    @property
-    def rejected(self) -> Path:
-        return self.path / "state" / "rejected"
-
-    @property
-    def index(self) -> Path:
-        return self.path / "state" / "index"
-
-    @property
-    def answers(self) -> Path:
-        return self.path / "state" / "answers"
-
-    @property
-    def sites(self) -> Path:
-        return self.path / "state" / "sites"
-
-    @property
-    def _fatal(self) -> Path:
-        return self.path / "state" / "fatal.jsonl"
 
     def begin(self, options: dict[str, Any]) -> None:
         """Note the options of the corpus.
@@ -160,6 +137,11 @@ class Folder:
         """Say that the lines of a slice are whole."""
         with write_durably(self.work / (part.name + _MARKER)) as file:
             file.write(msgspec.json.encode(summary))
+
+    def refusals(self) -> Iterator[bytes]:
+        """Yield the refused pages of all final slices, each a `Refusal` as JSON."""
+        for path in sorted(self.rejected.glob(f"*{LINES}")):
+            yield from read_lines(path)
 
     def note_fatal(self, fatal: Fatal) -> None:
         with self._fatal.open("ab") as file:

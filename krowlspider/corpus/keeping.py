@@ -51,7 +51,7 @@ class About(msgspec.Struct):
 class _Page(NamedTuple):
     place: Place
     fingerprints: Fingerprints
-    url: bytes = b""
+    url: bytes
 
 
 def _shortest(about: About) -> bytes:

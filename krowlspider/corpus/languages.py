@@ -1,4 +1,4 @@
-"""The languages that are detected."""
+"""Pure: the languages that are detected, those written without spaces, and frequent words."""
 
 from __future__ import annotations
 
@@ -14,3 +14,18 @@ sk:slk sl:slv so:som sq:sqi sr:srp sv:swe sw:swa ta:tam te:tel tg:tgk th:tha tk:
 tr:tur tt:tat ug:uig uk:ukr ur:urd uz:uzb vi:vie vo:vol yi:yid zh:zho
 """
 LANGUAGES = dict(each.split(":") for each in _CODES.split())
+# Those that are written without spaces.
+SPACELESS = frozenset({"zh", "ja", "th", "my", "km", "bo"})
+# Gopher's eight for English; as many of the most frequent words for others.
+STOP_WORDS = {
+    "en": frozenset({"the", "be", "to", "of", "and", "that", "have", "with"}),
+    "de": frozenset({"der", "die", "und", "in", "den", "von", "zu", "das", "mit", "ist"}),
+    "fr": frozenset({"de", "la", "le", "et", "les", "des", "en", "un", "une", "est"}),
+    "es": frozenset({"de", "la", "que", "el", "en", "y", "los", "del", "las", "un"}),
+    "it": frozenset({"di", "e", "il", "la", "che", "in", "un", "per", "del", "è"}),
+    "pt": frozenset({"de", "a", "o", "que", "e", "do", "da", "em", "um", "para"}),
+    "nl": frozenset({"de", "van", "het", "een", "en", "in", "is", "dat", "op", "te"}),
+    "pl": frozenset({"i", "w", "na", "z", "do", "się", "jest", "nie", "to", "że"}),
+    "ru": frozenset({"и", "в", "не", "на", "что", "с", "по", "как", "это", "для"}),
+    "sv": frozenset({"och", "i", "att", "det", "som", "en", "på", "är", "av", "för"}),
+}

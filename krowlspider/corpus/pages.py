@@ -52,10 +52,6 @@ class Page:
         """Return "html" or "pdf"."""
         return "pdf" if self.media_type == _PDF else "html"
 
-    def values(self, name: str) -> list[str]:
-        """Return the values of all headers of this lower-case name."""
-        return [value for each, value in self.headers if each == name]
-
 
 def records(
     stream: BinaryIO,
@@ -115,8 +111,7 @@ def page_of(
     status, headers = head_of(block)
     if status != "200":
         raise NoPage("not status 200")
-    found = dict(reversed(headers))
-    media = found.get("content-type", "").partition(";")[0].strip().lower()
+    media = first_of(headers, "content-type").partition(";")[0].strip().lower()
     if media == _PDF and not pdf:
         raise NoPage("PDF")
     if media not in _HTML and media != _PDF:
@@ -140,6 +135,11 @@ def page_of(
 def codings_of(headers: list[tuple[str, str]]) -> str:
     """Return the content codings of a message, in their order."""
     return ",".join(value for name, value in headers if name == "content-encoding")
+
+
+def first_of(headers: list[tuple[str, str]], name: str) -> str:
+    """Return the value of the first header of this lower-case name, empty without one."""
+    return next((value for each, value in headers if each == name), "")
 
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:

@@ -57,19 +57,16 @@ class Pool:
         return any(worker.task is None for worker in self._workers)
 
     def give(self, task: Task) -> None:
+        """Give a task to a worker that has none."""
         worker = next(worker for worker in self._workers if worker.task is None)
-        self._give(worker, task)
-
-    def _give(self, worker: _Worker, task: Task) -> None:
         worker.place[:] = _NOWHERE, 0
         worker.task, worker.start = task, task.start
         worker.pipe.send(task)
 
-    def places(self) -> Iterator[tuple[str, int]]:
-        """Yield the name of each file that is being read, and how far."""
-        for worker in self._workers:
-            if worker.task is not None and not worker.task.scan:
-                yield worker.task.path.name, max(worker.place[0], 0)
+    def bytes_read(self) -> int:
+        """Return how many bytes have been read of the files that workers are reading."""
+        reading = (each for each in self._workers if each.task is not None and not each.task.scan)
+        return sum(max(worker.place[0], 0) for worker in reading)
 
     def wait(self, seconds: float) -> Iterator[tuple[Slice, Summary] | Fatal | Scanned]:
         """Yield finished slices and scans, and pages that killed a worker, after a wait for any.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -15,7 +16,7 @@ from krowlspider.corpus.record import Record
 from krowlspider.corpus.wet import write_wet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 ENDINGS = {"jsonl": LINES, "parquet": ".parquet", "wet": ".warc.wet.gz"}
@@ -36,31 +37,21 @@ def write_shard(path: Path, form: str, records: Iterator[bytes]) -> None:
         path.unlink(missing_ok=True)
         return
     with write_durably(path) as file:
-        _WRITERS[form](file, _joined(first, records), path.name)
+        _WRITERS[form](file, chain([first], records), path.name)
 
 
-def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
-
-
-def _jsonl(file: BinaryIO, records: Iterator[bytes], _: str) -> None:
+def _jsonl(file: BinaryIO, records: Iterable[bytes], _: str) -> None:
     with ZstdFile(file, "wb") as stream:
         for record in records:
             stream.write(record + b"\n")
 
 
-def _parquet(file: BinaryIO, records: Iterator[bytes], _: str) -> None:
+def _parquet(file: BinaryIO, records: Iterable[bytes], _: str) -> None:
     arrow, parquet = need("pyarrow"), need("pyarrow.parquet")
     schema = arrow.schema([(name, _kind(arrow, name)) for name in Record.__struct_fields__])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        rows: list[dict[str, Any]] = []
-        for record in records:
-            rows.append(msgspec.json.decode(record))
-            if len(rows) == _ROWS:
-                writer.write_table(arrow.Table.from_pylist(rows, schema))
-                rows = []
-        if rows:
+        decoded = map(msgspec.json.decode, records)
+        while rows := list(islice(decoded, _ROWS)):
             writer.write_table(arrow.Table.from_pylist(rows, schema))
 
 
@@ -73,7 +64,7 @@ def _kind(arrow: Any, name: str) -> Any:
     return arrow.list_(arrow.string()) if name in _LISTS else arrow.string()
 
 
-_WRITERS: dict[str, Callable[[BinaryIO, Iterator[bytes], str], None]] = {
+_WRITERS: dict[str, Callable[[BinaryIO, Iterable[bytes], str], None]] = {
     "jsonl": _jsonl,
     "parquet": _parquet,
     "wet": write_wet,

@@ -28,9 +28,8 @@ from krowlspider.corpus.quality.boilerplate import HostLines, without
 from krowlspider.corpus.quality.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
-from krowlspider.corpus.sites.collect import sites_file
 from krowlspider.corpus.sites.index import SiteFile
-from krowlspider.corpus.sites.scan import findings
+from krowlspider.corpus.sites.scan import findings, findings_file
 from krowlspider.corpus.tallies import name_of
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def work(connection: Connection, place: Any, job: Job) -> None:
             try:
                 if task.scan:
                     found = map(_encode, findings(task.path, job.decode))
-                    write_lines(job.work / sites_file(task.path.name), found)
+                    write_lines(job.work / findings_file(task.path.name), found)
                 else:
                     for part in _slices(job, task, place, parent):
                         connection.send(part)

@@ -30,7 +30,7 @@ class Checkpoint:
 
     It also logs when the job pauses because its disk is full, and when the job goes on. ``on_room``
     is called when there is room again. While ``is_ending`` returns true, nothing waits for a full
-    disk. The job calls ``on_failure`` with the error that stops it.
+    disk.
     """
 
     def __init__(
@@ -38,13 +38,11 @@ class Checkpoint:
         job: CommittedJob,
         interval: float,
         *,
-        on_failure: Callable[[Exception], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
     ):
         self._job = job
         self._interval = interval
-        self.on_failure = on_failure
         self.on_room = on_room
         self._is_ending = is_ending
         self._tasks: list[asyncio.Task[None]] = []

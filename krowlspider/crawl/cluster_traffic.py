@@ -13,7 +13,6 @@ from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
 from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
 from krowlspider.cluster.transport.robots_message import RobotsAsk
-from krowlspider.crawl.parts import frontier_limits
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
@@ -25,7 +24,6 @@ from krowlspider.urls.host import host_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from scrapy import Request
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
@@ -46,8 +44,7 @@ _HOPS_MAX = 16
 class ClusterTraffic:
     """What a crawl sends to the other nodes of its cluster, and takes in from them.
 
-    ``rests`` returns whether frontier and outbox are empty and nothing is in flight. ``wake`` is
-    called when there is something new to fetch.
+    ``rests`` returns whether frontier and outbox are empty and nothing is in flight.
     """
 
     def __init__(
@@ -57,17 +54,16 @@ class ClusterTraffic:
         codec: RequestCodec,
         intake: Intake,
         *,
-        identify: Callable[[Request, str], bytes],
         settings: BaseSettings,
         rests: Callable[[], bool],
-        wake: Callable[[], None],
     ):
         self._job = job
         self._codec = codec
         self._node = node
         self._intake = intake
-        self._identify = identify
-        self.rests, self.wake = rests, wake
+        self.rests = rests
+        # Called when there is something new to fetch.
+        self.wake: Callable[[], None] = intake.wake
         # Acknowledge the finished pages; stop the crawl because of an error; close all connections.
         self.commit: Callable[[], Awaitable[None]] = job.commit
         self.fail: Callable[[Exception], None] = job.fail
@@ -77,13 +73,15 @@ class ClusterTraffic:
         self._robots = job.robots_fetches
         # Ask other nodes again for a robots.txt for which no answer came.
         self.ask_again: Callable[[], None] = self._robots.ask_again
-        self._most = frontier_limits(settings).total
+        self._most = settings.getint("KROWL_FRONTIER_MAX")
         # The most messages to take in at a time.
         self.turn = max(1, min(TURN, self._most // 4))
         self.departures = Departures(
             frontier, store, self._robots, node=node.own, identify=self.identity
         )
-        self.arrivals = Arrivals(frontier, store, job.robots_cache, self.identity, url_max=MAX_URL)
+        self.arrivals = Arrivals(
+            frontier, store, self._robots.cache, self.identity, url_max=MAX_URL
+        )
 
     def identity(self, entry: Entry) -> bytes | None:
         """Return the fingerprint of an entry, None for a request with ``dont_filter``.
@@ -93,7 +91,7 @@ class ClusterTraffic:
         if not entry.request:
             return self._job.hasher.key(entry.url)
         request = self._codec.portable(entry)
-        return None if request.dont_filter else self._identify(request, entry.url)
+        return None if request.dont_filter else self._intake.identify(request, entry.url)
 
     def is_full(self) -> bool:
         """Return whether to leave messages in Redis: a cap that refuses a URL here loses it."""

@@ -28,57 +28,6 @@ _SIZE_MAX = 1024 * 1024
 _BAD_LINES_LOGGED = 20
 
 
-class PatternFile:
-    """A file of expressions, and the version of it that is in effect.
-
-    After the start, a version is read only once two checks in a row have seen it. So a file is not
-    read while it is being written.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._read_version: object = None
-        self._last: object = None
-
-    def read(self) -> PatternList:
-        """Read the file now, and return its expressions and bad lines.
-
-        :raises OSError: it cannot be read, is not a regular file, or is larger than 1 MiB
-        """
-        if not self.path.is_file() and self.path.exists():
-            # Opening a pipe would block until its other end is open.
-            raise OSError("not a file")
-        with self.path.open("rb") as file:
-            stat = os.fstat(file.fileno())
-            if stat.st_size > _SIZE_MAX:
-                raise OSError(f"more than {_SIZE_MAX} bytes")
-            data = file.read(_SIZE_MAX)
-        self._read_version = self._last = _version(stat)
-        return parse_patterns(data)
-
-    def forget(self) -> None:
-        """Have the next `look` read the file, whether it has changed or not."""
-        self._read_version = None
-
-    def look(self) -> PatternList | None:
-        """Check the file, and return the expressions of a new version once it is complete.
-
-        Return None if there is no new version, or if it was seen for the first time.
-
-        :raises OSError: as `read`, or the file is missing
-        """
-        before = self._last
-        self._last = _version(self.path.stat())
-        if self._last == self._read_version or self._last != before:
-            return None
-        return self.read()
-
-
-def _version(stat: os.stat_result) -> tuple[int, int, int]:
-    """Return what identifies the content of a file without reading it."""
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
 class ExcludeFile:
     """Keeps the expressions of a file in effect, by calling ``use`` with each version of them.
 
@@ -86,23 +35,59 @@ class ExcludeFile:
     have asked not to be crawled. During the crawl, an unreadable file leaves the expressions as
     they are. This is logged once. A bad line then excludes nothing.
 
+    After the start, a version is read only once two checks in a row have seen it. So a file is not
+    read while it is being written.
+
     :raises SettingsError: the file cannot be read, or has a bad line
     """
 
     def __init__(self, path: Path, use: Callable[[PatternList], None]):
-        self._file = PatternFile(path)
+        self._path = path
         self._use = use
+        # The versions of the file that were read, and seen by the last check.
+        self._read_version: object = None
+        self._last: object = None
         try:
-            self._found = self._file.read()
+            self._found = self._read()
         except OSError as error:
             why = error.strerror or error
             raise SettingsError(f"KROWL_EXCLUDE {path} cannot be read: {why}") from error
         for number, reason in self._found.bad:
             raise SettingsError(f"KROWL_EXCLUDE {path} line {number} excludes nothing: {reason}")
 
+    def _read(self) -> PatternList:
+        """Read the file now, and return its expressions and bad lines.
+
+        :raises OSError: it cannot be read, is not a regular file, or is larger than 1 MiB
+        """
+        if not self._path.is_file() and self._path.exists():
+            # Opening a pipe would block until its other end is open.
+            raise OSError("not a file")
+        with self._path.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            if stat.st_size > _SIZE_MAX:
+                raise OSError(f"more than {_SIZE_MAX} bytes")
+            data = file.read(_SIZE_MAX)
+        self._read_version = self._last = _version(stat)
+        return parse_patterns(data)
+
+    def look(self) -> PatternList | None:
+        """Check the file, and return the expressions of a new version once it is complete.
+
+        Return None if there is no new version, or if it was seen for the first time.
+
+        :raises OSError: it is missing, cannot be read, is not a regular file, or is larger than
+            1 MiB
+        """
+        before = self._last
+        self._last = _version(self._path.stat())
+        if self._last == self._read_version or self._last != before:
+            return None
+        return self._read()
+
     def apply(self) -> None:
         """Put the expressions into effect, and log their number."""
-        found, path = self._found, self._file.path
+        found, path = self._found, self._path
         self._use(found)
         for number, reason in found.bad[:_BAD_LINES_LOGGED]:
             logger.error("%s line %d excludes nothing: %s", path, number, reason)
@@ -115,7 +100,7 @@ class ExcludeFile:
 
     def reload(self) -> None:
         """Have `watch` read the file again, whether it has changed or not."""
-        self._file.forget()
+        self._read_version = None
 
     async def watch(self) -> None:
         """Apply each new version of the file, until cancelled."""
@@ -123,12 +108,12 @@ class ExcludeFile:
         while True:
             await asyncio.sleep(_INTERVAL)
             try:
-                found = await run_in_thread(self._file.look)
+                found = await run_in_thread(self.look)
             except OSError as error:
                 if not unreadable:
                     logger.error(
                         "%s cannot be read, so its last content stays in force: %s",
-                        self._file.path,
+                        self._path,
                         error.strerror or error,
                     )
                 unreadable = True
@@ -137,3 +122,8 @@ class ExcludeFile:
             if found is not None:
                 self._found = found
                 self.apply()
+
+
+def _version(stat: os.stat_result) -> tuple[int, int, int]:
+    """Return what identifies the content of a file without reading it."""
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns

@@ -16,7 +16,7 @@ from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_q
 from krowlspider.politeness.deciding_rule import deciding_line
 from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.canonical import normalise, requisite_identity
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import authority_of, host_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -129,7 +129,12 @@ class Explainer:
             why = f"Node {owner} owns its host: ask there."
             return Explanation(url, "foreign", why, host=name, owner=owner)
         captures = [each for each in self.captures(url) if each.url == url]
-        state, why, setting, place = self._state(url, name, captures)
+        host = self.host_of_crawl(name)
+        place = None if host is None else self._find(host, url)
+        if host is not None and place is not None:
+            state, why, setting = self._queued(host, place)
+        else:
+            state, why, setting = self._not_in_queue(url, name, host, captures)
         return Explanation(
             url,
             state,
@@ -142,14 +147,10 @@ class Explainer:
             captures=len(captures),
         )
 
-    def _state(
-        self, url: str, name: str, captures: list[IndexLine]
-    ) -> tuple[str, str, str, _Place | None]:
-        """Return state, words and setting, as in `Explanation`, and the entry in the queue."""
-        host = self.host_of_crawl(name)
-        place = None if host is None else self._find(host, url)
-        if host is not None and place is not None:
-            return (*self._queued(host, place), place)
+    def _not_in_queue(
+        self, url: str, name: str, host: Host | None, captures: list[IndexLine]
+    ) -> tuple[str, str, str]:
+        """Return state, words and setting, as in `Explanation`."""
         if any(
             entry_of(key, value).url == url for key, value in self.store.items(poison_prefix(name))
         ):
@@ -157,15 +158,15 @@ class Explainer:
                 "It is set aside: the process died three times while it worked on its page."
                 " --export, --forget of its host and --import queue it again."
             )
-            return "set aside", why, "", None
+            return "set aside", why, ""
         if (over := self._over(url)) is not None and (over[0] == "dropped" or not captures):
-            return (*over, None)
+            return over
         if captures:
-            return "fetched", _fetched(captures), "", None
+            return "fetched", _fetched(captures), ""
         keys = self.hasher.keys([url, requisite_identity(url)])
         if any(self.is_seen(name, key) for key in keys):
-            return (*self._gone(url, host), None)
-        return (*self._not_queued(url, name), None)
+            return self._gone(url, host)
+        return self._unknown(url, name)
 
     def _find(self, host: Host, url: str) -> _Place | None:
         """Return the entry of a URL, among the first of its host's queue; None if it is not
@@ -238,7 +239,7 @@ class Explainer:
         )
         return "dropped", why, ""
 
-    def _not_queued(self, url: str, name: str) -> tuple[str, str, str]:
+    def _unknown(self, url: str, name: str) -> tuple[str, str, str]:
         """Return the answer about a URL that is not known."""
         # Of a link on the same host, so that the rules about other hosts do not count.
         reason = self.scope.refusal(url, name, 0, name)
@@ -267,24 +268,17 @@ class Explainer:
     def _verdict(self, url: str) -> Verdict:
         if not self.obeys_robots:
             return Verdict.ALLOWED
-        return self.gate.verdict(_authority(url), url)
-
-    def _record(self, url: str) -> RobotsRecord | None:
-        saved = self.store.get(robots_key(_authority(url)))
-        return None if saved is None else RobotsRecord.decode(saved)
+        return self.gate.verdict(authority_of(url), url)
 
     def _robots_line(self, url: str) -> str:
-        record = self._record(url)
-        line = None if record is None else deciding_line(record.body, self.agent, url)
+        if (saved := self.store.get(robots_key(authority_of(url)))) is None:
+            return ""
+        line = deciding_line(RobotsRecord.decode(saved).body, self.agent, url)
         return "" if line is None else f"line {line.number}: {line.text}"
 
     def _forbidden(self, url: str) -> str:
         line = self._robots_line(url)
-        return f"{_authority(url)}/robots.txt forbids it" + (f" by {line}" if line else "")
-
-
-def _authority(url: str) -> str:
-    return url[: url.index("/", 8)]
+        return f"{authority_of(url)}/robots.txt forbids it" + (f" by {line}" if line else "")
 
 
 def _fetched(captures: Iterable[IndexLine]) -> str:

@@ -40,7 +40,7 @@ class Flights:
         self._frontier = job.frontier
         self._schedule = job.frontier.schedule
         self._budget = budget
-        self._retry_delay = retry_delay
+        self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
         """Return the record of a request. Return None if the request is over or did not come from
@@ -63,11 +63,6 @@ class Flights:
         # Most pages have no request of their own, and need no call.
         if lease is not None and (not lease.entry.request or _counts(lease)):
             self._budget.take()
-
-    def reserve_address(self, in_flight: InFlight, address: str) -> bool:
-        """Reserve room at the address to which a request is about to be sent. Return False if there
-        is none: then turn the request back."""
-        return self._schedule.reserve_address(in_flight.host, address)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -124,7 +119,7 @@ class Flights:
                 self._retire(host)
             # One that goes on at another host has no decision yet, only an expired one.
             if not robots_fetch.is_away:
-                self._job.robots_cache.outlast(robots_fetch.authority, wait)
+                self._job.robots_fetches.cache.outlast(robots_fetch.authority, wait)
         is_open = host.health is not Health.RETIRED and not host.robots.awaited
         if in_flight.defers and is_open:
             self._schedule.deferral.defer(host, wait)
@@ -159,7 +154,7 @@ class Flights:
         entry.via, entry.path = before.via, before.path
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
-            entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
+            entry.due = self._frontier.now() + next_try(tries, self.retry_delay)
         self._frontier.queues.replace(lease, entry)
         in_flight.lease = None
         if _counts(lease):

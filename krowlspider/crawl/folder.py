@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider import __version__
+from krowlspider.archive.disk import sync_directory
 from krowlspider.errors import JobError, scrapy_with
 from krowlspider.frontier.store.disk import sync
 from krowlspider.frontier.store.schema import FORMAT
@@ -317,7 +318,7 @@ class JobFolder:
         copy = self.migrated_from / _HEAD
         copy.write_bytes((self.path / _HEAD).read_bytes())
         sync(copy)
-        sync_folder(self.migrated_from)
+        sync_directory(self.migrated_from)
         self.write_head(
             msgspec.structs.replace(head, format=FORMAT, software=f"krowlspider {__version__}")
         )
@@ -332,9 +333,9 @@ class JobFolder:
         try:
             if not kept.exists():
                 self.frontier.rename(kept)
-                sync_folder(self.migrated_from)
+                sync_directory(self.migrated_from)
             self.migrating.rename(self.frontier)
-            sync_folder(self.path)
+            sync_directory(self.path)
         except OSError as error:
             raise JobError(
                 f"JOBDIR {self.path}: {self.migrating.name}/ cannot be moved to"
@@ -389,7 +390,7 @@ class JobFolder:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.path / _HEAD)
-            sync_folder(self.path)
+            sync_directory(self.path)
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
 
@@ -408,7 +409,7 @@ def _make_durably(path: Path) -> None:
     # one that exists keeps its mode.
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in missing:
-        sync_folder(folder.parent)
+        sync_directory(folder.parent)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -418,12 +419,3 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(f"{text}\n")
-
-
-def sync_folder(path: Path) -> None:
-    """Sync the names in a folder to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

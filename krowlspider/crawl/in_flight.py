@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class InFlight:
     """One request in flight: for a leased page, or for a robots.txt.
 
-    Only its own methods and `Flights` change it.
+    The download handlers set ``note``, ``memory`` and ``received``. Only its own methods and
+    `Flights` change the rest.
 
     - ``lease``: of the page; None for a robots.txt, and once the page is back in its queue.
     - ``wait``: seconds from the end of the request to the next request of the host, at least.
@@ -61,12 +62,3 @@ class InFlight:
         """Count the failure against neither host nor page. The host waits for so many seconds."""
         self.is_blameless = True
         self.must_wait(seconds)
-
-    def hold(self, memory: FetchMemory) -> FetchMemory:
-        """Set the account of the answer's bytes in memory, and return it."""
-        self.memory = memory
-        return memory
-
-    def keep(self, note: FetchNote | None) -> None:
-        """Set the note that is written to the archive when the request is over."""
-        self.note = note

@@ -6,10 +6,10 @@ Dedup runs before scope, because most links of a page are known.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
-from krowlspider.crawl.requisite_budget import REQUISITE_PRIORITY, RequisiteBudget
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
@@ -32,6 +32,31 @@ logger = logging.getLogger(__name__)
 
 # The authority of an http or https URL begins at this index or before it.
 _AUTHORITY = 8
+# Above the priority of pages: what a page needs is fetched before the next page of its host.
+REQUISITE_PRIORITY = 1
+# Hosts whose requisites are counted; the one that was counted least recently is forgotten first.
+_BUDGETS = 16_384
+
+
+class RequisiteBudget:
+    """Counts the requisites of each host that are queued in this run, at most ``most``; 0: no
+    limit."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def take(self, host: str) -> bool:
+        """Count one more requisite of a host; return False, with nothing counted, if it has no
+        room."""
+        if not self._most:
+            return True
+        count = self._counts.pop(host, 0)
+        has_room = count < self._most
+        self._counts[host] = count + has_room
+        if len(self._counts) > _BUDGETS:
+            self._counts.popitem(last=False)
+        return has_room
 
 
 class Intake:
@@ -56,7 +81,7 @@ class Intake:
         self._linkable = job.frontier.linked_ports.admitted
         self._node = job.node
         self._codec = codec
-        self._identify = identify
+        self.identify = identify
         self.wake = wake
         self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
         self.exclusions = Exclusions()
@@ -84,7 +109,6 @@ class Intake:
         via: str | None,
         *,
         is_stray: bool,
-        may_have_any_extension: bool = False,
         is_requisite: bool = False,
     ) -> str | None:
         """Return the reason, in one word, why a normalised URL is not queued; None if it may be.
@@ -101,8 +125,8 @@ class Intake:
             depth,
             via,
             is_stray=is_stray,
-            may_have_any_extension=may_have_any_extension,
             is_requisite=is_requisite,
+            any_extension=is_requisite,
         )[0]
 
     def _refusals(
@@ -113,12 +137,12 @@ class Intake:
         via: str | None,
         *,
         is_stray: bool,
-        may_have_any_extension: bool = False,
-        is_requisite: bool = False,
+        is_requisite: bool,
+        any_extension: bool,
     ) -> list[str | None]:
         """Return what `refusal` does for each of the URLs of one page."""
         reasons = self.scope.refusals(urls, hosts, depth, via, is_requisite=is_requisite)
-        if may_have_any_extension or is_requisite:
+        if any_extension:
             reasons = [None if reason == "extension" else reason for reason in reasons]
         if is_stray:
             linkable = self._linkable
@@ -167,7 +191,7 @@ class Intake:
         # so the cluster fetches each once.
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
-        key = None if always else self._identify(request, url)
+        key = None if always else self.identify(request, url)
         priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
         candidate = Candidate(host, key, entry, priority)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
@@ -229,8 +253,8 @@ class Intake:
             depth,
             via,
             is_stray=via is not None,
-            may_have_any_extension=request is not None,
             is_requisite=is_first,
+            any_extension=request is not None,
         )
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.archive.disk import make_directory
+from krowlspider.archive.disk import make_directory, sync_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.payloads.place import forget_others, note_place
@@ -23,13 +23,12 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
-from krowlspider.crawl.archiving.losses import settle_open_file
-from krowlspider.crawl.archiving.open_note import OpenWarcNote
+from krowlspider.crawl.archiving.open_note import OpenWarcNote, settle_open_file
 from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
-from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
+from krowlspider.crawl.folder import JobFolder, JobHead
 from krowlspider.crawl.loop_throttle import LoopThrottle
 from krowlspider.crawl.meters import Meters
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
     from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.crawl.tracing.traces import Traces
     from krowlspider.fetch.client import Client
-    from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
@@ -142,6 +140,7 @@ class Job:
         self.reloads: dict[str, Callable[[], None]] = {}
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
+        self._on_failure: Callable[[Exception], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
@@ -228,11 +227,11 @@ class Job:
         has room again, ``on_robots`` for each robots.txt that is found, as in `RobotsFetches`.
         While ``is_ending`` returns true, nothing waits for room.
         """
+        self._on_failure = on_failure
         self._on_robots = on_robots
         self._checkpoint = Checkpoint(
             self,
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
-            on_failure=on_failure,
             on_room=on_room,
             is_ending=is_ending,
         )
@@ -250,7 +249,7 @@ class Job:
         put_owner(self.store, head.seed, head.ring)
         self.is_paused = self.store.get(CRAWL_PAUSED) is not None
         if new:
-            sync_folder(self.folder.path)
+            sync_directory(self.folder.path)
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
         # Pages that the last process was working on when it died, with their strikes counted.
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
@@ -319,11 +318,6 @@ class Job:
         """Return the gate that decides by robots.txt."""
         return self.robots_fetches.gate
 
-    @property
-    def robots_cache(self) -> RobotsCache:
-        """Return the records of robots.txt."""
-        return self.robots_fetches.cache
-
     def _robots_found(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         if self._on_robots is not None:
             self._on_robots(robots_fetch, sitemaps)
@@ -340,8 +334,8 @@ class Job:
         """Stop the crawl because of an error. Only the first call has an effect."""
         if self.failure is None:
             self.failure = error
-            if self._checkpoint is not None:
-                self._checkpoint.on_failure(error)
+            if self._on_failure is not None:
+                self._on_failure(error)
 
     def _has_memory(self) -> None:
         if self._checkpoint is not None:

@@ -5,39 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from krowlspider.crawl.nodes.node import Node
+    from krowlspider.cluster.allowance import Allowance
 
 
 class PageBudget:
     """Counts the pages that may still be popped. Robots fetches are free.
 
     ``left`` is this node's own number, and ``total`` what it was at first; None is no limit.
-    ``left`` is below 0 if pages under way have awaited more requests. The allowance of ``node`` is
-    counted too.
+    ``left`` is below 0 if pages under way have awaited more requests. ``allowance`` is this node's
+    part of the cluster's limit, which is counted too; None without one.
     """
 
-    def __init__(self, node: Node | None):
+    def __init__(self, allowance: Allowance | None):
         self.left: int | None = None
         self.total: int | None = None
-        self._node = node
+        self._allowance = allowance
 
     @property
     def is_spent(self) -> bool:
         """Return whether no page may be popped any more, here or in the whole cluster."""
         is_used = self.left is not None and self.left <= 0
-        return is_used or (self._node is not None and self._node.spent)
+        return is_used or (self._allowance is not None and self._allowance.spent)
 
     def take(self) -> None:
         """Count a page that was popped."""
         self._add(-1)
-        if self._node is not None and self._node.allowance is not None:
-            self._node.allowance.take()
+        if self._allowance is not None:
+            self._allowance.take()
 
     def give_back(self) -> None:
         """Count off a page that was popped and not fetched."""
         self._add(1)
-        if self._node is not None and self._node.allowance is not None:
-            self._node.allowance.give_back()
+        if self._allowance is not None:
+            self._allowance.give_back()
 
     def _add(self, pages: int) -> None:
         if self.left is not None:

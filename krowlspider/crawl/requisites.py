@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.requisite_budget import REQUISITE_PRIORITY
+from krowlspider.crawl.intake import REQUISITE_PRIORITY
 from krowlspider.frontier.entry import HOPS_MAX, REQUISITE, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.urls.canonical import requisite_identity

@@ -52,16 +52,8 @@ def until_empty(looks: Sequence[tuple[float, int, int]]) -> float:
 
     A look has a time in seconds, pages done, and URLs queued.
     """
-    (start, _, before), (end, _, now) = looks[0], looks[-1]
-    middle = len(looks) // 2
-    if end - start < _SHRINKING or now >= before or _most(looks[middle:]) > _least(looks[:middle]):
+    seconds, queued = looks[-1][0] - looks[0][0], [look[2] for look in looks]
+    before, now, middle = queued[0], queued[-1], len(queued) // 2
+    if seconds < _SHRINKING or now >= before or max(queued[middle:]) > min(queued[:middle]):
         return 0.0
-    return (end - start) / (before - now) * now
-
-
-def _most(looks: Sequence[tuple[float, int, int]]) -> int:
-    return max(queued for _, _, queued in looks)
-
-
-def _least(looks: Sequence[tuple[float, int, int]]) -> int:
-    return min(queued for _, _, queued in looks)
+    return seconds / (before - now) * now

@@ -25,17 +25,13 @@ class Turns:
 
     def __init__(self) -> None:
         self.at_once = AT_MOST
-        self._is_awaited = False
+        # Whether a client of the live page waits for an answer.
+        self.is_awaited = False
         # How many more turns a client counts as watching.
         self._watched = 0
         # Sums of the last turns; older ones count ever less.
         self._seconds = WATCHED[0] * _RECENT
         self._answers = float(AT_MOST * _RECENT)
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a client of the live page waits for an answer."""
-        return self._is_awaited
 
     def took(self, seconds: float, answers: int) -> None:
         """Learn from a turn with ``answers`` answers that took ``seconds``.
@@ -43,7 +39,7 @@ class Turns:
         While a client waits, pages are read in other turns than their answers pass in: such a turn
         says nothing.
         """
-        if self._is_awaited:
+        if self.is_awaited:
             return
         self._seconds += seconds - self._seconds / _RECENT
         self._answers += answers - self._answers / _RECENT
@@ -53,7 +49,7 @@ class Turns:
 
     def serve(self, clients: int) -> None:
         """Let turns be short while so many clients wait for an answer, and a while after."""
-        self._is_awaited = clients > 0
+        self.is_awaited = clients > 0
         self._watched = WATCHED_TURNS
         self.at_once = FOR_CLIENTS if clients else self._fitting()
 

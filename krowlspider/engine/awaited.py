@@ -68,8 +68,7 @@ class _Waiter:
 class AwaitedRequests:
     """Queues awaited requests, and hands their results to the callers that wait for them.
 
-    While ``most`` of them wait, no page is popped, because pages add more of them. ``retry_delay``
-    is in seconds, as in `Flights`. ``wake`` asks the engine for a pop.
+    While ``most`` of them wait, no page is popped, because pages add more of them.
     """
 
     def __init__(
@@ -78,10 +77,8 @@ class AwaitedRequests:
         job: Job,
         intake: Intake,
         flights: Flights,
-        wake: Callable[[], None],
         *,
         most: int,
-        retry_delay: float,
     ):
         # All awaited requests, by token.
         self.waiting: dict[bytes, _Waiter] = {}
@@ -94,9 +91,7 @@ class AwaitedRequests:
         self._schedule = job.frontier.schedule
         self._intake = intake
         self._flights = flights
-        self._wake = wake
         self._most = most
-        self._retry_delay = retry_delay
         # All awaited requests, by host and token; the hosts take turns.
         self._hosts: dict[str, dict[bytes, _Waiter]] = {}
         self._looking = False
@@ -122,7 +117,7 @@ class AwaitedRequests:
         try:
             if not self._intake.add([Candidate(host, None, entry, _PRIORITY)], is_exempt=True):
                 raise IgnoreRequest(f"{request} has no room in the queue")
-            self._wake()
+            self._intake.wake()
             if not self._looking:
                 self._look_later()
             return await waiter.future
@@ -147,7 +142,8 @@ class AwaitedRequests:
         if self._is_out(host):
             raise _out_of_reach(request)
         tries = request.meta.get("retry_times", 0) + request.meta.get("distress_times", 0)
-        due = self._job.frontier.now() + next_try(tries, self._retry_delay) if tries else 0.0
+        wait = next_try(tries, self._flights.retry_delay)
+        due = self._job.frontier.now() + wait if tries else 0.0
         token = self._run + next(self._numbers).to_bytes(8)
         return Entry(url, retries=tries, due=due, request=_AWAITED + token), host
 
@@ -195,11 +191,8 @@ class AwaitedRequests:
             waiter.future.set_result(result)
         return True
 
-    def hosts(self) -> list[str]:
-        """Return up to `_TRIED` hosts of awaited requests; they take turns from call to call."""
-        return self._next_hosts(_TRIED)
-
-    def _next_hosts(self, most: int) -> list[str]:
+    def hosts(self, most: int = _TRIED) -> list[str]:
+        """Return up to ``most`` hosts of awaited requests; they take turns from call to call."""
         found = list(islice(self._hosts, most))
         for name in found:
             self._hosts[name] = self._hosts.pop(name)
@@ -221,7 +214,7 @@ class AwaitedRequests:
         if is_closing(self._engine):
             self._give_up()
         else:
-            for name in filter(self._is_out, self._next_hosts(_LOOKED_AT)):
+            for name in filter(self._is_out, self.hosts(_LOOKED_AT)):
                 for waiter in self._hosts[name].values():
                     waiter.fail(_out_of_reach(waiter.request))
             if not (self._flights.on_the_wire or self._engine.paused):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.snapshots.taking import Taken
+    from krowlspider.crawl.snapshots.copier import Made
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
@@ -117,7 +117,7 @@ class Control:
             "paused": pause_reason(self._job),
         }
 
-    def snapshot(self, target: Path) -> Taken | None:
+    def snapshot(self, target: Path) -> Made | None:
         """Return the snapshot that was begun to ``target``, None while it is under way.
 
         :raises JobError: it failed, or none was begun

@@ -61,24 +61,6 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
 
-def _handler_of(path: Any, crawler: Crawler, scheme: str) -> BaseDownloadHandler:
-    """Return the download handler of a scheme.
-
-    :raises SettingsError: it cannot be used
-    """
-    try:
-        handler: BaseDownloadHandler = build_from_crawler(load_object(path), crawler)
-    except NotConfigured as error:
-        raise SettingsError(
-            f"DOWNLOAD_HANDLERS has {path!r} for {scheme}, which cannot be used: {error}"
-        ) from error
-    if isinstance(handler, DownloadHandler) or scheme == "data":
-        return handler
-    from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - for few crawls
-
-    return ThirdPartyHandler(crawler, handler, scheme)
-
-
 @runtime_checkable
 class Scoped(Protocol):
     """A spider that has a scope."""
@@ -117,8 +99,22 @@ class Downloader:
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
 
     def _make_handler(self, scheme: str) -> BaseDownloadHandler:
+        """Return the download handler of a scheme.
+
+        :raises SettingsError: it cannot be used
+        """
         path = self._crawler.settings.getwithbase("DOWNLOAD_HANDLERS")[scheme]
-        return _handler_of(path, self._crawler, scheme)
+        try:
+            handler: BaseDownloadHandler = build_from_crawler(load_object(path), self._crawler)
+        except NotConfigured as error:
+            raise SettingsError(
+                f"DOWNLOAD_HANDLERS has {path!r} for {scheme}, which cannot be used: {error}"
+            ) from error
+        if isinstance(handler, DownloadHandler) or scheme == "data":
+            return handler
+        from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - rarely used
+
+        return ThirdPartyHandler(self._crawler, handler, scheme)
 
     @cached_property
     def _scheduler(self) -> Scheduler:

@@ -143,8 +143,8 @@ class DownloadHandler(BaseDownloadHandler):
     async def _fetch(
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
-        meta, flights = request.meta, self._flights
-        memory = in_flight.hold(FetchMemory(self._job.memory))
+        meta, frontier = request.meta, self._job.frontier
+        in_flight.memory = FetchMemory(self._job.memory)
         try:
             exchange = await self._job.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
@@ -153,12 +153,11 @@ class DownloadHandler(BaseDownloadHandler):
                 self._request_headers(request),
                 request.body,
                 timeout=meta.get("download_timeout", self._timeout),
-                # 0 is no limit, as in Scrapy.
-                max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
+                max_size=self._size_limit(request),
                 observer=observer,
-                admit=partial(flights.reserve_address, in_flight),
-                linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
-                memory=memory,
+                admit=partial(frontier.schedule.reserve_address, in_flight.host),
+                linked=frontier.linked_ports.is_linked(in_flight.host.name),
+                memory=in_flight.memory,
                 # The start of a robots.txt that is too large counts.
                 spills=self._job.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
@@ -173,7 +172,7 @@ class DownloadHandler(BaseDownloadHandler):
                 if error.exchange.stored is not None:
                     await self._job.archive.room()
                 self._archive(request, in_flight, error.exchange)
-            in_flight.keep(self._job.notes.failed(in_flight, error, in_flight.note, meta))
+            in_flight.note = self._job.notes.failed(in_flight, error, meta)
             raise as_scrapy(error) from error
         await self._throttle()
         return exchange
@@ -199,7 +198,10 @@ class DownloadHandler(BaseDownloadHandler):
         headers = headers_of(exchange.headers)
         try:
             if body and (coding := headers.pop(b"Content-Encoding", None)):
-                most = max(self._max_size, request.meta.get("download_maxsize", 0))
+                most = self._size_limit(request)
+                if in_flight.robots_fetch is not None:
+                    # The start of one that is too large counts.
+                    most = max(most, self._max_size)
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = page_mark(self._job.frontier, in_flight)
                 assert in_flight.memory is not None
@@ -208,9 +210,14 @@ class DownloadHandler(BaseDownloadHandler):
                 )
         except FetchError as error:
             error.exchange = exchange
-            in_flight.keep(self._job.notes.failed(in_flight, error, in_flight.note, request.meta))
+            in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
+
+    def _size_limit(self, request: Request) -> int:
+        """Return the most bytes of a body, as received and again decoded."""
+        # 0 is no limit, as in Scrapy.
+        return request.meta.get("download_maxsize", self._max_size) or sys.maxsize
 
     def _observer(self, request: Request) -> _Signals | None:
         """Return a sender of Scrapy's signals; None if nobody listens to them."""
@@ -228,12 +235,10 @@ class DownloadHandler(BaseDownloadHandler):
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
-        meta, count = request.meta, self._count
+        meta = request.meta
         meta["download_latency"] = exchange.times.latency
-        count("downloader/response_count")
-        count(f"downloader/response_status_count/{exchange.status}")
         in_flight.received = exchange.response_size
-        count("downloader/response_bytes", in_flight.received)
+        self._count_answer(exchange.status, in_flight.received)
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return
@@ -245,7 +250,13 @@ class DownloadHandler(BaseDownloadHandler):
         if in_flight.trace is not None:
             written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"] = written
-        in_flight.keep(self._job.notes.fetched(in_flight, exchange, identity, meta))
+        in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
+
+    def _count_answer(self, status: int, size: int) -> None:
+        count = self._count
+        count("downloader/response_count")
+        count(f"downloader/response_status_count/{status}")
+        count("downloader/response_bytes", size)
 
     def _written(self, size: int, written: Future[Location]) -> None:
         self._job.memory.shrink(size)

@@ -112,9 +112,8 @@ class Scheduler(BaseScheduler):
         self._node = job.node
         self._waker = Waker(engine, job.frontier.now)
         self._codec = RequestCodec(spider, request_limits(settings))
-        self.budget = PageBudget(job.node)
-        retry_delay = settings.getfloat("KROWL_RETRY_DELAY")
-        self.flights = Flights(job, self.budget, retry_delay=retry_delay)
+        self.budget = PageBudget(None if job.node is None else job.node.allowance)
+        self.flights = Flights(job, self.budget, retry_delay=settings.getfloat("KROWL_RETRY_DELAY"))
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
@@ -124,9 +123,7 @@ class Scheduler(BaseScheduler):
             job,
             self.intake,
             self.flights,
-            self._waker.wake,
             most=settings.getint("CONCURRENT_REQUESTS"),
-            retry_delay=retry_delay,
         )
         self._dispatcher = Dispatcher(
             job,
@@ -163,10 +160,8 @@ class Scheduler(BaseScheduler):
             node,
             self._codec,
             self.intake,
-            identify=self._dupefilter.identity,
             settings=self._crawler.settings,
             rests=lambda: self._rests,
-            wake=self._waker.wake,
         )
 
     async def join(
@@ -214,9 +209,9 @@ class Scheduler(BaseScheduler):
     async def _close(self, reason: str) -> None:
         if self._shrinking is not None:
             await end([self._shrinking])
-        if self._node is not None and self._job.failure is None:
+        if self._node is not None and self._job.failure is None and reason not in _FOR_ALL:
             try:
-                await self._node.part(drain=reason not in _FOR_ALL)
+                await self._node.drain()
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
         await self._job.close()
@@ -322,10 +317,6 @@ class Scheduler(BaseScheduler):
             self._on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
 
     # --- the next request ---
-
-    def wake(self) -> None:
-        """Have the engine ask for requests: there may be some to send."""
-        self._waker.wake()
 
     def set_page_limit(self, pages: int) -> None:
         """Let this start fetch ``pages`` pages in all."""

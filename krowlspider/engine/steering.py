@@ -69,7 +69,6 @@ class Steering:
     def resume(self) -> None:
         """Let the crawl go on."""
         self._job.unpause()
-        self._wake()
         self._note("resume", "the crawl")
 
     def add(self, url: str, priority: int = 0) -> bool:
@@ -94,10 +93,7 @@ class Steering:
 
     def _queue(self, request: Request, order: str) -> bool:
         done = Scheduler.of(self._crawler).enqueue_request(request)
-        if done:
-            self._wake()
-            self._note(order, request.url)
-        return done
+        return self._note_if(done, order, request.url)
 
     def reload(self) -> list[str]:
         """Have the files of settings read again within two seconds; return the settings. The log
@@ -146,7 +142,6 @@ class Steering:
                 scheduler.reads_sitemaps = made.getbool(name)
             elif (handler := get_scrapy_root_handler()) is not None:
                 handler.setLevel(made.get(name))
-        self._wake()
         self._note("set", f"{name}={value}")
 
     # --- hosts ---
@@ -160,10 +155,7 @@ class Steering:
         :raises ForeignHostError: another node owns it
         """
         host = self._host(name)
-        done = self._orders.pause(host)
-        if done:
-            self._note("pause", name)
-        return done
+        return self._note_if(self._orders.pause(host), "pause", name)
 
     def resume_host(self, name: str) -> bool:
         """Let a host go on after its delay. Return False if it is not paused.
@@ -172,11 +164,7 @@ class Steering:
         :raises ForeignHostError: another node owns it
         """
         host = self._host(name)
-        done = self._orders.unpause(host)
-        if done:
-            self._wake()
-            self._note("resume", name)
-        return done
+        return self._note_if(self._orders.unpause(host), "resume", name)
 
     def block(self, text: str) -> tuple[str, bool]:
         """Send nothing to the hosts that `block_rule` makes of a text, those found later included,
@@ -192,9 +180,7 @@ class Steering:
         self._check_owner_of(rule)
         moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
         done = self._orders.block(rule, f"{self._who}, {moment}")
-        if done:
-            self._note("block", rule)
-        return rule, done
+        return rule, self._note_if(done, "block", rule)
 
     def unblock(self, text: str) -> tuple[str, bool]:
         """End a block, given as in `block`: its hosts go on after their delay. Return its rule, and
@@ -206,11 +192,7 @@ class Steering:
         rule = block_rule(text)
         if rule not in self._orders.blocks.rules:
             self._check_owner_of(rule)
-        done = self._orders.unblock(rule)
-        if done:
-            self._wake()
-            self._note("unblock", rule)
-        return rule, done
+        return rule, self._note_if(self._orders.unblock(rule), "unblock", rule)
 
     def delay(self, name: str, seconds: float | None) -> bool:
         """Make the delay of a host at least so long, after restarts too; None ends that. Return
@@ -228,9 +210,8 @@ class Steering:
         else:
             self._orders.set_delay(host, float(seconds))
             done = True
-        if done:
-            self._note("delay", f"{name}, {'as set' if seconds is None else f'{seconds:g} s'}")
-        return done
+        what = f"{name}, {'as set' if seconds is None else f'{seconds:g} s'}"
+        return self._note_if(done, "delay", what)
 
     def forget(self, name: str) -> int:
         """Remove everything of a host, so that its URLs count as new where they are found again.
@@ -305,9 +286,14 @@ class Steering:
         if (owner := node.others([host])[0]) is not None:
             raise ForeignHostError(host, owner)
 
-    def _wake(self) -> None:
-        Scheduler.of(self._crawler).wake()
+    def _note_if(self, done: bool, action: str, what: str) -> bool:
+        """Note a change if it was made; return whether it was."""
+        if done:
+            self._note(action, what)
+        return done
 
     def _note(self, action: str, what: str) -> None:
+        """Count and log a change that was made. The engine asks for requests: it may allow some."""
+        Scheduler.of(self._crawler).intake.wake()
         self._crawler.stats.inc_value(f"krowl/control/change_count/{action}")
         logger.warning("%s by %s: %s", action.capitalize(), self._who, what)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import cached_property, partial
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.python import global_object_name
 
 from krowlspider.crawl.answers.failures import as_scrapy
-from krowlspider.crawl.job import Job
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
@@ -21,33 +19,25 @@ from krowlspider.fetch.memory import FetchMemory
 
 if TYPE_CHECKING:
     from scrapy import Request
+    from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-    from krowlspider.crawl.flights import Flights
 
 logger = logging.getLogger(__name__)
 
 
-class ThirdPartyHandler(BaseDownloadHandler):
-    """Fetch pages with another download handler, and each robots.txt with the project's own.
+class ThirdPartyHandler(DownloadHandler):
+    """Fetch each robots.txt as the project's own handler does, and pages with another handler.
 
-    The host's addresses are looked up and checked before each page, but the handler connects by
+    The host's addresses are looked up and checked before each page, but that handler connects by
     itself. Its pages are not archived, because it does not hand over the bytes of the exchange.
     """
 
     def __init__(self, crawler: Crawler, handler: BaseDownloadHandler, scheme: str):
         super().__init__(crawler)
-        self._job = Job.of(crawler)
         self._pages = handler
-        self._robots = DownloadHandler(crawler)
-        self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
         name = global_object_name(type(handler))
         logger.warning("%s pages are fetched by %s and are not archived", scheme, name)
-
-    @cached_property
-    def _flights(self) -> Flights:
-        return Scheduler.of(self.crawler).flights
 
     async def download_request(self, request: Request) -> Response:
         """Return the response of the handler, which has ``download_timeout`` seconds.
@@ -58,21 +48,22 @@ class ThirdPartyHandler(BaseDownloadHandler):
         in_flight = self._flights.get(request)
         assert in_flight is not None
         if in_flight.robots_fetch is not None:
-            return await self._robots.download_request(request)
+            return await super().download_request(request)
         timeout = request.meta.get("download_timeout", self._timeout)
+        frontier = self._job.frontier
         try:
             await self._job.client.permit(
                 in_flight.url,
                 timeout,
-                partial(self._flights.reserve_address, in_flight),
-                linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
+                partial(frontier.schedule.reserve_address, in_flight.host),
+                linked=frontier.linked_ports.is_linked(in_flight.host.name),
             )
         except FetchError as error:
             raise as_scrapy(error) from error
         # The User-Agent names who crawls: no request has another.
         Scheduler.of(self.crawler).warnings.of_headers(request)
         request.headers["User-Agent"] = self._job.user_agent
-        memory = in_flight.hold(FetchMemory(self._job.memory))
+        memory = in_flight.memory = FetchMemory(self._job.memory)
         begun = perf_counter()
         try:
             async with asyncio.timeout(timeout or None):
@@ -83,13 +74,9 @@ class ThirdPartyHandler(BaseDownloadHandler):
             # Measured here, because each handler measures another part of it.
             request.meta["download_latency"] = perf_counter() - begun
         memory.resize(len(response.body))
-        await self._job.throttle()
-        count = self.crawler.stats.inc_value
-        count("downloader/response_count")
-        count(f"downloader/response_status_count/{response.status}")
-        count("downloader/response_bytes", len(response.body))
+        await self._throttle()
+        self._count_answer(response.status, len(response.body))
         return response
 
     async def close(self) -> None:
         await self._pages.close()
-        await self._robots.close()

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.store.schema import PRIORITY_LIMIT, host_in
 from krowlspider.urls.canonical import normalise
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _HEAD = struct.Struct(">BH")
 _TRIES = struct.Struct(">BBBB")
@@ -207,22 +204,21 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     state: _State = "queued"
 
     @classmethod
-    def of_entry(cls, entry: Entry, priority: int, state: str, **more: Any) -> Self:
-        return cls(
-            url=entry.url,
-            priority=priority,
-            bare=entry.bare,
-            depth=entry.depth,
-            redirects=entry.redirects,
-            retries=entry.retries,
-            throttling=entry.throttling,
-            chain=entry.chain or UNSET,
-            via=entry.via or UNSET,
-            hop=entry.path or UNSET,
-            request=entry.request or UNSET,
-            state=state,
-            **more,
-        )
+    def of_entry(cls, entry: Entry, priority: int, state: str) -> Self:
+        line = cls(url=entry.url, priority=priority, depth=entry.depth, state=state)
+        # One by one: nearly all entries have none of them, and each argument takes its time.
+        if entry.redirects or entry.retries or entry.throttling:
+            line.redirects, line.retries = entry.redirects, entry.retries
+            line.throttling = entry.throttling
+        if entry.bare:
+            line.bare = True
+        if entry.chain:
+            line.chain = entry.chain
+        if entry.via:
+            line.via, line.hop = entry.via, entry.path or UNSET
+        if entry.request:
+            line.request = entry.request
+        return line
 
     def entry(self, url_max: int) -> Entry:
         """:raises ValueError: a URL is not valid, or has more than ``url_max`` characters"""
@@ -234,7 +230,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             self.throttling or self.distress or 0,
             bare=self.bare,
             request=self.request or b"",
-            chain=tuple(_normalised(url, url_max) for url in self.chain or ()),
+            chain=tuple([_normalised(url, url_max) for url in self.chain or ()]),
             via=_normalised(self.via, url_max) if self.via else "",
             path=(self.via and self.hop) or "",
         )

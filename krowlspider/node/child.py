@@ -12,6 +12,8 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from krowlspider.cluster.tasks import wait_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -108,9 +110,7 @@ class Child:
                 *(self.name, _shown(code), wait),
             )
             self.restarts += 1
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._stopped.wait()
+            await wait_for(self._stopped, wait)
         return 0
 
     def _is_hopeless(self) -> bool:

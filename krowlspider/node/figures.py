@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # What a process has done since its start; the other figures are of the moment.
 _COUNTS = ("done", "dropped", "archive_mb")
 _OF_THE_MOMENT = ("queued", "deferred", "hosts", "due", "waiting", "in_flight", "pages_per_second")
+_FIGURES = (*_COUNTS, *_OF_THE_MOMENT)
 # Exit codes of `scrapy crawl`, the most serious first. With any of them the crawl has failed.
 FAILURES = (3, 2, 1)
 _GRAVEST = (*FAILURES, 6, 7, 5)
@@ -33,7 +34,6 @@ class Figures:
 
     def __init__(self, tree: Tree, processes: Sequence[str]):
         self._tree = tree
-        self._processes = processes
         # What former processes of each folder have done, which have died.
         self._before: dict[str, Counter[str]] = {name: Counter() for name in processes}
         # As of `Progress`.
@@ -50,20 +50,15 @@ class Figures:
     def of_processes(self) -> dict[str, dict[str, Any]]:
         """Return the figures of each process since the start of the supervisor."""
         found = {}
-        for process in self._processes:
+        for process, before in self._before.items():
             status = self._status(process)
-            figures = {name: status.get(name, 0) for name in (*_COUNTS, *_OF_THE_MOMENT)}
-            for name, count in self._before[process].items():
-                figures[name] += count
-            found[process] = figures
+            found[process] = {name: status.get(name, 0) + before[name] for name in _FIGURES}
         return found
 
     def total(self) -> dict[str, Any]:
         """Return the sums of the figures of all processes."""
-        total: Counter[str] = Counter()
-        for figures in self.of_processes().values():
-            total.update(figures)
-        return {name: total[name] for name in (*_COUNTS, *_OF_THE_MOMENT)}
+        each = self.of_processes().values()
+        return {name: sum(figures[name] for figures in each) for name in _FIGURES}
 
     def line(self, running: int) -> str:
         """Return the status line, of so many running processes."""
@@ -90,7 +85,7 @@ class Figures:
 
     def _paused(self) -> str:
         """Return which processes send no request, and why; usually empty."""
-        each = {name: self._status(name).get("paused") for name in self._processes}
+        each = {name: self._status(name).get("paused") for name in self._before}
         reasons = Counter(reason for reason in each.values() if reason)
         return "; ".join(
             reason if count == len(each) else f"{', '.join(_keys(each, reason))} {reason}"

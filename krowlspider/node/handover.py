@@ -100,16 +100,15 @@ class FolderHandover:
         self._together = together
         self._moved = 0
 
-    def is_needed(self, heads: dict[str, JobHead]) -> bool:
-        """Return whether a folder is of another ring."""
-        return any(head.ring != place_of(name, self._ring) for name, head in heads.items())
-
     def run(self, heads: dict[str, JobHead]) -> None:
-        """Hand over; this blocks. ``heads`` are of the folders that are there.
+        """Hand over if a folder is of another ring; this blocks. ``heads`` are of the folders that
+        are there.
 
         :raises StoppedError: it was stopped; the next start does the rest
         :raises JobError: a folder cannot be used, or has requests that only its process can read
         """
+        if all(head.ring == place_of(name, self._ring) for name, head in heads.items()):
+            return
         logger.info("Handing hosts over: %s from now on", processes(len(self._wanted)))
         seed = self._tree.seed
         of_requests, hasher = ImportedIdentity(self._settings, seed), IdentityHasher(seed)

@@ -23,7 +23,7 @@ from krowlspider.node.redis import LOG, PrivateRedis
 from krowlspider.node.relay import Relay
 from krowlspider.node.serving.server import Serving
 from krowlspider.node.tree import StoppedError, ids, processes, ring_of
-from krowlspider.views.live_line import LiveText
+from krowlspider.views.live_line import StatusLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,13 @@ class Supervisor:
         self._limits = Limits(
             pages=plan.max_pages, seconds=plan.settings.getfloat("CLOSESPIDER_TIMEOUT")
         )
-        self._live = LiveText(self._live_line, is_wanted=plan.settings.getbool("KROWL_PROGRESS"))
+        self._status = StatusLog(
+            logger,
+            lambda: self._figures.line(self._running()),
+            self._live_line,
+            interval=plan.settings.getfloat("KROWL_STATUS_INTERVAL"),
+            is_live=plan.settings.getbool("KROWL_PROGRESS"),
+        )
 
     async def run(self) -> int:
         """Crawl to the end, and return the exit code.
@@ -135,14 +141,12 @@ class Supervisor:
             url_of=self._redis.url_of,
             is_stopped=self._stopped,
         )
-        heads = self._plan.tree.heads(self._stopped)
-        if handover.is_needed(heads):
-            handover.run(heads)
+        handover.run(self._plan.tree.heads(self._stopped))
 
     # --- the crawl ---
 
     async def _crawl(self) -> int:
-        above = self._live.write_above
+        above = self._status.write_above
         relay = None if above is None else Relay(above)
         ring = ",".join(f"{name}={self._redis.url_of(name)}" for name in self._ids)
         secret = str(self._plan.tree.secret)
@@ -168,25 +172,21 @@ class Supervisor:
             "Crawl of %s in %s, each with its own folder there%s",
             *(processes(self._plan.count), self._plan.tree.path, served),
         )
-        status = asyncio.create_task(self._show_status())
-        self._live.start()
+        self._status.start()
         try:
-            codes = dict(zip(self._ids, await self._end_of_all(), strict=True))
+            ends = await asyncio.gather(*map(self._end_of, self._children.values()))
+            codes = dict(zip(self._ids, ends, strict=True))
         finally:
-            status.cancel()
             serving.close()
             if relay is not None:
                 relay.close()
-            self._live.stop()
+            self._status.stop()
         is_failed = any(code in FAILURES for code in codes.values())
         reason = "failed" if is_failed else "stopped" if self._is_stopped else "finished"
         seconds = time.monotonic() - self._began
         summary = self._figures.summary(reason, seconds, codes)
         logger.info("%s", summary, extra={"event": "summary"})
         return exit_code(codes.values(), self._figures.total(), stopped=self._is_stopped)
-
-    async def _end_of_all(self) -> list[int]:
-        return await asyncio.gather(*map(self._end_of, self._children.values()))
 
     async def _end_of(self, child: Child) -> int:
         code = await child.run()
@@ -209,13 +209,6 @@ class Supervisor:
     def _live_line(self) -> str:
         seconds = time.monotonic() - self._began
         return self._figures.live_line(self._running(), seconds, self._limits)
-
-    async def _show_status(self) -> None:
-        while True:
-            await asyncio.sleep(self._plan.settings.getfloat("KROWL_STATUS_INTERVAL"))
-            if not self._live.has_log:
-                line = self._figures.line(self._running())
-                logger.info("%s", line, extra={"event": "status"})
 
     # --- the stop ---
 

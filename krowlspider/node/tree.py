@@ -11,9 +11,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.membership import SEED_SIZE, static_seed
+from krowlspider.archive.disk import sync_directory
+from krowlspider.cluster.membership import static_seed
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder, write_private
+from krowlspider.crawl.folder import JobFolder, JobInUseError, write_private
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
 
@@ -78,10 +79,6 @@ class Tree:
     def folder(self, process: str) -> JobFolder:
         return JobFolder(self.path / process)
 
-    def processes(self) -> list[str]:
-        """Return the ids of the processes that have a folder, those of earlier starts too."""
-        return [each.name for each in process_folders(self.path)]
-
     def take(self) -> None:
         """Lock the folder; make it, and the secret of its ring, if it is new.
 
@@ -93,7 +90,7 @@ class Tree:
             self._lock()
             if not self.secret.exists():
                 write_private(self.secret, secrets.token_hex(16))
-                sync_folder(self.path)
+                sync_directory(self.path)
             self.redis.mkdir(mode=0o700, exist_ok=True)
 
     def check(self) -> None:
@@ -140,7 +137,7 @@ class Tree:
     def seed(self) -> int:
         """The identity seed of all processes."""
         secret = self.secret.read_text(encoding="ascii").strip()
-        return int.from_bytes(static_seed(self._cluster, secret)[:SEED_SIZE], "big")
+        return int.from_bytes(static_seed(self._cluster, secret), "big")
 
     def heads(self, is_stopped: Callable[[], bool] = lambda: False) -> dict[str, JobHead]:
         """Return the head of each folder that a crawl has begun, and lock none of them.
@@ -152,12 +149,11 @@ class Tree:
         """
         found = {}
         end = time.monotonic() + _PATIENCE
-        for process in self.processes():
-            folder = self.folder(process)
-            if not (folder.path / "job.json").exists():
-                continue
-            found[process] = _head(folder, self.seed, end, is_stopped)
-            folder.leave()
+        for path in process_folders(self.path):
+            if (path / "job.json").exists():
+                folder = JobFolder(path)
+                found[path.name] = _head(folder, self.seed, end, is_stopped)
+                folder.leave()
         return found
 
 

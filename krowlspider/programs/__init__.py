@@ -1,2 +1,2 @@
 """The programs behind the commands that do not crawl: ``scrapy corpus``, ``frontier``, ``ring``,
-``top`` and ``warc``."""
+``seeds``, ``top`` and ``warc``."""

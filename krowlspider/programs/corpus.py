@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import os
-import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import plyvel
-from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
-from krowlspider.corpus.clusters import clusters
 from krowlspider.corpus.document import Reading
 from krowlspider.corpus.extractors import EXTRACTORS
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.fingerprints import VERSION
-from krowlspider.corpus.folder import LINES, Folder, read_lines
+from krowlspider.corpus.finish import clusters
+from krowlspider.corpus.folder import Folder
 from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
 from krowlspider.corpus.shards import ENDINGS
 from krowlspider.corpus.worker import Choice, Job
-from krowlspider.errors import KrowlError, error_text, for_want_of_room
-from krowlspider.programs.warc import FOUND_WRONG, folder_of
+from krowlspider.errors import KrowlError
+from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
+from krowlspider.programs.warc import folder_of
 from krowlspider.views import captures
-from krowlspider.views.corpus import built
-from krowlspider.views.corpus_report import corpus_page
-from krowlspider.views.files import STDIO, drop_output, written
+from krowlspider.views.corpus import built, corpus_page
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +43,7 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 
 
-class Command(ScrapyCommand):
+class Command(Program):
     def syntax(self) -> str:
         return "<JOBDIR> -o DIR [options] | report <DIR>"
 
@@ -121,22 +117,13 @@ class Command(ScrapyCommand):
             help=f"CPU seconds after which a page is skipped ({_SECONDS:g})",
         )  # fmt: skip
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        try:
-            if opts.print_rules:
-                self._say(default_text().rstrip("\n"))
-            elif len(args) == 2 and args[0] == "report":
-                self._report(Path(args[1]))
-            else:
-                self._build(self._checked(args, opts), opts)
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
-        except (KrowlError, OSError, plyvel.Error) as error:
-            is_full = for_want_of_room(error)
-            way = ": make room on its disk, and do it again" if is_full else ""
-            print(f"krowlspider: {error_text(error)}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        if opts.print_rules:
+            self.say(default_text().rstrip("\n"))
+        elif len(args) == 2 and args[0] == "report":
+            self._report(Path(args[1]))
+        else:
+            self._build(self._checked(args, opts), opts)
 
     def _report(self, folder: Path) -> None:
         found = figures(folder)
@@ -145,7 +132,7 @@ class Command(ScrapyCommand):
             file.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
         with write_durably(page) as file:
             file.write(corpus_page(folder.resolve().name, found).encode(errors="replace"))
-        self._say(str(page))
+        self.say(str(page))
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> str:
         """Return the JOBDIR, once the command line and the settings are checked.
@@ -153,11 +140,7 @@ class Command(ScrapyCommand):
         :raises KrowlError: one of them is wrong
         :raises UsageError: there is not exactly one JOBDIR
         """
-        for name in args:
-            if name.startswith("-"):
-                raise KrowlError(
-                    f"{name.partition('=')[0]} is not an option: scrapy corpus --help lists them"
-                )
+        refuse_options("corpus", args)
         if len(args) != 1:
             raise UsageError("give one JOBDIR, before the options, or report and one DIR")
         if not opts.output:
@@ -174,7 +157,6 @@ class Command(ScrapyCommand):
             )
         if opts.page_seconds <= 0:
             raise KrowlError(f"--page-seconds {opts.page_seconds}: give more than 0")
-        assert self.settings is not None
         validate(offline(self.settings))
         for module, extra, is_needed in (
             ("resiliparse", "corpus", True),
@@ -187,13 +169,11 @@ class Command(ScrapyCommand):
         return args[0]
 
     def _build(self, name: str, opts: argparse.Namespace) -> None:
-        assert self.settings is not None
         source = folder_of(self.settings, name)
         rules = read_rules(Path(opts.rules) if opts.rules else None)
         since = captures.stamp(opts.since) if opts.since else ""
         choice = Choice(since, opts.host.lower(), opts.sample)
-        folder = Folder(Path(opts.output))
-        try:
+        with closing(Folder(Path(opts.output))) as folder:
             folder.begin(
                 {
                     "extractor": opts.extractor,
@@ -218,15 +198,11 @@ class Command(ScrapyCommand):
                 sites=sites, reading=reading,
             )  # fmt: skip
             self._run(folder, job, source, rules, opts)
-        finally:
-            folder.close()
 
     def _run(
         self, folder: Folder, job: Job, source: Path, rules: Rules, opts: argparse.Namespace
     ) -> None:
-        with tqdm(
-            desc="corpus", unit="B", unit_scale=True, disable=None, leave=False
-        ) as shown:  # fmt: skip
+        with tqdm(desc="corpus", unit="B", unit_scale=True, disable=None, leave=False) as shown:
 
             def show(done: int, total: int) -> None:
                 shown.total, shown.n = total, done
@@ -240,24 +216,17 @@ class Command(ScrapyCommand):
                     file.write(card(build.built, rules, opts.format, opts.keep).encode())
         if opts.rejected:
             with write_durably(Path(opts.rejected)) as file:
-                for path in sorted(folder.rejected.glob(f"*{LINES}")):
-                    file.writelines(line + b"\n" for line in read_lines(path))
+                file.writelines(line + b"\n" for line in folder.refusals())
         if opts.clusters:
             with write_durably(Path(opts.clusters)) as file:
                 file.writelines(line + b"\n" for line in clusters(folder))
-        self._say(built(build.built.counts, folder.path))
+        self.say(built(build.built.counts, folder.path))
         for file_name, offset, reason in build.built.problems:
-            print(f"krowlspider: {file_name} at byte {offset}: {reason}", file=sys.stderr)
-            self.exitcode = FOUND_WRONG
+            self.complain(f"{file_name} at byte {offset}: {reason}", FOUND_WRONG)
         if build.late:
-            print(
-                f"krowlspider: {len(build.late)} WARC files are not in the corpus, such as"
-                f" {min(build.late)}: they came after --keep {opts.keep} had compared the others;"
-                " make a new folder with all of them",
-                file=sys.stderr,
+            self.complain(
+                f"{len(build.late)} WARC files are not in the corpus, such as {min(build.late)}:"
+                f" they came after --keep {opts.keep} had compared the others; make a new folder"
+                " with all of them",
+                FOUND_WRONG,
             )
-            self.exitcode = FOUND_WRONG
-
-    def _say(self, text: str) -> None:
-        with written(STDIO) as file:
-            print(text, file=file)

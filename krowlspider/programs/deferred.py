@@ -41,9 +41,6 @@ class DeferredCommand(ScrapyCommand):
         self._command.settings = self.settings
         self._command.add_options(parser)
 
-    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        self._command.process_options(args, opts)
-
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:
             self._command.run(args, opts)

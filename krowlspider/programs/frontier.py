@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plyvel
-from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
-from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
+from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
@@ -31,47 +30,43 @@ from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.schema import FORMAT
-from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.explaining import explain
 from krowlspider.programs.importing import import_into
+from krowlspider.programs.program import Program, refuse_options
 from krowlspider.programs.snapshots import snapshot_of_running
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
-from krowlspider.views.files import STDIO, drop_output, read_lines, written
+from krowlspider.views.files import STDIO, read_lines, written
 from krowlspider.views.names import named_host
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from scrapy.settings import Settings
-
     from krowlspider.crawl.folder import JobHead
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options for more than an overview, with what they do. While a crawl runs, only --snapshot works.
-_OF_HOSTS = {
-    "host": "one host, and why it is not being fetched",
-    "explain": "where a URL is, and why it is not being fetched",
-    "drop-host": "remove the queued URLs of a host for good",
-    "forget": "remove all data of a host, so that it can be found again",
+# Options for more than an overview: what each is given, and what it does.
+_ACTIONS = {
+    "host": ("NAME", "one host, and why it is not being fetched"),
+    "explain": ("URL", "where a URL is, and why it is not being fetched"),
+    "drop-host": ("NAME", "remove the queued URLs of a host for good"),
+    "forget": ("NAME", "remove all data of a host, so that it can be found again"),
+    "export": ("FILE", "write the queued URLs to FILE or standard output, one JSON line each"),
+    "import": ("FILE", "queue the URLs of such lines; - reads standard input"),
+    "snapshot": (
+        "DIR",
+        "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
+    ),
+    "restore": ("DIR", "make JOBDIR, which must not exist, of the snapshot DIR"),
 }
-_OF_FILES = {
-    "export": "write the queued URLs to FILE or standard output, one JSON line each",
-    "import": "queue the URLs of such lines; - reads standard input",
-}
-_OF_FOLDERS = {
-    "snapshot": "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
-    "restore": "make JOBDIR, which must not exist, of the snapshot DIR",
-}
-_ACTIONS = (*_OF_HOSTS, *_OF_FILES, *_OF_FOLDERS, "repair", "migrate")
+_GIVEN = {"NAME": "the name of a host", "URL": "a URL", "FILE": "a file", "DIR": "a folder"}
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
-class Command(ScrapyCommand):
-    settings: Settings
-
+class Command(Program):
     def syntax(self) -> str:
         return "<JOBDIR> [options]"
 
@@ -87,40 +82,28 @@ class Command(ScrapyCommand):
             help="of the lines of --export: for --import (default), or for PutURLs of URLFrontier",
         )
         one = parser.add_mutually_exclusive_group()
-        for name, text in _OF_HOSTS.items():
-            kind = "URL" if name == "explain" else "NAME"
-            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text)
-        for name, text in _OF_FILES.items():
+        for name, (kind, text) in _ACTIONS.items():
             # An export without a file goes to standard output.
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
-            one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
-        for name, text in _OF_FOLDERS.items():
-            one.add_argument(f"--{name}", metavar="DIR", help=text)
+            one.add_argument(f"--{name}", metavar=kind, dest=name, help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
         one.add_argument(
             "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        folder = None
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        self._check(args, opts)
+        if opts.restore:
+            self._restore(Path(opts.restore), Path(args[0]), opts)
+            return
+        folder = JobFolder.existing(args[0])
         try:
-            self._check(args, opts)
-            if opts.restore:
-                self._restore(Path(opts.restore), Path(args[0]), opts)
-                return
-            folder = JobFolder.existing(args[0])
             self._run(folder, opts)
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
-        except (KrowlError, OSError, *STORE_ERRORS) as error:
-            where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
-            is_full = not isinstance(error, KrowlError) and for_want_of_room(error)
-            way = way_out(error, folder.path) if folder and not opts.migrate else ""
-            if is_full and not isinstance(error, StoreError):
-                way = ": make room on its disk, and do it again"
-            print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
+        except (KrowlError, *STORE_ERRORS) as error:
+            text, code = self.failure(error)
+            where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
+            way = "" if opts.migrate else way_out(error, folder.path)
+            self.complain(f"{where}{text}{way}", code)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the command line and the settings, and adapt the settings to this command.
@@ -128,22 +111,14 @@ class Command(ScrapyCommand):
         :raises KrowlError: the command line or a setting is wrong
         :raises UsageError: there is not exactly one JOBDIR
         """
-        for name in args:
-            if name.startswith("-"):
-                raise KrowlError(
-                    f"{name.partition('=')[0]} is not an option: scrapy frontier --help lists them"
-                )
+        refuse_options("frontier", args)
         if len(args) != 1:
             raise UsageError("give one JOBDIR, before the options")
-        for name in _ACTIONS:
+        for name, (kind, _) in _ACTIONS.items():
             if getattr(opts, name) == "":
-                wanted = "a file" if name in _OF_FILES else "the name of a host"
-                wanted = "a folder" if name in _OF_FOLDERS else wanted
-                wanted = "a URL" if name == "explain" else wanted
-                raise KrowlError(f"--{name} is given an empty name: give {wanted}")
+                raise KrowlError(f"--{name} is given an empty name: give {_GIVEN[kind]}")
         if opts.format and not opts.export:
             raise KrowlError("--format is for --export: give both, or neither")
-        assert self.settings is not None
         validate(offline(self.settings))
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
@@ -154,7 +129,8 @@ class Command(ScrapyCommand):
                 text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
                 self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
                 return
-            if any(getattr(opts, name) for name in _ACTIONS):
+            # While a crawl runs, only --snapshot works.
+            if any(getattr(opts, name) for name in (*_ACTIONS, "repair", "migrate")):
                 raise JobError(
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
                 ) from error
@@ -260,5 +236,4 @@ class Command(ScrapyCommand):
         print(frontier.exported(count, left_out), file=sys.stderr)
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
-        with written(STDIO) as file:
-            print(json.dumps(values) if opts.json else text, file=file)
+        self.say(json.dumps(values) if opts.json else text)

@@ -9,19 +9,16 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
-
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.signals import Signal
-from krowlspider.commands.crawl import BAD_INPUT
-from krowlspider.errors import KrowlError
-from krowlspider.views.files import drop_output
+from krowlspider.programs.program import Program
+from krowlspider.views.ring.show import show
 
 if TYPE_CHECKING:
     import argparse
 
 
-class Command(ScrapyCommand):
+class Command(Program):
     def syntax(self) -> str:
         return "[options] [URL ...]"
 
@@ -62,18 +59,10 @@ class Command(ScrapyCommand):
             " waits for what is on its disk",
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        # Every Scrapy command imports this file, but only this one needs the clients of Consul and
-        # Redis.
-        from krowlspider.views.ring.show import show  # noqa: PLC0415
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        self.exitcode = asyncio.run(show(args, opts, self.settings))
+        sys.stdout.flush()
 
-        assert self.settings is not None
-        try:
-            self.exitcode = asyncio.run(show(args, opts, self.settings))
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
-        except (KrowlError, UnansweredError) as error:
-            print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = BAD_INPUT if isinstance(error, KrowlError) else 1
+    def failure(self, error: Exception) -> tuple[str, int]:
+        text, code = super().failure(error)
+        return text, 1 if isinstance(error, UnansweredError) else code

@@ -6,15 +6,15 @@ import sys
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
-from krowlspider.errors import KrowlError, error_text, for_want_of_room
+from krowlspider.commands.crawl import STORAGE_FAILED
+from krowlspider.errors import KrowlError, for_want_of_room
 from krowlspider.frontier.admin.words import counted
+from krowlspider.programs.program import Program, refuse_options
 from krowlspider.urls.lists import FORMATS, ListFormat, content, recognise, seed_text
 from krowlspider.urls.seeds import BadSeed, seed_lines
-from krowlspider.views.files import STDIO, drop_output, read_lines, written
+from krowlspider.views.files import STDIO, read_lines, written
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +26,7 @@ _HEAD = 100
 _BAD_NAMED = 5
 
 
-class Command(ScrapyCommand):
+class Command(Program):
     def syntax(self) -> str:
         return "<FILE> [-o FILE] [options]"
 
@@ -52,15 +52,12 @@ class Command(ScrapyCommand):
         )
         parser.add_argument("--first", metavar="N", type=int, help="only the first N seeds")
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        try:
-            self._convert(self._checked(args, opts), opts)
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
-        except KrowlError as error:
-            print(f"krowlspider: {error_text(error)}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        self._convert(self._checked(args, opts), opts)
+
+    def failure(self, error: Exception) -> tuple[str, int]:
+        text, code = super().failure(error)
+        return text, STORAGE_FAILED if for_want_of_room(error) else code
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> str:
         """Return the name of the list.
@@ -68,11 +65,7 @@ class Command(ScrapyCommand):
         :raises KrowlError: an option is wrong
         :raises UsageError: there is not exactly one list
         """
-        for name in args:
-            if name.startswith("-") and name != STDIO:
-                raise KrowlError(
-                    f"{name.partition('=')[0]} is not an option: scrapy seeds --help lists them"
-                )
+        refuse_options("seeds", args)
         if len(args) != 1:
             raise UsageError("give one list of domains")
         if not opts.output:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.monitoring.control_token import FILE
+from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from krowlspider.errors import JobError
 from krowlspider.views.top.source import NoCrawlError, Source
 
@@ -29,7 +29,8 @@ def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) 
     """
     target = target.absolute()
     try:
-        token = str(settings["KROWL_CONTROL_TOKEN"]) or (error.path / FILE).read_text().strip()
+        given = str(settings["KROWL_CONTROL_TOKEN"])
+        token = given or (error.path / CONTROL_TOKEN).read_text().strip()
         source = Source.of(str(error.path))
         source.order("snapshot", {"folder": str(target)}, token)
     except (NoCrawlError, FileNotFoundError) as cause:

@@ -8,12 +8,10 @@ from itertools import islice
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.errors import KrowlError, error_text
-from krowlspider.views.files import drop_output
+from krowlspider.programs.program import Program
 from krowlspider.views.top.source import NoCrawlError, Source
 from krowlspider.views.top.text import lines, one_line
 
@@ -29,7 +27,7 @@ _INTERVAL_MIN = 0.5
 _REDRAW = "\x1b[H\x1b[J"
 
 
-class Command(ScrapyCommand):
+class Command(Program):
     def syntax(self) -> str:
         return "<JOBDIR or URL> [options]"
 
@@ -43,21 +41,15 @@ class Command(ScrapyCommand):
             "--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks: 2"
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
         if len(args) != 1:
             raise UsageError("give one JOBDIR, or the URL of a live page")
+        if not opts.interval >= _INTERVAL_MIN:
+            raise KrowlError(f"--interval {opts.interval}: give {_INTERVAL_MIN} s or more")
         try:
-            if not opts.interval >= _INTERVAL_MIN:
-                raise KrowlError(f"--interval {opts.interval}: give {_INTERVAL_MIN} s or more")
             self._watch(Source.of(args[0]), opts)
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
         except KeyboardInterrupt:
             print()
-        except KrowlError as error:
-            print(f"krowlspider: {error_text(error)}", file=sys.stderr)
-            self.exitcode = BAD_INPUT
 
     def _watch(self, source: Source, opts: argparse.Namespace) -> None:
         if opts.once:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from argparse import RawDescriptionHelpFormatter
@@ -13,7 +14,7 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
+from scrapy.commands import ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
@@ -36,15 +37,15 @@ from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import upload_folder
 from krowlspider.archive.write.compression import compressor
-from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
-from krowlspider.errors import JobError, KrowlError, lacks_room, scrapy_with
+from krowlspider.errors import JobError, KrowlError, scrapy_with
 from krowlspider.frontier.admin.words import counted
+from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.views import captures
 from krowlspider.views import warc as views_warc
-from krowlspider.views.files import STDIO, drop_output, written
+from krowlspider.views.files import STDIO, written
 
 if TYPE_CHECKING:
     import argparse
@@ -54,32 +55,26 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.upload.uploader import UploadStats
 
-# Exit code: the command itself worked, but it found a problem or something missing.
-FOUND_WRONG = 1
 _MERGED = "index.cdxj"
 # What extract chooses by.
 _CHOICE = (
     *("--url PREFIX", "--surt PREFIX", "--host NAME", "--mime TYPE", "--status N"),
     *("--from DATE", "--to DATE"),
 )
-_CHOSEN_BY = tuple(each.partition(" ")[0].lstrip("-") for each in _CHOICE)
 # After an argument that may be repeated.
 _MORE = ">..."
-# Each subcommand, its usage, and the options that it accepts.
+# The usage of each subcommand. It names all options that the subcommand accepts.
 _WORDS = {
-    "index": ("<JOBDIR> [-o FILE]", {"output"}),
-    "check": ("<JOBDIR>", set[str]()),
-    "stats": ("<JOBDIR> [--json]", {"json"}),
-    "extract": (f"<JOBDIR> -o FOLDER [{'] ['.join(_CHOICE)}]", {"output", *_CHOSEN_BY}),
-    "mend": ("<JOBDIR>", set[str]()),
-    "cat": ("<URL> <JOBDIR> [--all | --at DATE] [--payload]", {"all", "at", "payload"}),
-    "wacz": (
-        "<JOBDIR>... -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
-        {"output", "title", "description", "main_page", "force"},
-    ),
-    "replay": ("<JOBDIR>...", set[str]()),
-    "dedup-index": ("<SOURCE>... -o FOLDER", {"output"}),
-    "upload": ("<JOBDIR> [--verify]", {"verify"}),
+    "index": "<JOBDIR> [-o FILE]",
+    "check": "<JOBDIR>",
+    "stats": "<JOBDIR> [--json]",
+    "extract": f"<JOBDIR> -o FOLDER [{'] ['.join(_CHOICE)}]",
+    "mend": "<JOBDIR>",
+    "cat": "<URL> <JOBDIR> [--all | --at DATE] [--payload]",
+    "wacz": "<JOBDIR>... -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
+    "replay": "<JOBDIR>...",
+    "dedup-index": "<SOURCE>... -o FOLDER",
+    "upload": "<JOBDIR> [--verify]",
 }
 _DOES = {
     "index": "merge the indexes of all finished files into one, for pywb",
@@ -99,7 +94,7 @@ class _Help(ScrapyHelpFormatter, RawDescriptionHelpFormatter):
     """Keeps the lines of the description."""
 
 
-class Command(ScrapyCommand):
+class Command(Program):
     def syntax(self) -> str:
         return f"<{'|'.join(_WORDS)}> ... <JOBDIR> [options]"
 
@@ -107,10 +102,7 @@ class Command(ScrapyCommand):
         return "Index, check, count, extract, mend, print, pack and upload a crawl's WARC files"
 
     def long_desc(self) -> str:
-        lines = [
-            f"  scrapy warc {word} {form}\n      {_DOES[word]}"
-            for word, (form, _) in _WORDS.items()
-        ]
+        lines = [f"  scrapy warc {word} {_WORDS[word]}\n      {_DOES[word]}" for word in _WORDS]
         return "\n".join([*lines, "Instead of a JOBDIR, a folder of WARC files will do."])
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -150,21 +142,13 @@ class Command(ScrapyCommand):
             "--verify", action="store_true", help="compare uploaded files with the store once more"
         )
 
-    def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        try:
-            word, *names = self._checked(args, opts)
-            act = getattr(self, f"_{word.replace('-', '_')}")
-            if _MORE in _WORDS[word][0]:
-                act(names, opts)
-            else:
-                act(*names, opts)
-        except BrokenPipeError:
-            # The reader of the output has closed it.
-            drop_output()
-        except (KrowlError, ArchiveError, RecordError, OSError) as error:
-            full = lacks_room(error)
-            way = ": make room on its disk, and do it again" if full else ""
-            self._complain(f"{_message(error)}{way}", STORAGE_FAILED if full else BAD_INPUT)
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        word, *names = self._checked(args, opts)
+        action = getattr(self, f"_{word.replace('-', '_')}")
+        if _MORE in _WORDS[word]:
+            action(names, opts)
+        else:
+            action(*names, opts)
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> list[str]:
         """Return ``args`` once they are checked: a subcommand and its positional arguments.
@@ -172,27 +156,22 @@ class Command(ScrapyCommand):
         :raises KrowlError: the command line or a setting is wrong
         :raises UsageError: the number of positional arguments is wrong
         """
-        for name in args:
-            if name.startswith("-"):
-                raise KrowlError(
-                    f"{name.partition('=')[0]} is not an option: scrapy warc --help lists them"
-                )
+        refuse_options("warc", args)
         if not args or args[0] not in _WORDS:
             asked = f", not {args[0]!r}" if args else ""
             raise KrowlError(f"give one of the words {', '.join(_WORDS)}{asked}")
-        form, options = _WORDS[args[0]]
+        form = _WORDS[args[0]]
         needed = 1 + form.count("<")
         if len(args) < needed or (len(args) > needed and _MORE not in form):
             raise UsageError(f"scrapy warc {args[0]} {form}")
-        for name in sorted(set[str]().union(*(options for _, options in _WORDS.values()))):
-            given, option = getattr(opts, name), f"--{name.replace('_', '-')}"
+        for option in sorted({option for each in _WORDS.values() for option in _options(each)}):
+            given = getattr(opts, option.strip("-").replace("-", "_"))
             if given == "":
                 raise KrowlError(f"{option} is given nothing")
-            if given and name not in options:
+            if given and option not in _options(form):
                 raise KrowlError(
                     f"{option} does not go with {args[0]}: scrapy warc {args[0]} {form}"
                 )
-        assert self.settings is not None
         validate(offline(self.settings))
         return args
 
@@ -203,9 +182,9 @@ class Command(ScrapyCommand):
         indexes = [*indexes_in(folder).there, *{index_path(warc): 0 for warc, _ in damaged}]
         with bar("merging", _size(indexes)) as count_bytes:
             count = merge(indexes, out, count_bytes)
-        self._say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
+        self.say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
         if still_open := len(list(folder.glob(f"*{WARC}{OPEN}"))):
-            self._complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
+            self.complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
         self._complain_of_damage(damaged)
         self._complain_of_other_forms(FOUND_WRONG, folder)
 
@@ -213,7 +192,7 @@ class Command(ScrapyCommand):
         folder = self._folder(name)
         with bar("checking", _size(files_in(folder))) as count_bytes:
             report = check_folder(folder, count_bytes)
-        self._say(views_warc.checked(report, folder))
+        self.say(views_warc.checked(report, folder))
         if report.problem_count:
             self.exitcode = FOUND_WRONG
 
@@ -221,11 +200,9 @@ class Command(ScrapyCommand):
         files = files_in(self._folder(name))
         with bar("counting", _size(files)) as count_bytes:
             stats = count_files(files, count_bytes)
-        self._say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
+        self.say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
         for file, offset, reason in stats.damaged:
-            self._complain(
-                f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG
-            )
+            self.complain(f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG)
 
     def _extract(self, name: str, opts: argparse.Namespace) -> None:
         files = files_in(self._folder(name))
@@ -241,7 +218,6 @@ class Command(ScrapyCommand):
             begin=captures.stamp(begin) if begin else "",
             end=captures.stamp(end, latest=True) if end else "",
         )
-        assert self.settings is not None
         compress = compressor(self.settings["KROWL_WARC_COMPRESSION"])
         out = Path(opts.output)
         try:
@@ -250,15 +226,15 @@ class Command(ScrapyCommand):
             raise KrowlError(f"{out} exists: give a new folder") from error
         with bar("extracting", 3 * _size(files)) as count_bytes:
             found = extract(files, choice, out, compress, count_bytes)
-        self._say(
+        self.say(
             f"{counted(found.captures, 'capture')}, {counted(found.records, 'record')}"
             f" in {counted(len(found.files), 'file')} in {out}"
         )
         if found.missing:
             what = "without their original: it is not in the input, or they name none"
-            self._complain(f"{counted(found.missing, 'revisit')} {what}", 0)
+            self.complain(f"{counted(found.missing, 'revisit')} {what}", 0)
         for file, offset, reason in found.damaged:
-            self._complain(f"{file} at byte {offset}: {reason}; not read from there", FOUND_WRONG)
+            self.complain(f"{file} at byte {offset}: {reason}; not read from there", FOUND_WRONG)
 
     def _mend(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -272,7 +248,7 @@ class Command(ScrapyCommand):
             made, damaged = _index_missing(folder)
         finally:
             os.close(lock)
-        self._say(views_warc.mended(report, made))
+        self.say(views_warc.mended(report, made))
         self._complain_of_damage(damaged)
 
     def _cat(self, url: str, name: str, opts: argparse.Namespace) -> None:
@@ -281,15 +257,13 @@ class Command(ScrapyCommand):
         indexes = indexes_in(folder)
         if indexes.missing:
             count, way = len(indexes.missing), scrapy_with("warc", "index", name)
-            self._complain(
-                f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0
-            )
+            self.complain(f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0)
         self._complain_of_other_forms(0, folder)
         try:
             with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
                 content = self._capture(folder, indexes.there, wanted, Path(scratch), opts)
         except captures.NotThereError as error:
-            self._complain(str(error), FOUND_WRONG)
+            self.complain(str(error), FOUND_WRONG)
             return
         with written(STDIO):
             sys.stdout.buffer.write(content)
@@ -333,16 +307,16 @@ class Command(ScrapyCommand):
                 about=about,
             )
         of_others = f", {originals.copied:,} of them of other crawls" if originals.copied else ""
-        self._say(
+        self.say(
             f"{counted(len(packed.warcs), 'file')}, {counted(packed.captures, 'capture')}"
             f"{of_others}, {counted(packed.pages, 'page')} in {out}"
         )
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
-            self._complain(f"not in it: {left_out}", FOUND_WRONG)
+            self.complain(f"not in it: {left_out}", FOUND_WRONG)
         if originals.missing:
             words = scrapy_with("warc", "wacz", *names, "EARLIER...", "-o", "FILE")
-            self._complain(
+            self.complain(
                 f"not in it: the bodies of {counted(originals.missing, 'revisit')}, which other"
                 f" crawls have: name their JOBDIRs: {words}",
                 FOUND_WRONG,
@@ -366,7 +340,7 @@ class Command(ScrapyCommand):
             with bar("merging", _size(indexes)) as count_bytes:
                 count = merge(indexes, index, count_bytes)
             with replayed(wayback, index, folders, Path(name)) as (url, process):
-                self._say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
+                self.say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
                 process.wait()
             raise KrowlError(f"pywb ended with exit code {process.returncode}")
 
@@ -380,13 +354,12 @@ class Command(ScrapyCommand):
         size = sum(_size(source.indexes) for source in sources)
         with bar("reading", size) as count_bytes:
             built = build(sources, out, count_bytes)
-        self._say(f"{counted(built.captures, 'capture')} in {out}")
+        self.say(f"{counted(built.captures, 'capture')} in {out}")
         if built.left_out:
-            self._complain(f"captures not in it: {built.left_out}", FOUND_WRONG)
+            self.complain(f"captures not in it: {built.left_out}", FOUND_WRONG)
 
     def _upload(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
-        assert self.settings is not None
         url = self.settings["KROWL_WARC_UPLOAD"]
         if url is None:
             raise KrowlError("give the destination: -s KROWL_WARC_UPLOAD=s3://bucket/prefix")
@@ -403,36 +376,32 @@ class Command(ScrapyCommand):
             except BucketError as error:
                 raise KrowlError(f"{there.url()}: {error}") from error
         if opts.verify:
-            self._say(views_warc.verified(stats.verified, stats.wrong))
-        self._say(
+            self.say(views_warc.verified(stats.verified, stats.wrong))
+        self.say(
             f"{counted(stats.files, 'file')} uploaded to {there.url()}, {stats.waiting:,} left"
         )
         if stats.waiting or stats.wrong:
             self.exitcode = FOUND_WRONG
 
     def _folder(self, name: str) -> Path:
-        assert self.settings is not None
         return folder_of(self.settings, name)
-
-    def _say(self, text: str) -> None:
-        with written(STDIO) as file:
-            print(text, file=file)
 
     def _complain_of_damage(self, damaged: list[tuple[Path, RecordError]]) -> None:
         """Name each damaged stretch once; only whole records could be read."""
         for text in dict.fromkeys(f"{warc} is damaged {error}" for warc, error in damaged):
-            self._complain(text, FOUND_WRONG)
+            self.complain(text, FOUND_WRONG)
 
     def _complain_of_other_forms(self, code: int, *folders: Path) -> None:
         """Count the files that have no index, because they are not in gzip."""
         for folder in folders:
             if others := [path for path in files_in(folder) if not path.name.endswith(WARC)]:
                 way = f"scrapy warc extract {quote(str(folder))} -o FOLDER copies them into gzip"
-                self._complain(f"not read: {counted(len(others), 'file')}: {way}", code)
+                self.complain(f"not read: {counted(len(others), 'file')}: {way}", code)
 
-    def _complain(self, text: str, code: int) -> None:
-        print(f"krowlspider: {text}", file=sys.stderr)
-        self.exitcode = code
+
+def _options(usage: str) -> list[str]:
+    """Return the options that a usage names, in their long form."""
+    return re.findall("--[a-z-]+", usage.replace("-o ", "--output "))
 
 
 def folder_of(settings: Settings, name: str) -> Path:
@@ -505,9 +474,3 @@ def _writable(name: str | Path) -> Path:
     if not path.parent.is_dir():
         raise KrowlError(f"{path} cannot be written: there is no folder {path.parent}")
     return path
-
-
-def _message(error: Exception) -> str:
-    if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

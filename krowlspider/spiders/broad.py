@@ -26,11 +26,12 @@ from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
+from krowlspider.spiders.arguments import asked_scope, number
 from krowlspider.spiders.opt_outs import OptOuts
+from krowlspider.spiders.redirects import Redirects
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
-from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.headers import (
     escape_octets,
@@ -42,7 +43,6 @@ from krowlspider.urls.page.headers import (
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -158,18 +158,15 @@ class BroadSpider(Spider):
                 " max_depth, allow, deny, same_host, same_domain, scope"
             )
         self._seeds = None if seeds is None else seeds_of(seeds)
-        self._max_pages = _number("max_pages", max_pages, "0 for no limit")
-        if scope not in {None, "new"}:
-            raise SeedsError(f"-a scope={scope}: give new, or leave it out")
-        texts = {
-            "max_depth": max_depth,
-            "allow": allow,
-            "deny": deny,
-            "same_host": same_host,
-            "same_domain": same_domain,
-        }
-        given = {name: text for name, text in texts.items() if text is not None}
-        self.asked_scope = AskedScope(_rules(given), given=bool(given), replaces=scope == "new")
+        self._max_pages = number("max_pages", max_pages, "0 for no limit")
+        self.asked_scope = asked_scope(
+            scope,
+            max_depth=max_depth,
+            allow=allow,
+            deny=deny,
+            same_host=same_host,
+            same_domain=same_domain,
+        )
 
     def _limit_depth(self, settings: BaseSettings) -> None:
         """Take DEPTH_LIMIT for ``max_depth``, if that was not given; 0 means no limit."""
@@ -186,28 +183,23 @@ class BroadSpider(Spider):
         if cls is BroadSpider and crawler.settings.getbool("HTTPPROXY_ENABLED"):
             warn_of_proxies()
         spider._limit_depth(crawler.settings)
-        spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
-            spider._requisites = RequisiteReader(crawler, lambda: spider.scheduler)
+            spider._requisites = RequisiteReader(crawler)
         if crawler.settings.getbool("KROWL_OPT_OUTS"):
             spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
+        spider._read_settings(crawler.settings)
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
 
     def _read_settings(self, settings: BaseSettings) -> None:
-        self._traps = trap_rules(settings)
-        self._max_url_length = settings.getint("URLLENGTH_LIMIT")
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
         self._notes = settings.getbool("KROWL_WARC_METADATA")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
-        follows = settings.getbool("REDIRECT_ENABLED")
-        self._redirects_max = settings.getint("REDIRECT_MAX_TIMES") if follows else 0
-        self._page_size_max = settings.getint("DOWNLOAD_MAXSIZE")
+        self._redirects = Redirects(settings)
         self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
-        self._reads_requisites = settings["KROWL_REQUISITES"] != "none"
         self._set_yields_items(yields=True)
 
     def _set_yields_items(self, *, yields: bool) -> None:
@@ -216,7 +208,7 @@ class BroadSpider(Spider):
             self._agent,
             follow_nofollow=self._follow_nofollow,
             described=yields,
-            requisites=self._reads_requisites,
+            requisites=self._requisites is not None,
         )
 
     @cached_property
@@ -228,12 +220,14 @@ class BroadSpider(Spider):
 
         :raises CloseSpider: there is nothing to crawl
         """
-        scheduler = self.scheduler
+        scheduler, settings = self.scheduler, self.settings
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
         kept = Job.of(self.crawler).scope
         assert kept is not None
         await scheduler.join(
-            scope=Scope(kept, max_url_length=self._max_url_length, traps=self._traps),
+            scope=Scope(
+                kept, max_url_length=settings.getint("URLLENGTH_LIMIT"), traps=trap_rules(settings)
+            ),
             page_budget=self._max_pages or None,
             on_robots=self._sitemaps.look,
         )
@@ -312,13 +306,12 @@ class BroadSpider(Spider):
         await self.scheduler.throttle.for_clients()
         meta, headers = response.meta, response.headers
         depth = meta["depth"]
-        content_type = (value_of(headers, b"Content-Type") or b"").decode(errors="replace")
         location = value_of(headers, b"Location") if response.status in _REDIRECTS else None
         if location is not None:
             page = Page.empty(response.url)
-            self._redirect(response, escape_octets(location), depth)
+            self._redirect(response, location, depth)
         else:
-            page = self._read(response, content_type)
+            page = self._read(response)
             if (meters := self.scheduler.meters) is not None:
                 meters.links.observe(len(page.links))
             if self._notes:
@@ -356,16 +349,17 @@ class BroadSpider(Spider):
             "lang": page.lang,
             "canonical": page.canonical,
             "noindex": page.noindex,
-            "content_type": _header(response, b"Content-Type") or "",
+            "content_type": _content_type(response),
             "bytes": len(response.body),
             "fetch_time": round(meta["download_latency"], 6),
             "warc_file": where and where.file,
             "warc_offset": where and where.offset,
         }
 
-    def _read(self, response: Response, content_type: str) -> Page:
+    def _read(self, response: Response) -> Page:
         """Return what a page and its headers state; a response that is not HTML has no links."""
         url, headers = response.url, response.headers
+        content_type = _content_type(response)
         is_html = _is_html(content_type)
         if is_html:
             charset = http_content_type_encoding(content_type)
@@ -433,34 +427,24 @@ class BroadSpider(Spider):
                 discover(part)
                 await asyncio.sleep(_RESTS * (perf_counter() - begun))
 
-    def _redirect(self, response: Response, location: str, depth: int) -> None:
-        redirects = response.meta.get("redirect_times", 0) + 1
-        chain = (*response.meta.get("redirect_urls", ()), response.url)
-        target = normalise(location, response.url)
-        if target is None:
-            self.scheduler.intake.count_dropped("url")
-        elif target in chain:
-            self.scheduler.intake.count_dropped("redirect_loop")
-        elif redirects > self._redirects_max:
-            self.scheduler.intake.count_dropped("redirects")
-        else:
-            host = host_of(response.url)
-            self.scheduler.intake.discover(
+    def _redirect(self, response: Response, location: bytes, depth: int) -> None:
+        intake = self.scheduler.intake
+        found = self._redirects.target(response, location, intake.count_dropped)
+        if found is not None:
+            target, chain = found
+            intake.discover(
                 [target],
                 depth=depth,
-                via=host,
+                via=host_of(response.url),
                 page=response.url,
                 hop="R",
                 path=response.meta.get("krowl_path", ""),
-                redirects=redirects,
+                redirects=response.meta.get("redirect_times", 0) + 1,
                 chain=chain,
             )
 
-    async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:
+    def parse_opt_out(self, response: Response) -> None:
         """Do nothing with an ai.txt or a tdmrep.json: it is in the archive."""
-        return
-        # It makes this an asynchronous generator, as callbacks are.
-        yield response
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.
@@ -469,20 +453,18 @@ class BroadSpider(Spider):
         """
         if await self._sitemaps.read(response):
             return
-        too_large = len(response.body) > self._page_size_max
-        if _is_html(_header(response, b"Content-Type") or "") and not too_large:
+        too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
+        if _is_html(_content_type(response)) and not too_large:
             async for item in self.parse(response):
                 yield item
 
-    async def parse_requisite(self, response: Response) -> AsyncIterator[Any]:
+    async def parse_requisite(self, response: Response) -> None:
         """Queue the requisites that a style sheet or a manifest names in turn.
 
         No links are followed, and there is no item.
         """
         if self._requisites is not None:
             await self._requisites.read(response)
-        return
-        yield  # an asynchronous generator, as the other callbacks
 
     def failed(self, failure: Failure) -> None:
         """Do nothing: the scheduler counts the failed page with its reason."""
@@ -497,47 +479,9 @@ def _is_unset(settings: BaseSettings, name: str) -> bool:
     return (settings.getpriority(name) or 0) <= SETTINGS_PRIORITIES["default"]
 
 
-def _header(response: Response, name: bytes) -> str | None:
-    value = value_of(response.headers, name)
-    return None if value is None else value.decode("utf-8", errors="replace")
+def _content_type(response: Response) -> str:
+    return (value_of(response.headers, b"Content-Type") or b"").decode(errors="replace")
 
 
 def _is_html(content_type: str) -> bool:
     return "html" in content_type.lower() or not content_type
-
-
-def _number(name: str, text: str, meaning: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise SeedsError(f"-a {name}={text}: give a whole number, {meaning}")
-    return number
-
-
-def _rules(given: dict[str, str]) -> ScopeRules:
-    """Return the rules in the arguments that are given."""
-    read: dict[str, Any] = {}
-    for name, text in given.items():
-        if name == "max_depth":
-            read[name] = _number(name, text, "0 for only the seeds; leave it out for no limit")
-        elif name in {"allow", "deny"}:
-            read[name] = _patterns(text)
-        else:
-            read[name] = _flag(name, text)
-    try:
-        return ScopeRules(**read)
-    except ValueError as error:
-        raise SeedsError(str(error)) from error
-
-
-def _patterns(text: str) -> tuple[str, ...]:
-    """Return the expressions of an argument in alphabetical order: theirs has no meaning."""
-    return tuple(sorted(set(text.split())))
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in {"0", "1", "true", "false"}:
-        raise SeedsError(f"-a {name}={text}: give 1 or 0")
-    return text.lower() in {"1", "true"}

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
-from krowlspider.urls.canonical import normalise
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.css import BYTES_MAX, decode_css
-from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.page.requisites import (
     IMAGE,
     LEVELS_MAX,
@@ -31,12 +31,9 @@ from krowlspider.urls.page.requisites import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.engine.scheduler import Scheduler
     from krowlspider.urls.page.links import Page
 
 # What browsers send for each kind (Fetch Standard, section 2.2.6).
@@ -58,11 +55,9 @@ class RequisiteReader:
     ``meta["krowl_requisite"]`` of a request is a list of the kind and level of its `Requisite`.
     """
 
-    def __init__(self, crawler: Crawler, scheduler: Callable[[], Scheduler]):
+    def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._scheduler = scheduler
-        follows = crawler.settings.getbool("REDIRECT_ENABLED")
-        self._redirects_max = crawler.settings.getint("REDIRECT_MAX_TIMES") if follows else 0
+        self._redirects = Redirects(crawler.settings)
         # Only one long style sheet is read at a time.
         self._reading = asyncio.Lock()
 
@@ -80,7 +75,7 @@ class RequisiteReader:
         requisite = Requisite.checked(response.meta["krowl_requisite"])
         location = response.headers.get(b"Location")
         if location is not None and 300 <= response.status < 400:
-            self._redirect(response, escape_octets(location), requisite)
+            self._redirect(response, location, requisite)
             return
         self._crawler.stats.inc_value(f"krowl/requisites/fetched_count/{requisite.kind}")
         if not 200 <= response.status < 300:
@@ -119,7 +114,7 @@ class RequisiteReader:
         for start in range(0, len(items), _AT_ONCE):
             if start:
                 await asyncio.sleep(0)
-            new = self._scheduler().requisites.discover(
+            new = Scheduler.of(self._crawler).requisites.discover(
                 dict(items[start : start + _AT_ONCE]),
                 depth=response.meta["depth"],
                 page=response.url,
@@ -139,18 +134,12 @@ class RequisiteReader:
             if count:
                 self._crawler.stats.inc_value(f"krowl/requisites/left_count/{reason}", count)
 
-    def _redirect(self, response: Response, location: str, requisite: Requisite) -> None:
-        intake = self._scheduler().intake
-        chain = (*response.meta.get("redirect_urls", ()), response.url)
-        target = normalise(location, response.url)
-        if target is None:
-            intake.count_dropped("url")
-        elif target in chain:
-            intake.count_dropped("redirect_loop")
-        elif len(chain) > self._redirects_max:
-            intake.count_dropped("redirects")
-        else:
-            self._scheduler().requisites.discover(
+    def _redirect(self, response: Response, location: bytes, requisite: Requisite) -> None:
+        scheduler = Scheduler.of(self._crawler)
+        found = self._redirects.target(response, location, scheduler.intake.count_dropped)
+        if found is not None:
+            target, chain = found
+            scheduler.requisites.discover(
                 {target: requisite},
                 depth=response.meta["depth"],
                 page=response.url,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.page.sitemap import BYTES_MAX, Sitemap
 
 if TYPE_CHECKING:
@@ -59,15 +59,14 @@ class SitemapReader:
         self._crawler = crawler
         self._callback = callback
         self._errback = errback
+        self._redirects = Redirects(crawler.settings)
         # Only one sitemap is read at a time, because each step takes a turn of the event loop.
         self._reading = asyncio.Lock()
         self._taken: OrderedDict[str, int] = OrderedDict()
 
     @property
     def _intake(self) -> Intake:
-        scheduler = self._crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
-        return scheduler.intake
+        return Scheduler.of(self._crawler).intake
 
     def look(self, authority: str, sitemaps: list[str], depth: int) -> None:
         """Queue the sitemaps that an authority's robots.txt names, and ``/sitemap.xml``.
@@ -129,7 +128,7 @@ class SitemapReader:
         if not 200 <= response.status < 300:
             location = response.headers.get(b"Location")
             if location is not None and 300 <= response.status < 400:
-                self._redirect(response, escape_octets(location))
+                self._redirect(response, location)
             return True
         domain = domain_of(host_of(response.url))
         async with self._reading:
@@ -184,18 +183,12 @@ class SitemapReader:
         self._drop("sitemap_domain", len(urls) - len(own))
         return own
 
-    def _redirect(self, response: Response, location: str) -> None:
+    def _redirect(self, response: Response, location: bytes) -> None:
         """Queue the target of a redirect as a sitemap of the same level, on any host."""
         meta = response.meta
-        chain = (*meta.get("redirect_urls", ()), response.url)
-        target = normalise(location, response.url)
-        if target is None:
-            self._drop("url", 1)
-        elif target in chain:
-            self._drop("redirect_loop", 1)
-        elif len(chain) > self._crawler.settings.getint("REDIRECT_MAX_TIMES"):
-            self._drop("redirects", 1)
-        else:
+        found = self._redirects.target(response, location, self._intake.count_dropped)
+        if found is not None:
+            target, chain = found
             level, named_by = meta["krowl_sitemap"]
             path = meta.get("krowl_path", "")
             self._queue(

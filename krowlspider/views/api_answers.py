@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -12,14 +13,17 @@ from krowlspider.errors import error_text
 from krowlspider.views.statuses import ERRORS, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Callable
 
 
-async def answer_of(asking: Awaitable[Any]) -> web.Response:
-    """Return what a question or an order answers, or its error in a line, as JSON."""
+async def answer_of(ask: Callable[[], Any]) -> web.Response:
+    """Return what a question or an order answers, awaited if need be, or its error in a line, as
+    JSON."""
     status = 200
     try:
-        found = await asking
+        found = ask()
+        if isawaitable(found):
+            found = await found
     except ERRORS as error:
         status, found = status_of(error), {"error": error_text(error)}
     return web.Response(
@@ -33,10 +37,4 @@ def failed(status: int, why: str) -> web.Response:
 
 
 def as_json(found: Any) -> bytes:
-    return json.dumps(found, default=_plain).encode()
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"{value!r} cannot be shown")
+    return json.dumps(found, default=asdict).encode()

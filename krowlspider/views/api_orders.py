@@ -59,7 +59,7 @@ async def _order(
         given = _fields(name, body)
         return (await orders(f"HTTP from {request.remote}").give(name, given))._asdict()
 
-    answer = await answer_of(give())
+    answer = await answer_of(give)
     on_change()
     return answer
 

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from scrapy.utils.defer import deferred_from_coro
 
 from krowlspider.crawl.live_settings import LIVE
+from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
 from krowlspider.views.names import named_host
 from krowlspider.views.order_fields import BadRequestError, check_fields
-from krowlspider.views.ordering import Ordering
+from krowlspider.views.ordering import Ordering, Outcome
 from krowlspider.views.statuses import ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
-
-    from krowlspider.engine.control import Control
-    from krowlspider.engine.steering import Steering
 
 
 class Text(str):
@@ -43,7 +42,8 @@ _Said = TypeVar("_Said")
 def _checked(
     call: Callable[Concatenate[Console, _Given], _Said],
 ) -> Callable[Concatenate[Console, _Given], _Said | Text]:
-    """Have a call answer wrong arguments with a line, not with a traceback."""
+    """Have a call answer wrong arguments, and what cannot be done, with a line in place of a
+    traceback."""
     known, name = signature(call), call.__name__
 
     @wraps(call)
@@ -54,9 +54,28 @@ def _checked(
             check_fields(name, {k: v for k, v in bound.arguments.items() if v is not self})
         except (TypeError, BadRequestError) as error:
             return Text(f"krowl.{name}: {error}")
-        return call(self, *given, **named)
+        try:
+            return call(self, *given, **named)
+        except ERRORS as error:
+            return Text(error_text(error))
 
     return checked
+
+
+def _order(
+    method: Callable[Concatenate[Ordering, _Given], Outcome],
+) -> Callable[Concatenate[Console, _Given], Text | Deferred[Text]]:
+    """Return the call that gives the order of a method of `Ordering`, with its arguments."""
+
+    @_checked
+    @wraps(method)
+    def give(self: Console, *given: _Given.args, **named: _Given.kwargs) -> Text | Deferred[Text]:
+        bound = signature(method).bind(self._orders, *given, **named)
+        bound.apply_defaults()
+        _, *fields = bound.arguments.items()
+        return self._give(method.__name__, dict(fields))
+
+    return give
 
 
 _HELP = """\
@@ -80,11 +99,12 @@ _HELP = _HELP.replace("LIVE", ", ".join(LIVE))
 
 
 class Console:
-    """Asks a `Control` and uses a `Steering`; each answer and each error is a text for people."""
+    """Answers questions and gives orders of ``who``; each answer and each error is a text for
+    people."""
 
-    def __init__(self, control: Control, steering: Steering):
-        self._control = control
-        self._orders = Ordering(control, steering)
+    def __init__(self, crawler: Crawler, who: str):
+        self._control = Control(crawler)
+        self._orders = Ordering(crawler, who)
 
     def __repr__(self) -> str:
         return _HELP
@@ -113,30 +133,23 @@ class Console:
     @_checked
     def hosts(self, sort: str = "queued", limit: int = 10, state: str = "") -> Text:
         """Return a table of hosts."""
-
-        def table() -> str:
-            found = self._control.hosts(sort, limit, state)
-            return "\n".join(frontier.host_table(f"by {sort}", found)) or "no host"
-
-        return _answer(table)
+        found = self._control.hosts(sort, limit, state)
+        return Text("\n".join(frontier.host_table(f"by {sort}", found)) or "no host")
 
     @_checked
     def host(self, name: str) -> Text:
         """Return what is known of a host, given by name or URL."""
-        return _answer(lambda: frontier.one_host(self._control.host(named_host(name))))
+        return Text(frontier.one_host(self._control.host(named_host(name))))
 
     @_checked
     def pages(self, limit: int = 10) -> Text:
         """Return a table of the last pages that are over."""
-        return _answer(lambda: "\n".join(frontier.page_table(self._control.pages(limit))))
+        return Text("\n".join(frontier.page_table(self._control.pages(limit))))
 
     @_checked
     def explain(self, url: str) -> Text | Deferred[Text]:
         """Return where a URL is, and why it is not being fetched."""
-        try:
-            here = self._control.explain(url)
-        except ERRORS as error:
-            return Text(error_text(error))
+        here = self._control.explain(url)
         if not here.owner:
             return Text(frontier.explained(here))
 
@@ -145,71 +158,27 @@ class Console:
 
         return _later(text())
 
-    @_checked
-    def pause(self, host: str = "") -> Text | Deferred[Text]:
-        """Pause the crawl, or a host."""
-        return self._given("pause", host=host)
+    pause = _order(Ordering.pause)
+    resume = _order(Ordering.resume)
+    block = _order(Ordering.block)
+    unblock = _order(Ordering.unblock)
+    delay = _order(Ordering.delay)
+    add = _order(Ordering.add)
+    forget = _order(Ordering.forget)
+    reload = _order(Ordering.reload)
+    set = _order(Ordering.set)
 
-    @_checked
-    def resume(self, host: str = "") -> Text | Deferred[Text]:
-        """Let the crawl go on, or a host."""
-        return self._given("resume", host=host)
-
-    @_checked
-    def block(self, name: str) -> Text | Deferred[Text]:
-        """Block a host, a domain or a SURT prefix."""
-        return self._given("block", name=name)
-
-    @_checked
-    def unblock(self, name: str) -> Text | Deferred[Text]:
-        """End a block."""
-        return self._given("unblock", name=name)
-
-    @_checked
-    def delay(self, host: str, seconds: float | None = None) -> Text | Deferred[Text]:
-        """Set the least delay of a host, or end that."""
-        return self._given("delay", host=host, seconds=seconds)
-
-    @_checked
-    def add(self, url: str, priority: int = 0) -> Text:
-        """Queue a URL."""
-        return _answer(lambda: self._orders.add(url, priority).message)
-
-    @_checked
-    def forget(self, name: str) -> Text | Deferred[Text]:
-        """Forget a host."""
-        return self._given("forget", name=name)
-
-    @_checked
-    def reload(self) -> Text:
-        """Read the files of settings again."""
-        return _answer(lambda: self._orders.reload().message)
-
-    @_checked
-    def set(self, name: str, value: object) -> Text:
-        """Change a setting until the process ends."""
-        return _answer(lambda: self._orders.set(name, value).message)
-
-    def _given(self, order: str, **fields: Any) -> Text | Deferred[Text]:
+    def _give(self, order: str, fields: dict[str, Any]) -> Text | Deferred[Text]:
         """Return what becomes of an order; a Deferred if another node owns its host."""
         try:
             return Text(getattr(self._orders, order)(**fields).message)
         except ForeignHostError as error:
             owner = error.owner
-        except ERRORS as error:
-            return Text(error_text(error))
 
         async def text() -> str:
             return (await self._orders.give_to(owner, order, fields)).message
 
         return _later(text())
-
-
-def _answer(ask: Callable[[], str]) -> Text:
-    try:
-        return Text(ask())
-    except ERRORS as error:
-        return Text(error_text(error))
 
 
 def _later(asking: Coroutine[Any, Any, str]) -> Deferred[Text]:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.snapshots.restoring import Restored
-    from krowlspider.crawl.snapshots.taking import Taken
+    from krowlspider.crawl.snapshots.copier import Made
     from krowlspider.engine.control import PageRow
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
@@ -201,24 +200,25 @@ def migrated(copied: Copied, number: int, kept: Path, size: int) -> str:
     )
 
 
-def snapshot_taken(taken: Taken) -> str:
+def snapshot_taken(taken: Made) -> str:
     """Return where a snapshot is, and whether its files are copies."""
-    return f"snapshot in {taken.folder}: {_files(taken.linked, taken.copied)}"
+    return f"snapshot in {taken.folder}: {_files(taken)}"
 
 
-def restored(made: Restored, archive: str | None) -> str:
+def restored(made: Made, archive: str | None) -> str:
     """Return what was made of a snapshot; ``archive`` is what KROWL_WARC_DIR names."""
-    text = f"restored {made.folder}: {_files(made.linked, made.copied)}"
+    text = f"restored {made.folder}: {_files(made)}"
     if archive:
         text += f"; move the files of {made.folder}/warc to the KROWL_WARC_DIR of its next start"
     return text
 
 
-def _files(linked: int, copied: int) -> str:
-    if not copied:
-        return counted(linked, "file") + " linked"
-    text = f"{counted(copied, 'file')} copied: hard links to the new folder are not possible"
-    return f"{counted(linked, 'file')} linked, {text}" if linked else text
+def _files(made: Made) -> str:
+    linked = f"{counted(made.linked, 'file')} linked"
+    if not made.copied:
+        return linked
+    text = f"{counted(made.copied, 'file')} copied: hard links to the new folder are not possible"
+    return f"{linked}, {text}" if made.linked else text
 
 
 def _lost(report: Repaired) -> list[str]:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-import time
 from functools import cache, partial
 from importlib.resources import files
 from inspect import isawaitable
-from ipaddress import ip_address
-from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import Events
+from krowlspider.crawl.monitoring.page_server import Recent, is_loopback
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
 from krowlspider.views.api_answers import answer_of, as_json
 from krowlspider.views.api_orders import order_routes
+from krowlspider.views.frontier import snapshot_taken
 from krowlspider.views.names import named_host
 from krowlspider.views.openapi import document
 from krowlspider.views.order_fields import BadRequestError
-from krowlspider.views.ordering import snapshot_outcome
+from krowlspider.views.ordering import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.engine.control import Control
     from krowlspider.views.ordering import Ordering
@@ -45,9 +46,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-# Seconds for which an answer is used again, and how many different ones of a question.
-_FRESH = 1.0
-_ANSWERS_MAX = 100
 
 
 def routes(
@@ -72,43 +70,23 @@ def routes(
         "explain": lambda request: control.explain(_given(request, "url")),
     }
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
-    answers = {name: _Answers(ask) for name, ask in api.items()}
-    made |= {f"/api/v1/{name}": partial(_json, known.get) for name, known in answers.items()}
-    made["/api/v1/explain"] = partial(_explained, answers["explain"], orders)
+    recent = Recent()
+    answers = {name: partial(_recent, recent, name, ask) for name, ask in api.items()}
+    made |= {f"/api/v1/{name}": partial(_json, known) for name, known in answers.items()}
+    made["/api/v1/explain"] = partial(_json, partial(_explained, answers["explain"], orders))
     made["/api/v1/snapshot"] = partial(_json, partial(_snapshot, control))
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
-    made["/events"] = lambda request: Events(lambda: _event(answers["status"].get(request)))
+    made["/events"] = lambda request: Events(lambda: _event(answers["status"](request)))
     made["/readyz"] = lambda _: _readiness(control.why_nothing_is_sent())
-
-    def forget() -> None:
-        for each in answers.values():
-            each.forget()
-
-    made |= order_routes(orders, token, forget)
+    made |= order_routes(orders, token, recent.forget)
     return {path: partial(_guarded, route) for path, route in made.items()}
 
 
-class _Answers:
-    """Answers of one question, each used again for a second: several pages may be open."""
-
-    def __init__(self, ask: Callable[[web.BaseRequest], Any]):
-        self._ask = ask
-        self._known: dict[str, tuple[float, Any]] = {}
-
-    def forget(self) -> None:
-        """Make each answer anew: a person has changed the crawl."""
-        self._known.clear()
-
-    def get(self, request: web.BaseRequest) -> Any:
-        now = time.monotonic()
-        made, answer = self._known.get(request.query_string, (-inf, None))
-        if now - made < _FRESH:
-            return answer
-        answer = self._ask(request)
-        if len(self._known) >= _ANSWERS_MAX:
-            self._known.clear()
-        self._known[request.query_string] = now, answer
-        return answer
+def _recent(
+    recent: Recent, name: str, ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest
+) -> Any:
+    """Return the answer to a question, the last one if it is recent: several pages may be open."""
+    return recent.get(f"{name}?{request.query_string}", partial(ask, request))
 
 
 async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse:
@@ -127,10 +105,7 @@ async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse
 
 def _is_local(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    try:
-        return ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return name.lower() == "localhost"
+    return is_loopback(name.strip("[]").lower())
 
 
 @cache
@@ -143,23 +118,18 @@ def _file(name: str, kind: str, _: web.BaseRequest) -> web.Response:
 
 
 async def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
-    async def answer() -> Any:
-        return ask(request)
-
-    return await answer_of(answer())
+    return await answer_of(partial(ask, request))
 
 
 async def _explained(
-    known: _Answers, orders: Callable[[str], Ordering], request: web.BaseRequest
-) -> web.Response:
-    """Answer with what the node says that owns the host of the URL."""
-
-    async def answer() -> Any:
-        here = known.get(request)
-        who = f"HTTP from {request.remote}"
-        return await orders(who).explain_at(here) if here.owner else here
-
-    return await answer_of(answer())
+    explain: Callable[[web.BaseRequest], Any],
+    orders: Callable[[str], Ordering],
+    request: web.BaseRequest,
+) -> Explanation:
+    """Return what the node says that owns the host of the URL."""
+    here: Explanation = explain(request)
+    who = f"HTTP from {request.remote}"
+    return await orders(who).explain_at(here) if here.owner else here
 
 
 def _event(status: dict[str, Any]) -> bytes:
@@ -178,7 +148,13 @@ def _given(request: web.BaseRequest, name: str) -> str:
 
 
 def _snapshot(control: Control, request: web.BaseRequest) -> dict[str, Any]:
-    return snapshot_outcome(control, _given(request, "folder"))._asdict()
+    """Return whether the snapshot that was begun to a folder is whole.
+
+    :raises JobError: it failed, or none was begun
+    """
+    taken = control.snapshot(Path(_given(request, "folder")))
+    message = "under way" if taken is None else snapshot_taken(taken)
+    return Outcome(taken is not None, message)._asdict()
 
 
 def _hosts(control: Control, request: web.BaseRequest) -> Any:

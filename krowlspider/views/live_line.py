@@ -1,4 +1,4 @@
-"""One line at the bottom of a terminal that is drawn again and again, with the log above it."""
+"""The status lines of a crawl: in the log, or on a terminal as one live line below the log."""
 
 from __future__ import annotations
 
@@ -111,38 +111,55 @@ class _Above(TextIOBase):
         return self._line.fileno()
 
 
-class LiveText:
-    """Draws what ``make`` returns each second, from `start` to `stop`.
+class StatusLog:
+    """Tells a person how far a crawl is, from `start` to `stop`.
 
-    Nothing is drawn unless ``is_wanted`` and standard error is a terminal.
+    It logs what ``line`` returns every ``interval`` seconds, unless that is empty. With ``is_live``
+    and a terminal it draws what ``live`` returns, each second; a log on the same terminal then has
+    no status lines.
     """
 
-    def __init__(self, make: Callable[[], str], *, is_wanted: bool):
-        self._make = make
-        self._line = LiveLine.on_terminal() if is_wanted else None
-        self._call = create_looping_call(self._draw)
-
-    @property
-    def has_log(self) -> bool:
-        """Return whether the log is on the same terminal."""
-        return self._line is not None and self._line.has_log
+    def __init__(
+        self,
+        logger: logging.Logger,
+        line: Callable[[], str],
+        live: Callable[[], str],
+        *,
+        interval: float,
+        is_live: bool,
+    ):
+        self._logger = logger
+        self._status = line
+        self._live = live
+        self._interval = interval
+        self._line = LiveLine.on_terminal() if is_live else None
+        self._logging = create_looping_call(self._log)
+        self._drawing = create_looping_call(self._draw)
 
     @property
     def write_above(self) -> Callable[[str], None] | None:
-        """Return what writes whole lines above the text; None if nothing is drawn."""
+        """Return what writes whole lines above the live line; None without one."""
         return None if self._line is None else self._line.write_above
 
     def start(self) -> None:
+        self._logging.start(self._interval, now=False)
         if self._line is not None:
             self._line.start()
-            self._call.start(_INTERVAL, now=False)
+            self._drawing.start(_INTERVAL, now=False)
 
     def stop(self) -> None:
-        if self._call.running:
-            self._call.stop()
+        for call in (self._logging, self._drawing):
+            if call.running:
+                call.stop()
         if self._line is not None:
             self._line.stop()
 
+    def _log(self) -> None:
+        # Made in any case: it is left in the job folder too.
+        line = self._status()
+        if line and not (self._line is not None and self._line.has_log):
+            self._logger.info("%s", line, extra={"event": "status"})
+
     def _draw(self) -> None:
         assert self._line is not None
-        self._line.show(self._make())
+        self._line.show(self._live())

@@ -64,6 +64,7 @@ def _limit(most: int) -> dict[str, Any]:
     return _parameter("limit", {"type": "integer", "minimum": 1, "maximum": most})
 
 
+_NAME = _parameter("name", _TEXT, is_required=True)
 # The answer of each question, with its parameters.
 _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "status": ("figures since the start", _record(_STATUS), []),
@@ -72,11 +73,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         _record({"fields": _array(_TEXT), "samples": _array(_array(_NUMBER))}),
         [],
     ),
-    "pages": (
-        "the last pages that are over",
-        _array(_dataclass(PageRow)),
-        [_limit(PAGES_MAX)],
-    ),
+    "pages": ("the last pages that are over", _array(_dataclass(PageRow)), [_limit(PAGES_MAX)]),
     "hosts": (
         "the greatest hosts in memory by one figure",
         _array(_dataclass(HostRow)),
@@ -86,15 +83,11 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
             _limit(HOSTS_MAX),
         ],
     ),
-    "host": (
-        "one host, and why it waits",
-        _dataclass(HostView),
-        [_parameter("name", _TEXT, is_required=True)],
-    ),
+    "host": ("one host, and why it waits", _dataclass(HostView), [_NAME]),
     "answers": (
         "the last answers of one host, with its delay after each",
         _array(_dataclass(HostAnswer)),
-        [_parameter("name", _TEXT, is_required=True)],
+        [_NAME],
     ),
     "nodes": ("the nodes of the cluster", _array(_dataclass(NodeRow)), []),
     "explain": (

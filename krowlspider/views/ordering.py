@@ -12,21 +12,19 @@ import msgspec
 from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.cluster.transport.order_post import OwnerError
 from krowlspider.crawl.explain import Explanation
-from krowlspider.engine.steering import ForeignHostError
+from krowlspider.engine.control import Control
+from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
-from krowlspider.views.frontier import snapshot_taken
 from krowlspider.views.names import named_host
 from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
 from krowlspider.views.statuses import ERRORS, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from scrapy.crawler import Crawler
 
     from krowlspider.cluster.transport.order_message import OrderAsk
     from krowlspider.cluster.transport.order_post import Plain
-    from krowlspider.engine.control import Control
-    from krowlspider.engine.steering import Steering
 
 
 class Outcome(NamedTuple):
@@ -37,15 +35,15 @@ class Outcome(NamedTuple):
 
 
 class Ordering:
-    """Carries orders out; hosts are given by name or URL.
+    """Carries orders out for ``who``, as the log calls the person; hosts are given by name or URL.
 
     :raises KrowlError: the order cannot be carried out; nothing has changed
     :raises ValueError: as `KrowlError`
     """
 
-    def __init__(self, control: Control, steering: Steering):
-        self._control = control
-        self._steering = steering
+    def __init__(self, crawler: Crawler, who: str):
+        self._control = Control(crawler)
+        self._steering = Steering(crawler, who)
 
     async def give(self, name: str, fields: dict[str, Any]) -> Outcome:
         """Carry the order ``name`` out, here or at the node that owns its host."""
@@ -160,19 +158,8 @@ class Ordering:
         return Outcome(True, f"{name}={value} until the process ends")
 
 
-def snapshot_outcome(control: Control, folder: str) -> Outcome:
-    """Return whether the snapshot that was begun to a folder is whole.
-
-    :raises JobError: it failed, or none was begun
-    """
-    taken = control.snapshot(Path(folder))
-    return Outcome(taken is not None, "under way" if taken is None else snapshot_taken(taken))
-
-
-def carry_out(control: Control, orders: Callable[[str], Ordering], asked: OrderAsk) -> Plain:
+def carry_out(crawler: Crawler, asked: OrderAsk) -> Plain:
     """Carry an order out that a person has given to another node, and return its outcome.
-
-    ``orders`` returns the orders of a person.
 
     :raises BadMessage: it is no order for an owner
     :raises OwnerError: it cannot be carried out; nothing has changed
@@ -181,8 +168,9 @@ def carry_out(control: Control, orders: Callable[[str], Ordering], asked: OrderA
     try:
         check_fields_for_owner(name, fields)
         if name == "explain":
-            return asdict(control.explain(str(fields["url"])))
-        outcome: Outcome = getattr(orders(f"{asked.who} at node {asked.node}"), name)(**fields)
+            return asdict(Control(crawler).explain(str(fields["url"])))
+        orders = Ordering(crawler, f"{asked.who} at node {asked.node}")
+        outcome: Outcome = getattr(orders, name)(**fields)
     except BadRequestError as error:
         raise BadMessage(str(error)) from error
     except ERRORS as error:

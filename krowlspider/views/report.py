@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from datetime import UTC, datetime
 from html import escape
@@ -11,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.crawl.report.course import FIELDS
+from krowlspider.crawl.report.record import FIELDS
 from krowlspider.crawl.report.slices import in_slices
-from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.frontier.admin.words import counted, duration, printable
 from krowlspider.views.static_page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from krowlspider.crawl.report.record import Record
     from krowlspider.crawl.report.tables import Row, Table, Tables
+
+logger = logging.getLogger(__name__)
 
 # Rows of a table on the page; its TSV has all.
 _SHOWN = 200
@@ -35,6 +39,20 @@ _MORE_STYLE = """@media (min-width: 561px) {
   #charts { grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); }
 }
 """
+
+
+def report_on(record: Record, reason: str) -> None:
+    """Write the report of a crawl that has ended for a reason; without its tables there is none.
+
+    This may take seconds: call it in a thread.
+    """
+    if record.tables is None:
+        return
+    try:
+        record.course.write()
+        write_report(record.folder, record.about(reason), record.tables, record.course.samples)
+    except OSError as error:
+        logger.warning("The report cannot be written to %s: %s", record.folder, error.strerror)
 
 
 def write_report(
@@ -76,16 +94,8 @@ def _tsv(table: Table) -> Iterator[str]:
 
 def _tsv_cell(value: str | float) -> str:
     """Return a cell that is no formula where a spreadsheet opens the file."""
-    cell = _cell(value)
+    cell = printable(str(value))
     return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA) else cell
-
-
-def _cell(value: str | float) -> str:
-    """Return a cell without control characters: the target of a redirect may have any."""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
@@ -168,7 +178,7 @@ def _shown(table: Table) -> Iterator[str]:
 
 def _row(row: Row) -> str:
     cells = (
-        f"<td>{f'{value:,}' if isinstance(value, int) else escape(_cell(value))}</td>"
+        f"<td>{f'{value:,}' if isinstance(value, int) else escape(printable(str(value)))}</td>"
         for value in row
     )
     return f"<tr>{''.join(cells)}</tr>\n"

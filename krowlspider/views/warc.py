@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.errors import scrapy_with
-from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.admin.words import counted, printable
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -58,7 +58,7 @@ def counts(stats: WarcStats) -> str:
     for kind in kinds:
         found: Counter[str] = getattr(stats, kind)
         lines.append(f"{kind.replace('_', ' ')}: {len(found):,}")
-        lines += [f"{n:>14,}  {_printable(name)}" for name, n in found.most_common(_NAMES_SHOWN)]
+        lines += [f"{n:>14,}  {printable(name)}" for name, n in found.most_common(_NAMES_SHOWN)]
     return "\n".join(lines)
 
 
@@ -105,14 +105,9 @@ def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) ->
 def captures(found: Iterable[IndexLine]) -> str:
     """Return a line for each capture: timestamp, status, media type, file:offset, URL."""
     return "\n".join(
-        _printable(
+        printable(
             f"{line.timestamp} {line.status or '-'} {line.mime or '-'}"
             f" {line.filename}:{line.offset} {line.url}"
         )
         for line in found
     )
-
-
-def _printable(text: str) -> str:
-    """Return text of a site with "?" for unprintable characters, which may control a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.crawl.archiving.losses import Loss
+    from krowlspider.crawl.archiving.open_note import Loss
 
     from .faultpoints import Archiving
 

@@ -8,6 +8,7 @@ import logging
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.controller import OwnershipController
@@ -158,7 +159,9 @@ class World:
 
         place = Place(name, self.register)
         hosts = self.all_hosts.setdefault(name, Hosts(name, self.register, self.all_hosts))
-        controller = OwnershipController(place, clock=lambda: 0.0, is_stopping=is_stopping_now)
+        controller = OwnershipController(
+            place, grace=inf, is_stopping=is_stopping_now, clock=lambda: 0.0
+        )
         place.on_change = controller.changed
         hosts.takes = lambda domain: (
             controller.view is not None and controller.view.may_take(domain)
@@ -302,6 +305,11 @@ def test_domain_is_fetched_after_its_hand_over(
             await world.end(name)
 
     asyncio.run(main())
+
+
+async def goes_on() -> bool:
+    """The cluster is not stopping."""
+    return False
 
 
 async def end_gone_nodes(world: World) -> None:
@@ -463,7 +471,7 @@ def test_hangs_up_before_others_may_take_over() -> None:
         register = Register(random.Random(1))
         place = Place("n0", register)
         hosts = Hosts("n0", register, {})
-        controller = OwnershipController(place, clock=lambda: now, grace=10.0)
+        controller = OwnershipController(place, grace=10.0, is_stopping=goes_on, clock=lambda: now)
 
         async def looked(at: float) -> int:
             nonlocal now
@@ -516,7 +524,7 @@ def test_hangs_up_in_time_while_a_hand_over_ends() -> None:
                     await over.wait()
 
         hosts = Slow("n0", register, {})
-        controller = OwnershipController(place, clock=lambda: now, grace=10.0)
+        controller = OwnershipController(place, grace=10.0, is_stopping=goes_on, clock=lambda: now)
         place.on_change = controller.changed
         await place.start()
         place.good_until = 100.0

@@ -15,7 +15,7 @@ from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.nodes.consul import ConsulCluster
-from tests.cluster.test_consul_membership import (
+from tests.cluster.consul_nodes import (
     A,
     B,
     call,

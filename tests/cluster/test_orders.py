@@ -22,7 +22,6 @@ from krowlspider.cluster.transport.order_message import (
 from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.job import Job
 from krowlspider.engine.control import Control
-from krowlspider.engine.steering import Steering
 from krowlspider.frontier.schedule.orders import is_paused
 from krowlspider.views.console import Console, Text
 from krowlspider.views.ordering import Ordering
@@ -96,7 +95,7 @@ class Ring:
 
     def orders(self) -> Ordering:
         crawler = self.crawler("a")
-        return Ordering(Control(crawler), Steering(crawler, "a person"))
+        return Ordering(crawler, "a person")
 
     def result(self, work: Coroutine[Any, Any, Any], within: float = 2.0) -> Any:
         """Let node ``a`` do something; return or raise what it does."""
@@ -184,7 +183,7 @@ def test_each_node_knows_the_others(ring: Ring) -> None:
 def test_the_console_shows_the_reply_when_it_comes(ring: Ring) -> None:
     """The console of Twisted prints the result of a Deferred."""
     crawler = ring.crawler("a")
-    console = Console(Control(crawler), Steering(crawler, "a person"))
+    console = Console(crawler, "a person")
 
     async def shown(text: Text | Deferred[Text]) -> str:
         assert isinstance(text, Deferred)

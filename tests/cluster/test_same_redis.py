@@ -14,7 +14,7 @@ from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.same_redis import node_with_same_redis
 from krowlspider.crawl.nodes.consul import ConsulCluster
-from tests.cluster.test_consul_membership import found, joined, pending_nodes_in
+from tests.cluster.consul_nodes import found, joined, pending_nodes_in
 
 if TYPE_CHECKING:
     from .servers import Server

@@ -18,8 +18,9 @@ try:
 except SystemExit:
     pass
 command = sorted(sys.modules)
-import krowlspider.engine.handler, krowlspider.fetch.client, extensions.live_page
-from extensions.metrics import PageServer
+import krowlspider.engine.handler, krowlspider.fetch.client
+import extensions.live_page, extensions.metrics
+from krowlspider.crawl.monitoring.page_server import PageServer
 served = asyncio.run(PageServer([]).serve("127.0.0.1", range(1)))
 print(json.dumps([command, sorted(sys.modules), served]))
 """

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.crawl.job import _jobs
-from krowlspider.engine.control import Control, PageRow
-from krowlspider.engine.steering import Steering
+from krowlspider.engine.control import PageRow
 from krowlspider.views.console import Console
 from krowlspider.views.frontier import page_table
 from tests.support.crawling import scrapy
@@ -134,7 +133,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             yield lambda: any(entry.path == "/one" for entry in web.log())
             # Of those that are not collected yet, the newest.
             crawler = [each for each, job in _jobs.items() if job._opened][-1]
-            krowl = Console(Control(crawler), Steering(crawler, who="a test"))
+            krowl = Console(crawler, "a test")
             told["status"] = repr(krowl.status())
             told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))
             told["in flight"] = repr(krowl.explain(web.url(HOST, "/one")))

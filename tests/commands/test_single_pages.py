@@ -20,6 +20,7 @@ SITE = [
     page("/", f"<title>A title</title>{anchors('/a', '/secret')}"),
     page("/a", "<title>Another</title>"),
 ]
+PARSE = ["parse", "--spider", "broad", "--nocolour", "-d", "2", "-v"]
 SPIDER = '''
 import scrapy
 
@@ -43,7 +44,7 @@ class Filed(scrapy.Spider):
         pytest.param(
             ["shell", "--nolog", "-c", "response.text"], "<title>A title", marks=pytest.mark.slow
         ),
-        (["parse", "--spider", "broad", "--nocolour", "-d", "2", "-v"], "'title': 'Another'"),
+        ([*PARSE, "-s", "KROWL_OPT_OUTS=1", "-s", "KROWL_REQUISITES=any"], "'title': 'Another'"),
     ],
     ids=str,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.config.ignored import ignored
+from krowlspider.config.ignored import without_effect
 from tests.support.crawls import crawl_raw
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.settings import project_settings
@@ -57,7 +57,7 @@ def test_limits_of_scrapy_hold_for_the_broad_spider(
     ],
 )
 def test_a_setting_without_effect_is_named(changes: dict[str, Any], line: str) -> None:
-    (found,) = ignored(project_settings(**changes))
+    (found,) = without_effect(project_settings(**changes))
     assert found.startswith(line)
 
 
@@ -66,4 +66,4 @@ def test_a_setting_without_effect_is_named(changes: dict[str, Any], line: str) -
     [{}, {"REFERER_ENABLED": False}, {"COMPRESSION_ENABLED": True}, {"DNS_TIMEOUT": None}],
 )
 def test_what_is_done_anyway_needs_no_line(changes: dict[str, Any]) -> None:
-    assert list(ignored(project_settings(**changes))) == []
+    assert list(without_effect(project_settings(**changes))) == []

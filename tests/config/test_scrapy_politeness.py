@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.config.scrapy_politeness import without_effect
+from krowlspider.config.ignored import without_effect
 from krowlspider.config.validation import validate
 from krowlspider.crawl.parts import delay_policy, frontier_limits
 from tests.support.settings import project_settings, refusal
@@ -161,6 +161,10 @@ def test_requests_per_ip_lower_those_to_an_address() -> None:
 )
 def test_setting_without_effect_is_named_in_one_line(changes: dict[str, Any], line: str) -> None:
     assert lines(**changes) == [line]
+
+
+def test_no_limit_of_requests_per_ip_names_nothing() -> None:
+    assert lines(CONCURRENT_REQUESTS_PER_IP=None) == []
 
 
 def test_autothrottle_that_is_off_names_nothing() -> None:

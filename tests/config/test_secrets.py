@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.settings import Settings
 
-from extensions.telnet import PASSWORD
 from krowlspider.cluster.membership import seal_of, static_seed
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.validation import validate
 from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.monitoring.secret import TELNET_PASSWORD
 from krowlspider.crawl.nodes.static import StaticCluster
 from krowlspider.errors import JobError
 from tests.mockweb import MockWeb
@@ -166,7 +166,7 @@ def test_nothing_that_a_crawl_leaves_has_a_secret_in_it(tmp_path: Path) -> None:
     for path in files:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         assert SECRET.encode() not in content, path
-    assert not (crawl.jobdir / PASSWORD).exists()
+    assert not (crawl.jobdir / TELNET_PASSWORD).exists()
 
 
 def mode(path: Path) -> int:
@@ -178,7 +178,7 @@ def test_the_telnet_password_is_in_a_file_for_its_owner_alone(tmp_path: Path) ->
         settings = {"TELNETCONSOLE_ENABLED": 1, "TELNETCONSOLE_PORT": "0,0"}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).start()
         crawl.wait_until(lambda: "; telnet 127.0.0.1 " in crawl.log)
-        path = crawl.jobdir / PASSWORD
+        path = crawl.jobdir / TELNET_PASSWORD
         assert (mode(crawl.jobdir), mode(path)) == (0o700, 0o600)
         password = path.read_text().strip()
         assert len(password) == 32

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from krowlspider.corpus.document import Document
     from krowlspider.corpus.pages import Page
 
+READING = Reading()
 HEAD = """
 <meta name=Description content="  What it
  is "><meta property=og:site_name content=Site><meta name=article:published_time content=2026-01-02>
@@ -49,7 +50,7 @@ def page(record: bytes, *, pdf: bool = False) -> Page:
 
 
 def document(
-    body: bytes, headers: str = "Content-Type: text/html", reading: Reading | None = None
+    body: bytes, headers: str = "Content-Type: text/html", reading: Reading = READING
 ) -> Document:
     from krowlspider.corpus import document as module  # noqa: PLC0415
 

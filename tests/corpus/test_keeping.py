@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.clusters import Copy, clusters
 from krowlspider.corpus.duplicates import DuplicateIndex
 from krowlspider.corpus.fingerprints import fingerprints
-from krowlspider.corpus.finish import Finisher
+from krowlspider.corpus.finish import Copy, Finisher, clusters
 from krowlspider.corpus.folder import LINES, Folder, Slice, Summary, read_lines, write_lines
 from krowlspider.corpus.keeping import RankedCopies
 from krowlspider.corpus.record import Line

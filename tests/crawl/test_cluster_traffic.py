@@ -54,16 +54,7 @@ def traffic_in(
     job.open()
     codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
-    traffic = ClusterTraffic(
-        job,
-        NodeA(),
-        codec,
-        intake,
-        identify=identify,
-        settings=settings,
-        rests=lambda: True,
-        wake=lambda: None,
-    )
+    traffic = ClusterTraffic(job, NodeA(), codec, intake, settings=settings, rests=lambda: True)
     return job, traffic
 
 

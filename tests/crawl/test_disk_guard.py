@@ -18,7 +18,7 @@ from scrapy.settings import Settings
 from krowlspider import settings as defaults
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring import disk_guard
-from krowlspider.crawl.monitoring.disk_guard import DiskFloor, DiskGuard, free_bytes
+from krowlspider.crawl.monitoring.disk_guard import DiskFloor, DiskGuard
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
@@ -85,9 +85,12 @@ def test_it_never_changes_its_mind_within_the_tenth(size: int, readings: list[in
 
 def test_what_is_free_is_what_one_who_is_not_root_may_write(tmp_path: Path) -> None:
     """As df shows, give or take the writes of other processes."""
-    assert abs(free_bytes(tmp_path) - shutil.disk_usage(tmp_path).free) < GB
+    disk = os.statvfs(tmp_path)
+    guard = DiskGuard(1, lambda: [tmp_path], pytest.fail)
+    guard.look()
+    assert abs(guard.free_bytes[tmp_path] - disk.f_bavail * disk.f_frsize) < GB
     with pytest.raises(FileNotFoundError):
-        free_bytes(tmp_path / "none")
+        DiskGuard(1, lambda: [tmp_path / "none"], pytest.fail).look()
 
 
 # --- the guard and the job ---
@@ -216,7 +219,7 @@ def test_crawl_below_the_floor_asks_nobody(
             r" more is fetched until it is (\d+) MB\. Make room, or start again with a lower floor",
             crawl.log,
         )[0]
-        assert abs(int(free) * MB - free_bytes(tmp_path)) < GB
+        assert abs(int(free) * MB - shutil.disk_usage(tmp_path).free) < GB
         assert int(enough) == NEVER // MB * 11 // 10
         assert crawl.log.count("KROWL_DISK_FLOOR") == 1
         assert f"| paused: no room in {warc}" in crawl.log

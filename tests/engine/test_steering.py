@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.crawl.job import _jobs
-from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.views.console import Console
 from tests.mockweb.audit import violations
@@ -37,7 +36,7 @@ PAGES = {"/", *(f"/{at}" for at in range(8))}
 def console() -> Console:
     # Crawls of this process that were killed may not be collected yet: they are older.
     crawler = [each for each, job in _jobs.items() if job._opened][-1]
-    return Console(Control(crawler), Steering(crawler, who="a test"))
+    return Console(crawler, "a test")
 
 
 def asked(web: SimulatedWeb, host: str) -> Counter[str]:

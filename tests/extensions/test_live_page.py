@@ -21,8 +21,8 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.test import get_crawler
 
 from extensions.live_page import LivePage
-from krowlspider.crawl.monitoring.control_token import FILE
 from krowlspider.crawl.monitoring.history import FIELDS, KEPT, History
+from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from krowlspider.views.live import _is_local, routes
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, Crawl, write_seeds
@@ -147,7 +147,7 @@ def order(crawl: SimpleNamespace, what: str, status: int = 200, /, **body: Any) 
 
 
 def post(crawl: SimpleNamespace, name: str, body: bytes, **headers: str) -> tuple[int, Any, bytes]:
-    token = (crawl.jobdir / FILE).read_text().strip()
+    token = (crawl.jobdir / CONTROL_TOKEN).read_text().strip()
     headers = {"Authorization": f"Bearer {token}", **headers}
     return ask(crawl, f"/api/v1/{name}", body, **headers)
 
@@ -155,7 +155,7 @@ def post(crawl: SimpleNamespace, name: str, body: bytes, **headers: str) -> tupl
 def check_the_orders(crawl: SimpleNamespace) -> None:
     own = crawl.web.url("a.test")
     name = own.split("/")[2]
-    assert (crawl.jobdir / FILE).stat().st_mode & 0o777 == 0o600
+    assert (crawl.jobdir / CONTROL_TOKEN).stat().st_mode & 0o777 == 0o600
     assert order(crawl, "pause", host=own).startswith(f"{name} is paused")
     assert "It is paused" in api(crawl, f"host?name={quote(own)}")["why"]
     assert order(crawl, "resume", host=own).endswith("goes on after its delay")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.monitoring.control_token import FILE
+from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from tests.extensions.test_live_page import api, crawling
 from tests.support.browser import opened
 
@@ -42,7 +42,7 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await tab.wait(f'{SAID}.startsWith("give the token")')
     assert api(crawl, "status")["paused"] == ""
     await click(tab, "#pause")
-    await fill(tab, "token", (crawl.jobdir / FILE).read_text().strip())
+    await fill(tab, "token", (crawl.jobdir / CONTROL_TOKEN).read_text().strip())
     await click(tab, "#unlock button")
     # It comes back by the events.
     await tab.wait('document.getElementById("pause").textContent === "Resume the crawl"')

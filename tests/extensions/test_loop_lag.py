@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,7 +90,7 @@ def test_quantiles_grow_with_their_rank() -> None:
 
 def test_early_timer_is_not_late_and_keeps_to_its_plan() -> None:
     """So is one on time."""
-    late = Lateness(100.0)
+    late = Lateness(100.0, inf)
     for number in range(1, 51):
         assert late.planned == pytest.approx(100 + number * INTERVAL)
         late.met(late.planned - 0.0004 * (number % 2))
@@ -98,7 +99,7 @@ def test_early_timer_is_not_late_and_keeps_to_its_plan() -> None:
 
 def test_a_stall_counts_for_each_time_that_was_planned_in_it() -> None:
     """A second in which nothing ran, after nine in which all did, is a tenth of the whole."""
-    late = Lateness(0.0)
+    late = Lateness(0.0, inf)
     while late.planned < 9:
         late.met(late.planned)
     late.met(10.0)
@@ -116,7 +117,7 @@ def test_a_stall_counts_for_each_time_that_was_planned_in_it() -> None:
 def test_plan_goes_on_at_its_next_time_after_a_stall(
     stalls: list[float],
 ) -> None:
-    late = Lateness(0.0)
+    late = Lateness(0.0, inf)
     now = 0.0
     for stall in stalls:
         now = max(now, late.planned) + stall
@@ -126,7 +127,7 @@ def test_plan_goes_on_at_its_next_time_after_a_stall(
 
 
 def test_a_day_asleep_is_counted_as_a_hundred_seconds() -> None:
-    late = Lateness(0.0)
+    late = Lateness(0.0, inf)
     late.met(86_400.0)
     assert late.whole.count == 5001
     assert late.whole.max_ms == 100_000
@@ -144,7 +145,7 @@ def test_what_is_recent_is_since_it_was_last_asked_for() -> None:
 
 def test_a_timer_on_time_costs_few_calls() -> None:
     """It runs fifty times a second."""
-    late = Lateness(0.0)
+    late = Lateness(0.0, inf)
     late.met(late.planned)
     calls = 0
 

@@ -32,17 +32,17 @@ UNMOVED = {
         *("krowl_cluster_sent_total", "krowl_cluster_taken_total"),
         *("krowl_frontier_foreign_total", "krowl_frontier_outbox"),
     ],
-    "tests/cluster/test_inbox.py": [
+    "tests/cluster/test_inbox.py": ["krowl_cluster_inbox_messages"],
+    "tests/cluster/test_inbox_junk.py": [
         *("krowl_cluster_dead_total", "krowl_cluster_dead_lost_total"),
-        "krowl_cluster_inbox_messages",
     ],
     "tests/cluster/test_chaos_static.py": ["krowl_cluster_failed_total"],
     "tests/cluster/test_forwarder.py": ["krowl_cluster_held_total"],
     "tests/cluster/test_pending_nodes.py": ["krowl_cluster_dead_nodes"],
     "tests/crawl/handover/test_sender.py": [
         *("krowl_cluster_moved_total", "krowl_cluster_moving", "krowl_cluster_arrived_total"),
-        "krowl_cluster_stays",
     ],
+    "tests/crawl/handover/test_hosts_that_stay.py": ["krowl_cluster_stays"],
     "tests/engine/test_steering.py": ["krowl_control_change_total"],
     "tests/whole_crawls/test_disk_full.py": ["krowl_disk_pauses_total"],
     "tests/fetch/dns/test_resolver.py": [

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.report import tables
-from krowlspider.crawl.report.course import KEPT, Course
+from krowlspider.crawl.report.record import KEPT, Course
 from krowlspider.crawl.report.slices import SLICE
 from krowlspider.crawl.report.tables import Table, read_tables
 from krowlspider.frontier.entry import Entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover.arrival import Arrivals
+from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import Limits, MemoryLimits
@@ -183,7 +183,7 @@ class World:
         departure = self.departures.begin(name)
         arrived = 0
         while (chunk := departure.chunk(arrived)) is not None:
-            arrived = other.arrivals.take(json.loads(json.dumps(chunk)))
+            arrived = other.arrivals.take(decode_chunk(encode_chunk(chunk)))
         for _ in departure.end():
             pass
 

@@ -5,7 +5,6 @@ No URL is lost, repeated, fetched early or miscounted.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec import structs
 
 from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.hosts.tally import Tally
@@ -345,7 +345,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     def _send(self, name: str, way: HandOver, acknowledged: bool) -> None:
         if (chunk := way.departure.chunk(way.arrived)) is not None:
-            arrived = self.other.arrivals.take(json.loads(json.dumps(chunk)))
+            arrived = self.other.arrivals.take(decode_chunk(encode_chunk(chunk)))
             way.arrived = arrived if acknowledged else way.arrived
             return
         for _ in way.departure.end():

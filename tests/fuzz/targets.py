@@ -16,8 +16,6 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from krowlspider.archive.index.surt import surt
 from krowlspider.cluster.transport.message import decode, decode_start
 from krowlspider.cluster.transport.meta import BadMessage
@@ -27,7 +25,7 @@ from krowlspider.fetch.http.decode import decode_body
 from krowlspider.fetch.http.head import parse_head
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.handover.chunks import BadChunk, read_chunk
+from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id, read_chunk
 from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
@@ -173,12 +171,9 @@ def _message(data: bytes) -> None:
 
 
 def _chunk(data: bytes) -> None:
-    try:
-        said = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return
+    decode_id(data)
     with suppress(BadChunk):
-        read_chunk(said, 0.0, lambda entry: b"12345678", url_max=2048)
+        read_chunk(decode_chunk(data), 0.0, lambda entry: b"12345678", url_max=2048)
 
 
 def _value(data: bytes) -> None:

@@ -1,14 +1,16 @@
 """The rooms of the source and who may import whom. Imports for types alone count too."""
 
-import ast
-from collections.abc import Iterator
+from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from tests.support.sources import imports_of, sources_of
+
 ROOT = Path(__file__).parents[2]
 DOORS = {"extensions", "middlewares"}
+DOOR_MAX = 60
 # What each room may import besides itself and `errors`. A room that is not named: nothing.
 BASE = {"urls", "politeness"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
@@ -46,70 +48,39 @@ IMPURE = {
 }  # fmt: skip
 
 
-def modules_of(root: Path) -> dict[str, ast.Module]:
-    """Return the syntax tree of every module of ours, by its dotted name."""
-    found = {}
-    for path in (each for room in ("krowlspider", *DOORS) for each in (root / room).rglob("*.py")):
-        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        found[name] = ast.parse(path.read_text(encoding="utf-8"))
-    return found
-
-
-def imports_of(tree: ast.Module) -> set[str]:
-    """Return every name that a module imports, those inside functions included."""
-    names = set()
-    for node in _statements(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "relative imports hide where a name comes from"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements in a node; to walk its expressions too takes five times as long."""
-    for blocks in ("body", "orelse", "handlers", "finalbody", "cases"):
-        inner = getattr(node, blocks, ())
-        for each in inner if isinstance(inner, list) else ():
-            yield each
-            yield from _statements(each)
-
-
 def room_of(module: str) -> str:
+    """Return the room of a module. Each door and each module of `internals` is one of its own."""
     package, _, rest = module.partition(".")
     if package in DOORS or not rest:
-        return package
+        return module
     return rest if rest.startswith("internals.") else rest.partition(".")[0]
 
 
-def part_of(module: str) -> str:
-    """Return the sub-room of a module, or the module itself if it lies flat in its room."""
-    return ".".join(module.split(".")[:3]) if module.count(".") >= 3 else module
-
-
 def breaches(root: Path) -> list[str]:
-    """Return every import that is against the rules, and every cycle."""
-    trees = modules_of(root)
-    found, graph, parts = [], {}, {}
-    for module, tree in trees.items():
-        names = imports_of(tree)
-        ours = {name if name in trees else name.rpartition(".")[0] for name in names} & trees.keys()
-        graph[module] = ours - {module}
-        part = part_of(module)
-        parts.setdefault(part, set()).update({part_of(name) for name in ours} - {part})
-        allowed = MAY_IMPORT.get(room_of(module), set()) | {room_of(module), "errors"}
-        found += [f"{module} imports {name}" for name in ours if room_of(name) not in allowed]
-        doors = [name for name in ours - {module} if {room_of(name), room_of(module)} <= DOORS]
-        found += [f"{module} imports {name}" for name in doors]
+    """Return every forbidden import, every cycle, and every door that is too long."""
+    sources, found = sources_of(root, "krowlspider", *DOORS), []
+    # The nodes are modules, and sub-rooms too: a module that lies flat in its room is both.
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module, source in sources.items():
+        names, room = imports_of(source), room_of(module)
+        package = room.partition(".")[0]
+        ours = {name if name in sources else name.rpartition(".")[0] for name in names}
+        ours = (ours & sources.keys()) - {module}
+        part, *others = (".".join(name.split(".")[:3]) for name in (module, *ours))
+        graph[module] |= ours
+        graph[part] |= {*others} - {part}
+        allowed = MAY_IMPORT.get(package, set()) | {room, "errors"}
         is_pure = module.removeprefix("krowlspider.").startswith(PURE)
         banned = {"tests", "bench"} | (IMPURE if is_pure else set())
-        found += [f"{module} imports {n}" for n in names if n.partition(".")[0] in banned]
-    for dependencies in (graph, parts):
-        try:
-            TopologicalSorter(dependencies).prepare()
-        except CycleError as error:
-            found.append(f"cycle: {' -> '.join(error.args[1])}")
+        wrong = {name for name in ours if room_of(name) not in allowed}
+        wrong |= {name for name in names if name.partition(".")[0] in banned}
+        found += [f"{module} imports {name}" for name in wrong]
+        if package in DOORS and source.count("\n") > DOOR_MAX:
+            found.append(f"{module} has more than {DOOR_MAX} lines")
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found.append(f"cycle: {' -> '.join(error.args[1])}")
     return found
 
 
@@ -126,6 +97,7 @@ def test_the_source_keeps_to_its_rooms():
         ("krowlspider/cluster/ring/a.py", "from time import monotonic", "a imports time"),
         ("krowlspider/engine/a.py", "import tests.mockweb", "a imports tests"),
         ("extensions/a.py", "from extensions.b import c", "a imports extensions.b"),
+        ("extensions/a.py", "\n" * 61, "a has more than 60 lines"),
         ("krowlspider/engine/a.py", "import krowlspider.engine.b", "cycle"),
     ],
 )

@@ -270,6 +270,20 @@ def test_redirected_sitemap_is_read_as_a_sitemap(tmp_path: Path) -> None:
         assert [item["title"] for item in crawl.items if item["title"]] == ["Home"]
 
 
+def test_no_redirect_of_a_sitemap_is_followed_if_off(tmp_path: Path) -> None:
+    spec = [
+        robots("Sitemap: /old.xml"),
+        {"path": "/old.xml", "redirect": "/new.xml", "status": 301},
+        xml("/new.xml", urlset([here("a.site.test", "/p1")])),
+        xml("/sitemap.xml", ""),
+        LEAF,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url("a.site.test", "/p")]
+        crawled(web, tmp_path, seeds, settings={"REDIRECT_ENABLED": 0})
+        assert fetched(web) == once("/p", "/old.xml", "/sitemap.xml")
+
+
 @pytest.mark.parametrize("setting", [{"KROWL_SITEMAPS": 0}, {"ROBOTSTXT_OBEY": 0}])
 def test_no_sitemap_is_asked_for_without_robots_txt(
     tmp_path: Path, setting: dict[str, object]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.metrics.stats import is_counter, metric_name
-from krowlspider.crawl.metrics.table import MEASURED, STATS
+from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
 from krowlspider.node.serving.metrics import OWN
 from tests.support.crawling import ROOT
 
@@ -59,6 +59,8 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     for stat, known in STATS.items():
         kind = "counter" if is_counter(stat) else "gauge"
         yield metric_name(stat), kind, known.label, known.help
+    for observed in HISTOGRAMS:
+        yield observed.name, "histogram", "", observed.help
     for metric in MEASURED:
         name = f"{metric.name}_total" if metric.kind == "counter" else metric.name
         yield name, metric.kind, metric.label, metric.help

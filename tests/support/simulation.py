@@ -141,9 +141,9 @@ class SimulatedHandler(DownloadHandler):
         path = "/" + in_flight.url.split("/", 3)[3]
         start = clocks.monotonic
         address = crawl.web.address(host)
-        if not crawl.scheduler.flights.reserve_address(in_flight, address):
+        if not crawl.job.frontier.schedule.reserve_address(in_flight.host, address):
             raise AddressBusy(address)
-        in_flight.hold(FetchMemory(crawl.job.memory))
+        in_flight.memory = FetchMemory(crawl.job.memory)
         answer = crawl.web.answer(host, path, start)
         entry = Entry(
             start, 0.0, host, path, "GET", answer.status, 0, "", "", 0, "", False, True, 0

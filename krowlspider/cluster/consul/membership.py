@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from krowlspider.cluster.allowance import PAGES
 from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
-from krowlspider.cluster.consul.kept_keys import KeptKeys, restore
 from krowlspider.cluster.consul.lease import Lease, in_use
 from krowlspider.cluster.consul.pending_nodes import NodeInfo, PendingNodes
 from krowlspider.cluster.consul.register import WAIT, read_register, refuse_same_redis, remove_dead
@@ -21,6 +21,7 @@ from krowlspider.cluster.consul.service import Service
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
 from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
+from krowlspider.cluster.signals import SIGNAL
 from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
@@ -54,12 +55,14 @@ class ConsulMembership:
         self._root = f"krowlspider/{cluster}"
         self.seed = IdentitySeed(agent, cluster, ttl)
         self._pending = PendingNodes(agent, self._root, own)
-        self._kept = KeptKeys(self._root)
+        # Keys of the whole cluster, with their values as last read.
+        self._shared = (f"{self._root}/{SIGNAL}", f"{self._root}/{PAGES}")
+        self._kept: Mapping[str, bytes] = {}
         self._lease = Lease(
             agent, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
         )
         self._live = LiveMembers(own.id, ttl, delay)
-        self._service = Service(agent, cluster, own, ttl)
+        self.service = Service(agent, cluster, own, ttl)
         # Consul takes an unchanged value for no change, unless its flags differ.
         self._flags = count()
         self._was_valid = False
@@ -87,10 +90,6 @@ class ConsulMembership:
     @property
     def epoch(self) -> int:
         return self._live.epoch
-
-    def serve_metrics(self, host: str, port: int) -> None:
-        """Have the service name the address of the metrics."""
-        self._service.serve_metrics(host, port)
 
     @property
     def pending_nodes(self) -> frozenset[str]:
@@ -124,7 +123,7 @@ class ConsulMembership:
                     raise UnansweredError(self._trouble or "Consul does not keep what is written")
                 # Two nodes may have started at the same time.
                 refuse_same_redis(self.own, self.members)
-                await self._service.renew()
+                await self.service.renew()
             except (ClusterError, UnansweredError):
                 await self._undo(is_pending=is_pending)
                 raise
@@ -171,7 +170,7 @@ class ConsulMembership:
         waits = {f"{WAIT}{node}": left for node, left in self._live.waits(monotonic()).items()}
         body = msgspec.json.encode({**counters, **waits})
         own = step("lock", self._lease.beats_key, body, **session)
-        trees = (beats, pending, *self._kept.keys, self.seed.key)
+        trees = (beats, pending, *self._shared, self.seed.key)
         all_ = [step("get-tree", tree) for tree in trees]
         try:
             found = await self._agent.transact(own, *all_)
@@ -183,7 +182,7 @@ class ConsulMembership:
         # The first entry is the one written.
         self._live.count([each for each in found[1:] if each.key.startswith(beats)])
         self._pending.update(each for each in found if each.key.startswith(pending))
-        self._kept.update(found)
+        self._kept = {each.key: each.value for each in found if each.key in self._shared}
         return True
 
     async def dismiss(self) -> None:
@@ -207,7 +206,7 @@ class ConsulMembership:
             with suppress(UnansweredError):
                 await self._pending.note_stop(check)
                 await self._lease.release(session, claims)
-                await self._service.remove()
+                await self.service.remove()
 
     async def _keep(self) -> None:
         while True:
@@ -235,7 +234,9 @@ class ConsulMembership:
             if holder := await self._lease.take():
                 raise UnansweredError(in_use(self.own.id, holder))
             if self._lease.founding:
-                await restore(self._agent, self._lost)
+                for key, value in self._lost.items():
+                    # Refused if the key exists.
+                    await self._agent.change(step("cas", key, value, Index=0))
             self._lost = {}
             await self._look()
         await self._lease.found()
@@ -245,7 +246,7 @@ class ConsulMembership:
             await self._look()
         # Last, because the crawl does not depend on it.
         if renewing:
-            await self._service.renew()
+            await self.service.renew()
 
     def _known(self) -> dict[str, bytes]:
         """Return what other nodes need of the register, as last read.
@@ -254,7 +255,7 @@ class ConsulMembership:
         """
         others = (r for node, r in self.members.items() if node != self.own.id and r.claims)
         records = {f"{self._root}/nodes/{r.member.id}": r.dumps() for r in others}
-        return {**records, **self._pending.others(), **self._kept.known}
+        return {**records, **self._pending.others(), **self._kept}
 
     async def _store(self, record: Record) -> bool:
         """Write the record into our key and read the view; False if the key has changed before.

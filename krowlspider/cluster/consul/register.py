@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from krowlspider.cluster.consul.agent import Agent, step, unchanged
 from krowlspider.cluster.consul.pending_nodes import PENDING, NodeInfo
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
-
-# Entries by the part of the register that they are in, then by node id.
-_Parts: TypeAlias = "dict[str, dict[str, RegisterEntry]]"
-
 
 # Begins the name of a counter: the seconds for which its node still waits for a dead one.
 WAIT = "wait:"
@@ -106,12 +103,15 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
 
     :raises UnansweredError: Consul does not answer
     """
-    epoch, parts = await _parts(agent, cluster)
-    if not parts:
+    epoch, entries = await agent.list(f"krowlspider/{cluster}/")
+    if not entries:
         return None
+    parts: defaultdict[str, dict[str, RegisterEntry]] = defaultdict(dict)
+    for entry in entries:
+        parts[entry.key.split("/")[2]][entry.node] = entry
     members: dict[str, Record] = {}
     unreadable: dict[str, str] = {}
-    for node, entry in parts.get("nodes", {}).items():
+    for node, entry in parts["nodes"].items():
         if entry.session:
             try:
                 members[node] = Record.loads(node, entry.value)
@@ -119,10 +119,10 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
                 unreadable[node] = str(error)
         elif (dead := dead_record(entry)) is not None:
             members[node] = dead
-    for node, entry in parts.get("beats", {}).items():
+    for node, entry in parts["beats"].items():
         with suppress(BadRecordError, KeyError):
             members[node] = replace(members[node], counters=load_counters(entry.value))
-    pending = {node: NodeInfo.loads(entry.value) for node, entry in parts.get(PENDING, {}).items()}
+    pending = {node: NodeInfo.loads(entry.value) for node, entry in parts[PENDING].items()}
     return Register(epoch, members, pending, unreadable)
 
 
@@ -140,14 +140,6 @@ def same_redis(node: str) -> ClusterError:
         " reach it, or a database of its own (/0, /1); if that node will not come back, give it up"
         f" with scrapy ring --forget {node}"
     )
-
-
-async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
-    epoch, entries = await agent.list(f"krowlspider/{cluster}/")
-    parts: _Parts = {}
-    for entry in entries:
-        parts.setdefault(entry.key.split("/")[2], {})[entry.node] = entry
-    return epoch, parts
 
 
 def check_forgettable(register: Register, cluster: str, node: str) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.ring.ring import Member, Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from krowlspider.cluster.ring.record import Claims, Record
 
@@ -75,8 +75,9 @@ class View:
         rivals = _rivals(own, self.ring, reading.claims)
         # No bound method: a cycle would keep the caches until the next full garbage collection.
         decide = partial(_may_fetch, own, self.ring, () if self.leaving else in_force, rivals)
-        self._owner = lru_cache(maxsize=_CACHED)(self.ring.owner)
-        self._may_fetch = lru_cache(maxsize=_CACHED)(decide)
+        # Of a domain: its owner, and whether its hosts may be popped while the lease is valid.
+        self.owner: Callable[[str], str] = lru_cache(maxsize=_CACHED)(self.ring.owner)
+        self.may_fetch: Callable[[str], bool] = lru_cache(maxsize=_CACHED)(decide)
 
     @property
     def settled(self) -> bool:
@@ -101,14 +102,11 @@ class View:
         """
         claims, names = self.reading.claims, {member.id for member in self.reading.members}
         others = sorted(names - self.reading.dead - {self.own})
-        return tuple(name for name in others if all(map(self._is_in, claims.get(name, ()))))
-
-    def owner(self, domain: str) -> str:
-        return self._owner(domain)
-
-    def may_fetch(self, domain: str) -> bool:
-        """Return whether a host of the domain may be popped while the lease is valid."""
-        return self._may_fetch(domain)
+        return tuple(
+            name
+            for name in others
+            if all(self.own in dict(ring.weights) for ring in claims.get(name, ()))
+        )
 
     def may_take(self, domain: str) -> bool:
         """Return whether the domain is ours and locked, so that a host may be handed over to us."""
@@ -117,9 +115,6 @@ class View:
             and self.owner(domain) == self.own
             and _gives(self.in_force, domain, self.own)
         )
-
-    def _is_in(self, ring: Ring) -> bool:
-        return any(name == self.own for name, _ in ring.weights)
 
 
 class Claimant:
@@ -159,7 +154,7 @@ class Claimant:
         if self.view is not None:
             old = self.view.in_force
             both = (*self._locked(old, claims), *self._locked(claims, old))
-            self._set_view(self.view.reading, tuple(dict.fromkeys(both)))
+            self.view = View(self.own, self.view.reading, tuple(dict.fromkeys(both)))
 
     def leave(self) -> Claims:
         """Begin to leave. Return the claims to publish: they lock what is to be handed over."""
@@ -179,7 +174,7 @@ class Claimant:
         self._begun = self._stored = None
         if self.view is not None:
             last = self.view.reading
-            self._set_view(replace(last, epoch=-1), ())
+            self.view = View(self.own, replace(last, epoch=-1), ())
 
     def _locks(self) -> Claims:
         """Return the claims that lock what this node has; without a lease, the stored ones."""
@@ -195,10 +190,7 @@ class Claimant:
         if self._begun is None:
             self._stored = stored
         # Other nodes do not respect what the register has lost.
-        self._set_view(reading, self._locked(claims, stored))
-
-    def _set_view(self, reading: Reading, in_force: Claims) -> None:
-        self.view = View(self.own, reading, in_force)
+        self.view = View(self.own, reading, self._locked(claims, stored))
 
     def _locked(self, rings: Claims, claims: Claims) -> Claims:
         """Return the rings whose domains of ours are all locked by one of the claims."""

@@ -45,7 +45,7 @@ class LiveMembers:
     lease may still be valid. All seconds count from the first reading that showed it dead.
     """
 
-    def __init__(self, own: str, ttl: float, delay: float = 0.0) -> None:
+    def __init__(self, own: str, ttl: float, delay: float) -> None:
         self.members: Mapping[str, Record] = {}
         self.epoch = 0
         # Index in the register of the last change of our own key.

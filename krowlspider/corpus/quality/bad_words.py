@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from krowlspider.corpus.quality.words import SPACELESS
+from krowlspider.corpus.languages import SPACELESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,8 +12,8 @@ from math import inf
 from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING
 
+from krowlspider.corpus.languages import SPACELESS, STOP_WORDS
 from krowlspider.corpus.quality.sequences import WORDS_MAX, Sequences
-from krowlspider.corpus.quality.words import SPACELESS, STOP_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -50,22 +50,18 @@ class _Newest(msgspec.Struct):
         return self.finding.date, self.file, self.finding.offset
 
 
-class _Line(msgspec.Struct):
-    host: str
-    site: Site
-
-
 class SiteIndex:
     """The newest answers of each host. Only one process may open it."""
 
     def __init__(self, folder: Path):
         self._db = plyvel.DB(str(folder), create_if_missing=True)
+        self._is_published = False
 
     def close(self) -> None:
         self._db.close()
 
     def has(self, file: str) -> bool:
-        """Return whether the answers in a WARC file were added."""
+        """Return whether the findings in a WARC file were added."""
         return self._db.get(_FILE + file.encode()) is not None
 
     def add(self, file: str, lines: Iterable[bytes]) -> None:
@@ -85,40 +81,46 @@ class SiteIndex:
                 self._db.put(key, _encode(found))
         # With it, all of the above is synced.
         self._db.put(_FILE + file.encode(), b"", sync=True)
+        self._is_published = False
 
     def _known(self, key: bytes) -> _Newest | None:
         value = self._db.get(key)
         return None if value is None else msgspec.json.decode(value, type=_Newest)
 
     def publish(self, path: Path) -> None:
-        """Write the file for workers, in the place of ``path``. Raises OSError."""
+        """Write the file for workers, in the place of ``path``, unless it has all findings already.
+
+        Raises OSError.
+        """
+        if self._is_published:
+            return
         count = 0
         with write_durably(path) as file, tempfile.TemporaryFile() as entries:
-            for key, line in self._lines():
+            for key, site in self._sites():
                 entries.write(key + file.tell().to_bytes(_ENTRY - len(key), "big"))
-                file.write(_encode(line) + b"\n")
+                file.write(_encode(site) + b"\n")
                 count += 1
             entries.seek(0)
             shutil.copyfileobj(entries, file)
             file.write(count.to_bytes(_NUMBER, "big"))
+        self._is_published = True
 
-    def _lines(self) -> Iterator[tuple[bytes, _Line]]:
-        """Yield the hosts that say something, sorted by their hashes."""
+    def _sites(self) -> Iterator[tuple[bytes, Site]]:
+        """Yield (hash of the host, its answers) of hosts that say something, sorted by hash."""
         for key, answers in groupby(self._answers(), key=itemgetter(0)):
-            line = None
-            for _, host, site in answers:
-                line = line or _Line(host, Site())
-                line.site.add(site)
-            if line is not None and line.site != Site():
-                yield key, line
+            whole = Site()
+            for _, site in answers:
+                whole.add(site)
+            if whole != Site():
+                yield key, whole
 
-    def _answers(self) -> Iterator[tuple[bytes, str, Site]]:
-        """Yield (hash of the host, host, answer), one for each path: the newest that is known."""
+    def _answers(self) -> Iterator[tuple[bytes, Site]]:
+        """Yield (hash of the host, answer), one for each path: the newest that is known."""
         for key, newest in groupby(self._db.iterator(prefix=_HOST), key=_of_path):
             found = [msgspec.json.decode(value, type=_Newest) for _, value in newest]
             for each in sorted(found, key=lambda each: each.age, reverse=True):
                 if (site := self._resolved(each.finding)) is not None:
-                    yield key[1:_PATH_AT], each.finding.host, site
+                    yield key[1:_PATH_AT], site
                     break
 
     def _resolved(self, finding: Finding) -> Site | None:
@@ -166,7 +168,7 @@ class SiteFile:
             return None
         start = int.from_bytes(self._entry(place)[8:], "big")
         line = self._map[start : self._map.find(b"\n", start)]
-        return msgspec.json.decode(line, type=_Line).site
+        return msgspec.json.decode(line, type=Site)
 
     def _entry(self, number: int) -> bytes:
         start = self._base + _ENTRY * number

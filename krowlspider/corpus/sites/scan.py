@@ -10,6 +10,7 @@ from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.index.cdxj import target
 from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.pages import codings_of, head_of, records
 from krowlspider.corpus.sites.answers import FILES, READ_MAX, Site, site_of
 from krowlspider.urls.canonical import normalise
@@ -43,6 +44,11 @@ class Finding(msgspec.Struct):
     payload: str = ""
     others: dict[str, Site] = {}
     is_revisit: bool = False
+
+
+def findings_file(name: str) -> str:
+    """Return the name of the file with the findings in the WARC file ``name``."""
+    return f"{name}.sites{LINES}"
 
 
 def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Finding]:

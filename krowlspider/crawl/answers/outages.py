@@ -86,7 +86,7 @@ class Outages:
                 now,
                 is_evidence=self._is_evidence(host, kind),
                 domain=domain,
-                block=_block_of(host),
+                block=_block(host),
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             self._resolver.failed(
@@ -202,12 +202,12 @@ class Outages:
         struck = self._network.struck
         for name in sorted(names, key=struck.__contains__):
             host = self._frontier.schedule.cache.hosts.get(name)
-            block = "" if host is None else _block_of(host)
+            block = "" if host is None else _block(host)
             found.setdefault(block or domain_of(name), name)
         return list(found.values())[:_PROBED]
 
 
-def _block_of(host: Host) -> str:
-    """Return the block of a host's address; empty where the address is unknown or not public."""
+def _block(host: Host) -> str:
+    """Return the block of a host's address; "" while that is unknown, or where it is not public."""
     address = host.shares.address.removeprefix("@").removesuffix("/64")
     return block_of(address) if address else ""

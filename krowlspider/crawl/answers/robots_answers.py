@@ -13,6 +13,8 @@ from krowlspider.urls.page.headers import escape_octets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy.http import Response
+
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.robots.fetch import RobotsFetch
@@ -28,7 +30,8 @@ _WARNINGS = 5
 class RobotsAnswers:
     """Hands the ends of robots fetches on, under the mark of their host.
 
-    ``charge`` is called with the request in flight and the seconds that reading its answer took.
+    ``charge`` is called with the request in flight and the seconds that reading its answer took,
+    ``count`` with the name of each stat to count.
     """
 
     def __init__(
@@ -37,14 +40,23 @@ class RobotsAnswers:
         frontier: Frontier,
         mark: WorkMark,
         charge: Callable[[InFlight, float], None],
+        count: Callable[[str], None],
     ):
         self._fetches = fetches
         self._frontier = frontier
         self._mark = mark
         self._charge = charge
+        self._count = count
         self._warned = 0
 
-    def answered(
+    def answered(self, in_flight: InFlight, robots_fetch: RobotsFetch, response: Response) -> None:
+        """Record an answer."""
+        self._count("robotstxt/response_count")
+        self._count(f"robotstxt/response_status_count/{response.status}")
+        location = response.headers.get(b"Location")
+        self._read(in_flight, robots_fetch, response.status, response.body, location)
+
+    def _read(
         self,
         in_flight: InFlight,
         robots_fetch: RobotsFetch,
@@ -52,24 +64,24 @@ class RobotsAnswers:
         body: bytes,
         location: bytes | None,
     ) -> None:
-        """Record an answer; ``location`` is its Location header as sent."""
+        """Read an answer; ``location`` is its Location header as sent."""
         target = None if location is None else escape_octets(location)
         begun = self._frontier.now()
         mark = page_mark(self._frontier, in_flight)
         self._mark.during(mark, self._fetches.answered, robots_fetch, status, body, target)
         self._charge(in_flight, self._frontier.now() - begun)
 
-    def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> bool:
-        """Record a failure. Return False if it counts as an answer, as the start of a too large
-        robots.txt does: RFC 9309, section 2.5.
-        """
+    def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> None:
+        """Record a failure. The start of a too large robots.txt is read as an answer: RFC 9309,
+        section 2.5."""
         cause = error.__cause__
         if isinstance(cause, TooLarge) and (cut := cause.exchange) is not None:
             named = {name.lower(): value for name, value in cut.headers}
             if b"content-encoding" not in named:
                 location = named.get(b"location")
-                self.answered(in_flight, robots_fetch, cut.status, cut.body, location)
-                return False
+                self._read(in_flight, robots_fetch, cut.status, cut.body, location)
+                return
+        self._count("robotstxt/exception_count")
         if isinstance(cause, AddressForbidden):
             self._warn(robots_fetch, cause)
         if in_flight.is_blameless:
@@ -77,7 +89,6 @@ class RobotsAnswers:
         else:
             final = in_flight.defers or is_final(error)
             self._fetches.failed(robots_fetch, final=final)
-        return True
 
     def _warn(self, robots_fetch: RobotsFetch, cause: AddressForbidden) -> None:
         self._warned += 1

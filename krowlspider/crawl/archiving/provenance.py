@@ -116,16 +116,13 @@ class Provenance:
         return FetchNote(exchange.url, exchange.times.started, fields, identity)
 
     def failed(
-        self,
-        in_flight: InFlight,
-        error: FetchError,
-        note: FetchNote | None,
-        meta: Mapping[str, Any],
+        self, in_flight: InFlight, error: FetchError, meta: Mapping[str, Any]
     ) -> FetchNote | None:
         """Return the note for a fetch that failed; None for no note.
 
-        ``note`` is the result of `fetched` if an answer had begun, else None.
+        It is that of `fetched`, with the failure, if an answer had begun.
         """
+        note = in_flight.note
         if not self._of_failures:
             return note
         if note is None:

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key
 from krowlspider.cluster.transport.list_reader import processing_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection, checked
 from krowlspider.crawl.handover.receiver import REFUSED, arrived_key
+from krowlspider.frontier.handover.chunks import encode_chunk
 from krowlspider.frontier.schedule.ownership import HostBusyError
 
 if TYPE_CHECKING:
@@ -286,9 +285,9 @@ class PeerHandover:
         except LookupError:
             self._restart(host)
             return None
-        if chunk is None or chunk["last"]:
+        if chunk is None or chunk.last:
             host.total = host.sent + (chunk is not None)
-        return None if chunk is None else msgspec.json.encode(chunk)
+        return None if chunk is None else encode_chunk(chunk)
 
     async def _remove(self, host: _Host) -> None:
         """Remove a host that has arrived.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.redis_connection import RedisConnection, RedisTrouble, checked
 from krowlspider.crawl.handover.loop_share import SHARE, LoopShare
-from krowlspider.frontier.handover.chunks import BadChunk
+from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id
 from krowlspider.frontier.schedule.ownership import HostBusyError
 
 if TYPE_CHECKING:
@@ -18,14 +17,12 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from krowlspider.frontier.handover.arrival import Arrivals
+    from krowlspider.frontier.handover.chunks import ChunkId
 
 # Seconds that an acknowledgement is kept for a sender that is away. After that, it sends again.
 _KEPT = 3600
 # The acknowledgement of a host that this node cannot take.
 REFUSED = b"-"
-# Characters of a host in a key of Redis.
-_HOST_MAX = 2048
-_TRANSFER = re.compile("[0-9a-f]{16}")
 
 
 def arrived_key(spider: str, host: str, transfer: str) -> str:
@@ -75,8 +72,8 @@ class HandoverReceiver:
         self._on_arrival = on_arrival
         self.stats = ReceiverStats()
 
-    async def take(self, chunks: list[Any]) -> list[str | None]:
-        """Take chunks; return for each the reason why no node can take it, or None."""
+    async def take(self, chunks: list[bytes]) -> list[str | None]:
+        """Take chunks, as JSON; return for each the reason why no node can take it, or None."""
         taken = self.stats.chunks
         acknowledgements: dict[str, bytes | int] = {}
         reasons: list[str | None] = []
@@ -90,35 +87,30 @@ class HandoverReceiver:
             self._on_arrival()
         return reasons
 
-    def _take(self, chunk: Any, acknowledgements: dict[str, bytes | int]) -> str | None:
-        match chunk:
-            case {"host": str(host)} if not self._may_take(host):
+    def _take(self, data: bytes, acknowledgements: dict[str, bytes | int]) -> str | None:
+        try:
+            chunk = decode_chunk(data)
+            if not self._may_take(chunk.host):
                 self.stats.busy += 1
                 return None
-        try:
-            arrived: bytes | int = self._arrivals.take(chunk)
-            reason = None
+            arrived = self._arrivals.take(chunk)
         except BadChunk as error:
             self.stats.refused += 1
-            arrived, reason = REFUSED, str(error)[:200]
+            if (refused := decode_id(data)) is not None:
+                acknowledgements[self._key(refused)] = REFUSED
+            return str(error)[:200]
         except HostBusyError:
             # The sender sends it again.
             self.stats.busy += 1
             return None
-        if (key := self._key(chunk)) is not None:
-            acknowledgements[key] = arrived
-        if reason is None and arrived == chunk["number"] + 1:
+        acknowledgements[self._key(chunk)] = arrived
+        if arrived == chunk.number + 1:
             self.stats.chunks += 1
-            self.stats.hosts += chunk["last"]
-        return reason
-
-    def _key(self, chunk: Any) -> str | None:
-        """Return the key of a chunk's acknowledgement, None if it cannot have one."""
-        match chunk:
-            case {"host": str(host), "transfer": str(transfer)}:
-                if len(host) <= _HOST_MAX and _TRANSFER.fullmatch(transfer):
-                    return arrived_key(self._spider, host, transfer)
+            self.stats.hosts += chunk.last
         return None
+
+    def _key(self, chunk: ChunkId) -> str:
+        return arrived_key(self._spider, chunk.host, chunk.transfer)
 
     async def _acknowledge(self, acknowledgements: dict[str, bytes | int]) -> None:
         """Write the acknowledgements. If that fails, the chunks come again, and then these."""

@@ -13,32 +13,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from krowlspider.crawl.job import Job
-    from krowlspider.crawl.meters import Histogram, Meters
 
     # A number, or one for each value of the label.
     Figures: TypeAlias = Mapping[str, float | dict[str, float]]
 
 _MB = 1024 * 1024
-
-
-def histograms(meters: Meters) -> dict[str, Histogram]:
-    """Return the histograms by their names in the table."""
-    return {
-        "krowl_dns_seconds": meters.dns,
-        "krowl_fetch_connect_seconds": meters.connect,
-        "krowl_fetch_tls_seconds": meters.tls,
-        "krowl_fetch_first_byte_seconds": meters.first_byte,
-        "krowl_fetch_seconds": meters.fetch,
-        "krowl_fetch_size_bytes": meters.size,
-        "krowl_page_links": meters.links,
-        "krowl_commit_seconds": meters.commit,
-        "krowl_leveldb_batch_seconds": meters.batch,
-        "krowl_archive_pair_seconds": meters.pair,
-        "krowl_cluster_inbox_batch_seconds": meters.inbox,
-        "krowl_cluster_redis_seconds": meters.redis,
-        "krowl_cluster_consul_seconds": meters.consul,
-        "krowl_loop_lag_seconds": meters.loop_lag,
-    }
 
 
 def figures(job: Job) -> Figures:

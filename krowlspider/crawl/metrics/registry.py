@@ -15,9 +15,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from krowlspider.crawl.metrics.figures import figures, histograms
+from krowlspider.crawl.metrics.figures import figures
 from krowlspider.crawl.metrics.stats import ZEROS, StatsCollector
-from krowlspider.crawl.metrics.table import MEASURED
+from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class JobCollector(Collector):
-    """The metrics of `MEASURED`, read from a job at the time of a scrape."""
+    """The metrics of `HISTOGRAMS` and `MEASURED`, read from a job at the time of a scrape."""
 
     def __init__(self, job: Job):
         self._job = job
@@ -38,12 +38,10 @@ class JobCollector(Collector):
         job = self._job
         assert job.meters is not None
         job.meters.count()
-        measured, values = histograms(job.meters), figures(job)
-        for metric in MEASURED:
-            name, kind, text, label, labels = metric
-            if kind == "histogram":
-                yield _histogram(name, text, measured[name])
-                continue
+        for name, meter, text in HISTOGRAMS:
+            yield _histogram(name, text, getattr(job.meters, meter))
+        values = figures(job)
+        for name, kind, text, label, labels in MEASURED:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
                 name, text, labels=[label] if label else []
             )

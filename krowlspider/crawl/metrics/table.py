@@ -1,4 +1,5 @@
-"""The table of metrics: `STATS` are stats, renamed by a rule; `MEASURED` are the others."""
+"""The table of metrics: `STATS` are stats, renamed by a rule; `HISTOGRAMS` and `MEASURED` are the
+others."""
 
 from __future__ import annotations
 
@@ -24,8 +25,16 @@ class Stat(NamedTuple):
     values: tuple[str, ...] = ()
 
 
+class Observed(NamedTuple):
+    """A histogram. ``meter`` is its field of `Meters`."""
+
+    name: str
+    meter: str
+    help: str
+
+
 class Measured(NamedTuple):
-    """A metric that is no stat. ``kind`` is the TYPE of Prometheus.
+    """A counter or gauge that is no stat. ``kind`` is the TYPE of Prometheus.
 
     The samples of a counter have ``_total`` behind ``name``.
     """
@@ -164,32 +173,42 @@ STATS: dict[str, Stat] = {
 }
 _LEVELS = tuple(map(str, range(7)))
 _DISKS = ("archive", "frontier")
-_H, _C, _G = "histogram", "counter", "gauge"
-MEASURED: tuple[Measured, ...] = (
-    Measured("krowl_dns_seconds", _H, "Time of a look-up that asked the DNS."),
-    Measured("krowl_fetch_connect_seconds", _H, "Time of a TCP connection of an answered request."),
-    Measured("krowl_fetch_tls_seconds", _H, "Time of a TLS handshake of an answered request."),
-    Measured("krowl_fetch_first_byte_seconds", _H, "Time from the request to the first byte."),
-    Measured("krowl_fetch_seconds", _H, "Time of a whole fetch, look-up and connection included."),
-    Measured("krowl_fetch_size_bytes", _H, "Bytes of an answer as received, its head included."),
-    Measured("krowl_page_links", _H, "Links of a page."),
-    Measured("krowl_commit_seconds", _H, "Time of a group commit, its syncs included."),
-    Measured("krowl_leveldb_batch_seconds", _H, "Time of a write to LevelDB, syncs excluded."),
-    Measured(
-        "krowl_archive_pair_seconds", _H, "Time to write the records of a request and answer."
+HISTOGRAMS: tuple[Observed, ...] = (
+    Observed("krowl_dns_seconds", "dns", "Time of a look-up that asked the DNS."),
+    Observed(
+        "krowl_fetch_connect_seconds", "connect", "Time of a TCP connection of an answered request."
     ),
-    Measured("krowl_cluster_inbox_batch_seconds", _H, "Time to take messages in, durably."),
-    Measured(
+    Observed("krowl_fetch_tls_seconds", "tls", "Time of a TLS handshake of an answered request."),
+    Observed(
+        "krowl_fetch_first_byte_seconds", "first_byte", "Time from the request to the first byte."
+    ),
+    Observed(
+        "krowl_fetch_seconds", "fetch", "Time of a whole fetch, look-up and connection included."
+    ),
+    Observed(
+        "krowl_fetch_size_bytes", "size", "Bytes of an answer as received, its head included."
+    ),
+    Observed("krowl_page_links", "links", "Links of a page."),
+    Observed("krowl_commit_seconds", "commit", "Time of a group commit, its syncs included."),
+    Observed("krowl_leveldb_batch_seconds", "batch", "Time of a write to LevelDB, syncs excluded."),
+    Observed(
+        "krowl_archive_pair_seconds", "pair", "Time to write the records of a request and answer."
+    ),
+    Observed("krowl_cluster_inbox_batch_seconds", "inbox", "Time to take messages in, durably."),
+    Observed(
         "krowl_cluster_redis_seconds",
-        _H,
+        "redis",
         "Time to ask this node's Redis for the length of the inbox, each second.",
     ),
-    Measured(
+    Observed(
         "krowl_cluster_consul_seconds",
-        _H,
+        "consul",
         "Time of an answered call of Consul, without blocking queries.",
     ),
-    Measured("krowl_loop_lag_seconds", _H, "How late the event loop runs a timer."),
+    Observed("krowl_loop_lag_seconds", "loop_lag", "How late the event loop runs a timer."),
+)
+_C, _G = "counter", "gauge"
+MEASURED: tuple[Measured, ...] = (
     Measured(
         "krowl_fetch_content_type",
         _C,

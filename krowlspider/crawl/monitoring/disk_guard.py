@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import shutil
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,6 @@ _INTERVAL = 1.0
 _MORE = 0.1
 _MORE_MIN = 100_000_000
 _MB = 1_000_000
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the bytes that a user other than root may still write to a folder's disk.
-
-    :raises OSError: there is no such folder, or its disk has failed
-    """
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
 
 
 class DiskFloor:
@@ -71,7 +62,7 @@ class DiskGuard:
         floor: int,
         folders: Callable[[], Iterable[Path]],
         fail: Callable[[Exception], None],
-        free: Callable[[Path], int] = free_bytes,
+        free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
     ):
         self.low: Path | None = None
         self.floor = floor

@@ -130,12 +130,10 @@ class Endpoint(web.Server):
         return max(0, len(self._clients) - self._streams)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        is_read = request.method in {"GET", "HEAD"}
         path, posted = request.path, f"POST {request.path}"
+        named = {"GET": path, "HEAD": path, "POST": posted}.get(request.method, "")
         answer: web.StreamResponse
-        if (route := self._routes.get(path if is_read else posted)) is not None and (
-            is_read or request.method == "POST"
-        ):
+        if (route := self._routes.get(named)) is not None:
             made = route(request)
             answer = await made if isawaitable(made) else made
         elif path in self._routes or posted in self._routes:

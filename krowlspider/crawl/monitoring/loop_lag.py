@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from bisect import bisect_left
 from collections import Counter
-from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.crawl.meters import Histogram as Metric
 
 # Seconds between two planned times of the timer.
@@ -85,7 +88,7 @@ class Lateness:
     ``renewal`` is the seconds after which what is recent begins anew.
     """
 
-    def __init__(self, now: float, renewal: float = inf):
+    def __init__(self, now: float, renewal: float):
         self.planned = now + INTERVAL
         self.recent = Histogram()
         self._before = Histogram()
@@ -139,3 +142,31 @@ class Lateness:
             "krowl/loop/lag_p999_ms": whole.quantile_ms(999),
             "krowl/loop/lag_max_ms": whole.max_ms,
         }
+
+
+class LagTimer:
+    """Runs the timer of a `Lateness` on the running event loop, from `start` to `stop`.
+
+    ``late`` is None before. ``publish`` gets the stats each ``renewal`` seconds.
+    """
+
+    def __init__(self, renewal: float, publish: Callable[[dict[str, float]], None]):
+        self.late: Lateness | None = None
+        self._renewal = renewal
+        self._publish = publish
+
+    def start(self) -> None:
+        self.late = Lateness(time.monotonic(), self._renewal)
+        self._call_later = asyncio.get_running_loop().call_later
+        self._timer = self._call_later(INTERVAL, self._met, self.late)
+
+    def _met(self, late: Lateness) -> None:
+        now = time.monotonic()
+        if figures := late.met(now):
+            self._publish(figures)
+        # Not call_at(): uvloop's clock stands still during a callback and has whole milliseconds.
+        self._timer = self._call_later(late.planned - now, self._met, late)
+
+    def stop(self) -> None:
+        if self.late is not None:
+            self._timer.cancel()

@@ -13,7 +13,8 @@ import os
 import socket
 import time
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     # Makes routes. It may import what takes long: it is called in a thread.
     RouteMaker = Callable[[], Mapping[str, Route]]
 
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
-# Seconds for which a page is served again, so that many clients cannot keep the event loop busy.
+# Seconds for which an answer is used again, and how many different ones are kept.
 _FRESH = 1.0
+_RECENT_MAX = 100
 # Most seconds from the connection to the last byte of the answer.
 _TIME_LIMIT = 5.0
 # Seconds after which the web server is loaded though no client has come.
@@ -41,22 +44,30 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class Page:
-    """A page that ``make`` returns, made again at most once a second by ``clock``."""
+class Recent:
+    """Answers by their key, each used again for a second: many clients cannot keep the event loop
+    busy. ``clock`` returns monotonic seconds."""
 
-    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic):
-        self._make = make
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._end = float("-inf")
-        self._made = b""
+        # When each was made.
+        self._known: dict[str, tuple[float, Any]] = {}
 
-    def get(self) -> bytes:
-        """Return the page, made at most a second ago."""
+    def get(self, key: str, make: Callable[[], _T]) -> _T:
+        """Return the answer, which ``make`` returns if the last one is too old."""
         now = self._clock()
-        if now >= self._end:
-            self._made = self._make()
-            self._end = now + _FRESH
-        return self._made
+        made, answer = self._known.get(key, (-inf, None))
+        if now - made >= _FRESH:
+            answer = make()
+            if len(self._known) >= _RECENT_MAX:
+                self._known.clear()
+            self._known[key] = now, answer
+        known: _T = answer
+        return known
+
+    def forget(self) -> None:
+        """Make each answer anew: the crawl has been changed."""
+        self._known.clear()
 
 
 class PageServer:

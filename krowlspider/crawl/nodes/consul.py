@@ -127,7 +127,7 @@ class ConsulCluster:
 
     def serve_metrics(self, host: str, port: int) -> None:
         """Have Consul's service name the port of the metrics at an address of this machine."""
-        self.membership.serve_metrics(host, port)
+        self.membership.service.serve_metrics(host, port)
 
     def client_of(self, node: str) -> Redis | None:
         """Return the Redis client of a node, None if it takes no messages."""
@@ -150,19 +150,15 @@ class ConsulCluster:
 
         :raises ClusterError: this node cannot be a member
         """
-        register = await self._register()
-        if register is not None:
-            await self._refuse_shared_redis(register)
-            self._grow(register)
+        # Without an answer, the start of the membership fails.
+        with suppress(UnansweredError):
+            if (register := await read_register(self._agent, self.name)) is not None:
+                await self._refuse_shared_redis(register)
+                self._grow(register)
         await self.membership.start(self._controller.changed)
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
         await self._controller.known.wait()
-
-    async def _register(self) -> Register | None:
-        with suppress(UnansweredError):
-            return await read_register(self._agent, self.name)
-        return None
 
     def _grow(self, register: Register) -> None:
         """Let this node come to its weight in steps if there are others."""

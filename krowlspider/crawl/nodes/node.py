@@ -37,9 +37,6 @@ _ASK_AGAIN = 1.0
 class Node:
     """The member ``own`` of a cluster. Pop nothing from the frontier unless it is `ready`."""
 
-    forwarder: Forwarder
-    inbox: Inbox
-
     def __init__(
         self,
         settings: BaseSettings,
@@ -160,32 +157,35 @@ class Node:
         """
         self._crawl = crawl
         self._handover = handover = self.cluster.attach(crawl, self._spider, self._is_inbox_empty)
-        self.forwarder = Forwarder(
-            crawl.outbox,
-            self.cluster.client_of,
-            requests_key(self._spider),
-            inbox_max=self._inbox_max,
-            # By an outdated ring, a URL could go to a node that has left.
-            paused=lambda: not self.cluster.has_lease,
+        # The first one sends URLs.
+        self._forwarders = (
+            Forwarder(
+                crawl.outbox,
+                self.cluster.client_of,
+                requests_key(self._spider),
+                inbox_max=self._inbox_max,
+                # By an outdated ring, a URL could go to a node that has left.
+                paused=lambda: not self.cluster.has_lease,
+            ),
+            Forwarder(
+                self.robots_post,
+                self.cluster.client_of,
+                robots_key(self._spider),
+                inbox_max=ROBOTS_INBOX_MAX,
+                paused=lambda: not self.cluster.has_lease,
+                flush=_FLUSH,
+                what="messages about robots.txt",
+            ),
+            Forwarder(
+                self.orders,
+                self.cluster.client_of,
+                orders_key(self._spider),
+                inbox_max=ORDERS_INBOX_MAX,
+                flush=_FLUSH,
+                what="orders",
+            ),
         )
-        self._robots_forwarder = Forwarder(
-            self.robots_post,
-            self.cluster.client_of,
-            robots_key(self._spider),
-            inbox_max=ROBOTS_INBOX_MAX,
-            paused=lambda: not self.cluster.has_lease,
-            flush=_FLUSH,
-            what="messages about robots.txt",
-        )
-        self._orders_forwarder = Forwarder(
-            self.orders,
-            self.cluster.client_of,
-            orders_key(self._spider),
-            inbox_max=ORDERS_INBOX_MAX,
-            flush=_FLUSH,
-            what="orders",
-        )
-        self.inbox = Inbox(
+        self._inbox = Inbox(
             self.cluster.own_client,
             self._spider,
             self.own,
@@ -233,8 +233,9 @@ class Node:
         await self.cluster.join(tasks)
         self.joined = True
         self.known.set()
-        forwarders = self.forwarder, self._robots_forwarder, self._orders_forwarder
-        for work in (*(each.run() for each in forwarders), self.inbox.run(), ask_again(), beat()):
+        for each in self._forwarders:
+            tasks.start(each.run())
+        for work in (self._inbox.run(), ask_again(), beat()):
             tasks.start(work)
         if self.allowance is not None:
             tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
@@ -270,7 +271,7 @@ class Node:
 
     def counts(self) -> dict[str, int]:
         """Return counts since this start, by the names of the stats below ``krowl/cluster/``."""
-        sent, taken = self.forwarder.stats, self.inbox.stats
+        sent, taken = self._forwarders[0].stats, self._inbox.stats
         counts = {
             "sent_count": sent.sent,
             "taken_count": taken.taken,
@@ -278,25 +279,21 @@ class Node:
             "dead_count": taken.dead,
             "dead_lost_count": taken.dead_lost,
         }
-        failed = sent.failed + self._robots_forwarder.stats.failed + taken.failed
+        failed = sum((each.stats.failed for each in self._forwarders), taken.failed)
         if self._handover is not None:
             live = sum(not record.dead for record in self.cluster.membership.members.values())
             counts |= {"members": live, **self._handover.counts()}
             failed += self._handover.failed()
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
 
-    def serve_metrics(self, host: str, port: int) -> None:
-        """Announce that the metrics of this node are at a port of an address of this machine."""
-        self.cluster.serve_metrics(host, port)
-
     async def shrink(self) -> None:
         """Hand most hosts over while the crawl goes on, before the node leaves."""
         if self.joined:
             await self.cluster.shrink()
 
-    async def part(self, *, drain: bool) -> None:
-        """Prepare to leave; with ``drain``, hand over everything to the other nodes."""
-        if drain and self.joined:
+    async def drain(self) -> None:
+        """Hand over everything to the other nodes, before the node leaves."""
+        if self.joined:
             await self.cluster.drain()
 
     async def stop(self) -> None:

@@ -42,35 +42,32 @@ class Watch:
 
     def __init__(self, now: float, patience: float):
         self._patience = patience
+        self._last = Condition(ended=-1, due=0, paused="", full=None, is_offline=False)
         self._moved_at = now
-        self._ended = -1
         self._is_stalled = False
-        self._full: Path | None = None
-        self._is_offline = False
-        self._dead: frozenset[str] = frozenset()
         self._reported: dict[str, float] = {}
 
     def look(self, now: float, found: Condition) -> list[Event]:
         """Return the events that this condition is the first to show."""
         events = []
-        if found.full is not None and self._full is None:
+        last, self._last = self._last, found
+        if found.full is not None and last.full is None:
             text = f"No room in {found.full}: the crawl is paused until there is some"
             events.append(Event("disk_floor", text))
-        if found.is_offline and not self._is_offline:
+        if found.is_offline and not last.is_offline:
             events.append(Event("no_network", "No host answers: the crawl is paused until some do"))
-        if lost := found.dead - self._dead:
+        if lost := found.dead - last.dead:
             text = f"Nodes have died, with URLs on their disks: {', '.join(sorted(lost))}"
             events.append(Event("node_lost", text))
-        self._full, self._is_offline, self._dead = found.full, found.is_offline, found.dead
-        if self._stalls(now, found):
+        if self._stalls(now, found, has_moved=found.ended != last.ended):
             text = f"No request has ended for {self._patience / 60:g} min, though hosts are due"
             events.append(Event("stalled", text))
         return [event for event in events if self._may_report(event.name, now)]
 
-    def _stalls(self, now: float, found: Condition) -> bool:
+    def _stalls(self, now: float, found: Condition, *, has_moved: bool) -> bool:
         """Return whether the crawl is stalled, and was not at the last look."""
-        if found.ended != self._ended or not found.due or found.paused:
-            self._ended, self._moved_at, self._is_stalled = found.ended, now, False
+        if has_moved or not found.due or found.paused:
+            self._moved_at, self._is_stalled = now, False
             return False
         before, self._is_stalled = self._is_stalled, now - self._moved_at >= self._patience > 0
         return self._is_stalled and not before

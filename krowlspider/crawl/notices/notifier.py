@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.job import Job
 
+# Seconds between two looks, and seconds that the end of the crawl waits for the last notice.
+INTERVAL = 2.0
+_LAST = 4.0
+
 
 class Notifier:
     """Sends notices of an open job to ``target``, as `Sender`.
@@ -38,7 +42,7 @@ class Notifier:
         self._ended = ended
 
     def look(self) -> None:
-        """Send a notice of each event that has begun."""
+        """Send a notice of each event that has begun. Call it every `INTERVAL` seconds."""
         job, node = self._job, self._job.node
         found = Condition(
             ended=self._ended(),
@@ -59,9 +63,9 @@ class Notifier:
         is_finished = reason == "finished" and job.failure is None
         self._send(Event("finished" if is_finished else "stopped", message))
 
-    def close(self, wait: float) -> None:
-        """Wait for the notices under way, as `Sender.close`."""
-        self._sender.close(wait)
+    def close(self) -> None:
+        """Wait some seconds for the notices under way. This blocks: call it in a thread."""
+        self._sender.close(_LAST)
 
     def _send(self, event: Event) -> None:
         job, counted = self._job, self._counted()

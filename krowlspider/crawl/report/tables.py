@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.report.slices import in_slices
+from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts, read_seeds
@@ -17,7 +18,7 @@ from krowlspider.frontier.store.queues import records
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from krowlspider.frontier.outcomes import SeedRow
     from krowlspider.frontier.store.store import Store
@@ -145,13 +146,13 @@ def read_tables(store: Store) -> Tables:
         rows = [_seed_row(seed, hosts, is_whole=is_whole) for seed in seeds]
         outcomes.update(str(row[1]) for row in rows)
         seed_rows += rows
-    dropped = _under("dropped/", counters)
-    sizes = _under("bytes/", counts)
-    types = [(name, n, sizes[name]) for name, n in _sorted(_under("type/", counts))]
+    dropped = by_last_part(counters, "dropped/")
+    statuses, sizes = by_last_part(counts, "status/"), by_last_part(counts, "bytes/")
+    types = [(name, n, sizes.get(name, 0)) for name, n in _sorted(by_last_part(counts, "type/"))]
     seed_count = counts["seeds"] + counts["seeds_beyond"]
     tables = [
         _counted("seed-outcomes", "Seeds by outcome", ("outcome", "seeds"), outcomes),
-        _counted("statuses", "Pages by status", ("status", "pages"), _under("status/", counts)),
+        _counted("statuses", "Pages by status", ("status", "pages"), statuses),
         Table("types", "Pages by media type", ("media type", "pages", "bytes"), types),
         _counted("drops", "Dropped URLs by reason", ("reason", "URLs"), dropped),
         Table(
@@ -164,10 +165,10 @@ def read_tables(store: Store) -> Tables:
     ]
     totals = {
         "done": counters["done"],
-        "dropped": dropped.total(),
+        "dropped": sum(dropped.values()),
         "queued": hosts.queued,
         "hosts": hosts.count,
-        "received": sizes.total(),
+        "received": sum(sizes.values()),
         "began": counts["began"],
         "starts": counts["starts"],
     }
@@ -200,19 +201,9 @@ def _seed_row(seed: SeedRow, hosts: _Hosts, *, is_whole: bool) -> Row:
     return seed.url, outcome, seed.status or "", seed.location, hosts.done.get(host, 0)
 
 
-def _under(prefix: str, counts: Counter[str]) -> Counter[str]:
-    return Counter(
-        {
-            name.removeprefix(prefix): count
-            for name, count in counts.items()
-            if name.startswith(prefix)
-        }
-    )
-
-
-def _sorted(counts: Counter[str]) -> list[tuple[str, int]]:
+def _sorted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _counted(name: str, title: str, columns: tuple[str, str], counts: Counter[str]) -> Table:
+def _counted(name: str, title: str, columns: tuple[str, str], counts: Mapping[str, int]) -> Table:
     return Table(name, title, columns, _sorted(counts))

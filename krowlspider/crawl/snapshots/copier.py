@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 _CHUNK = 1024 * 1024
 # Another file system, one without links, and a file that has too many.
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A snapshot, or a crawl's folder that was made of one: the number of its files that never
+    change, by how they were made."""
+
+    folder: str
+    linked: int
+    copied: int
 
 
 class Copier:
@@ -74,10 +85,14 @@ class Copier:
         times = os.fstat(file.fileno())
         os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    def copy_file(self, source: Path, target: Path, size: int | None = None) -> None:
-        """Copy a file by name, as in `copy`."""
+    def copy_file(self, source: Path, target: Path) -> None:
+        """Copy a whole file by name, as in `copy`."""
         with source.open("rb") as file:
-            self.copy(file, target, size)
+            self.copy(file, target)
+
+    def made(self, folder: Path) -> Made:
+        """Return what was made of a folder until now."""
+        return Made(str(folder), self.linked, self.copied)
 
     def _check(self) -> None:
         if self._stopped.is_set():

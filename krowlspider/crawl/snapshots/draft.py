@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.folder import sync_folder
+from krowlspider.archive.disk import sync_directory
 from krowlspider.errors import JobError
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def kept_if_whole(target: Path) -> Iterator[Path]:
     try:
         yield draft
         for folder, *_ in os.walk(draft):
-            sync_folder(Path(folder))
+            sync_directory(Path(folder))
         if os.path.lexists(target):
             raise JobError(f"{target} has appeared meanwhile: give the name of a new folder")
         draft.rename(target)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    sync_folder(target.parent)
+    sync_directory(target.parent)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.index.cdxj import INDEX, WARC
-from krowlspider.crawl.snapshots.copier import Copier
+from krowlspider.crawl.snapshots.copier import Copier, Made
 from krowlspider.crawl.snapshots.draft import kept_if_whole
 from krowlspider.crawl.snapshots.taking import ABOUT, HEAD
 from krowlspider.errors import JobError
@@ -19,17 +18,7 @@ if TYPE_CHECKING:
 _LINKED = (".ldb", ".sst", WARC, INDEX, f"{WARC}{OPEN}.damaged")
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A crawl's folder that was made of a snapshot: the number of its files that never change, by
-    how they were made."""
-
-    folder: str
-    linked: int
-    copied: int
-
-
-def restore(snapshot: Path, jobdir: Path) -> Restored:
+def restore(snapshot: Path, jobdir: Path) -> Made:
     """Make ``jobdir`` of a snapshot.
 
     :raises JobError: it is no snapshot, or ``jobdir`` cannot be made
@@ -47,4 +36,4 @@ def restore(snapshot: Path, jobdir: Path) -> Restored:
                 copier.take(source, target)
             elif source != snapshot / ABOUT:
                 copier.copy_file(source, target)
-    return Restored(str(jobdir), copier.linked, copier.copied)
+    return copier.made(jobdir)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from krowlspider.crawl.snapshots.taking import Snapshot, Taken
+    from krowlspider.crawl.snapshots.copier import Made
+    from krowlspider.crawl.snapshots.taking import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class RunningSnapshot:
         self._commit = commit
         self._snapshot: Snapshot | None = None
         self._task: asyncio.Task[None] | None = None
-        self._outcome: Taken | JobError | None = None
+        self._outcome: Made | JobError | None = None
         self._has_ended = False
 
     def begin(self, snapshot: Snapshot) -> None:
@@ -46,7 +47,7 @@ class RunningSnapshot:
         self._snapshot, self._outcome = snapshot, None
         self._task = asyncio.get_running_loop().create_task(self._take(snapshot))
 
-    def outcome(self, target: Path) -> Taken | None:
+    def outcome(self, target: Path) -> Made | None:
         """Return the snapshot that was begun last, None while it is under way.
 
         :raises JobError: it failed, or it is not to ``target``

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.upload.notes import NOTES
-from krowlspider.crawl.snapshots.copier import Copier
+from krowlspider.crawl.snapshots.copier import Copier, Made
 from krowlspider.crawl.snapshots.draft import check_new, kept_if_whole
 from krowlspider.errors import JobError
 from krowlspider.frontier.store.disk import sync
@@ -34,17 +33,7 @@ ARCHIVE = "warc"
 _DRAFT = ".new"
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A snapshot in ``folder``: the number of its files that never change, by how they were
-    taken."""
-
-    folder: str
-    linked: int
-    copied: int
-
-
-def take_stopped(folder: JobFolder, store: LevelStore, archive: Path, target: Path) -> Taken:
+def take_stopped(folder: JobFolder, store: LevelStore, archive: Path, target: Path) -> Made:
     """Take a snapshot of a crawl that does not run, whose folder is locked and whose store is open.
     Raises the errors of `Snapshot`."""
     snapshot = Snapshot(folder, store, archive, target)
@@ -134,7 +123,7 @@ class Snapshot:
         if seen.exists() and not self._copier.link(seen, self._draft / seen.name):
             self._seen = self._exits.enter_context(seen.open("rb"))
 
-    def complete(self) -> Taken:
+    def complete(self) -> Made:
         """Take everything else, while the crawl goes on."""
         self._copier.copied += self._frontier.complete()
         self._copier.copy_file(self._folder.path / HEAD, self._draft / HEAD)
@@ -142,13 +131,12 @@ class Snapshot:
             self._copier.copy(self._seen, self._draft / self._folder.seen.name)
             self._copier.copied += 1
         self._take_archive()
-        taken = Taken(str(self.target), self._copier.linked, self._copier.copied)
         about = self._draft / ABOUT
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         about.write_text(json.dumps({"of": str(self._folder.path.resolve()), "taken": moment}))
         sync(about)
         self._exits.close()
-        return taken
+        return self._copier.made(self.target)
 
     def discard(self, error: BaseException) -> None:
         """Remove what there is of it, because of an error."""

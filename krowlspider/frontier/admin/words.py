@@ -1,4 +1,4 @@
-"""Counts, sizes and durations as people read them."""
+"""Counts, sizes, durations and texts of strangers as people read them."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ def duration(seconds: float) -> str:
     if (whole := round(seconds)) < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+
+
+def printable(text: str) -> str:
+    """Return a text with "?" for characters that are not printable, which may change a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "?" for each in text)

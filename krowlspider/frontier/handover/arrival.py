@@ -6,7 +6,7 @@ each chunk counts once, however often it is sent, and the hand-over survives a d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from krowlspider.frontier.handover.chunks import read_chunk
 from krowlspider.frontier.handover.transfer import take_over
@@ -16,6 +16,7 @@ from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.handover.chunks import Chunk
     from krowlspider.frontier.part import Identify
     from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.store.store import Store
@@ -39,8 +40,8 @@ class Arrivals:
         self._identify = identify
         self._url_max = url_max
 
-    def take(self, chunk: Any) -> int:
-        """Take a chunk, as parsed from JSON, if it is the next of its host.
+    def take(self, chunk: Chunk) -> int:
+        """Take a chunk if it is the next of its host.
 
         Return how many chunks have arrived. They survive a power loss after the next commit: tell
         the sender only then. `Ownership.is_ours` decides whether the host may be fetched.

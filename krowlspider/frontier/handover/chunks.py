@@ -6,7 +6,7 @@ All times are seconds from when the chunk was made, so the clocks of the two nod
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -33,6 +33,9 @@ KEYS_AN_ITEM = 4
 ROBOTS_MAX = 96 * 1024
 # The longest wait that is taken from another node: that of a parked host, with its random part.
 WAIT_MAX = 2 * PARKED
+
+# Characters of a host in a key of Redis.
+_HOST_MAX = 2048
 
 _Number = Annotated[int, Meta(ge=0, le=0xFFFFFFFF)]
 _Seconds = Annotated[float, Meta(ge=0)]
@@ -105,17 +108,21 @@ class EntryItem(EntryLine, omit_defaults=True):
     wait: _Seconds | UnsetType = UNSET
 
 
-class Chunk(Struct, kw_only=True, omit_defaults=True):
+class ChunkId(Struct):
+    """What identifies a hand-over: ``transfer`` is the same for the same host in the same state."""
+
+    host: Annotated[str, Meta(max_length=_HOST_MAX)]
+    transfer: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+
+
+class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     """A part of a host.
 
-    - ``transfer``: the same for the same host in the same state. ``number``: counts from 0.
-    - ``last``: no chunk follows. ``record``: in the first chunk.
+    - ``number``: counts from 0. ``last``: no chunk follows. ``record``: in the first chunk.
     - ``robots``: pairs of authority and record. ``done``: identities that are not queued any more,
       in a row.
     """
 
-    host: str
-    transfer: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
     number: _Number
     last: bool
     record: HostRecord | UnsetType = UNSET
@@ -124,13 +131,37 @@ class Chunk(Struct, kw_only=True, omit_defaults=True):
     done: bytes = b""
 
 
-def read_chunk(chunk: Any, now: float, identify: Identify, *, url_max: int) -> Part:
-    """Return the part of a host in a chunk, parsed from JSON; ``now`` is this node's job clock.
+encode_chunk = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Chunk).decode
+_decode_id = msgspec.json.Decoder(ChunkId).decode
+
+
+def decode_chunk(data: bytes) -> Chunk:
+    """Return the chunk in a text of JSON.
+
+    :raises BadChunk: it is none
+    """
+    try:
+        return _decode(data)
+    except (ValueError, RecursionError) as error:
+        raise BadChunk(f"{type(error).__name__}: {error}") from error
+
+
+def decode_id(data: bytes) -> ChunkId | None:
+    """Return what identifies the hand-over of a bad chunk; None if the chunk does not say it."""
+    try:
+        return _decode_id(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_chunk(chunk: Chunk, now: float, identify: Identify, *, url_max: int) -> Part:
+    """Return the part of a host in a chunk; ``now`` is this node's job clock.
 
     :raises BadChunk: the chunk cannot be taken
     """
     try:
-        return _read(msgspec.convert(chunk, Chunk), now, identify, url_max)
+        return _read(chunk, now, identify, url_max)
     except (ValueError, KeyError, RecursionError, zlib.error) as error:
         raise BadChunk(f"{type(error).__name__}: {error}") from error
 
@@ -148,8 +179,9 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
         if authority not in authorities_of(name):
             raise ValueError(f"{authority[:80]!r} is no authority of {name}")
         part.robots.append((authority, _read_robots(record)))
+    own = (f"http://{name}/", f"https://{name}/")
     for item in chunk.entries:
-        _read_entry(part, item, now, url_max)
+        _read_entry(part, item, own, now, url_max)
     part.done = list(split_keys(chunk.done))
     return part
 
@@ -162,9 +194,13 @@ def _read_robots(data: bytes) -> RobotsRecord:
     return RobotsRecord.decode(data)
 
 
-def _read_entry(part: Part, item: EntryItem, now: float, url_max: int) -> None:
+def _read_entry(
+    part: Part, item: EntryItem, own: tuple[str, str], now: float, url_max: int
+) -> None:
+    """Add an entry to the part; ``own`` are the roots of the URLs of its host."""
     entry = item.entry(url_max)
-    if host_of(entry.url) != part.name:
+    # The name of a host may be written in two ways.
+    if not entry.url.startswith(own) and host_of(entry.url) != part.name:
         raise ValueError(f"a URL of another host than {part.name}")
     entry.strikes = item.strikes
     if item.wait is not UNSET:

@@ -10,8 +10,6 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import UNSET
 from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.entry import Entry
@@ -156,7 +154,7 @@ class Departure:
         # Keys of entries that no other node can read, as found in the cut.
         self._stays: dict[bytes, None] = {}
         # The chunk that was cut last, and its number.
-        self._last: dict[str, Any] | None = None
+        self._last: Chunk | None = None
         self._number = -1
 
     def skip(self, arrived: int) -> Iterator[None]:
@@ -169,7 +167,7 @@ class Departure:
             self._number += 1
             yield
 
-    def chunk(self, arrived: int) -> dict[str, Any] | None:
+    def chunk(self, arrived: int) -> Chunk | None:
         """Return the chunk to send when so many have arrived; None when that is all: call `end`.
 
         :raises ValueError: the departure was ended
@@ -188,7 +186,7 @@ class Departure:
         self.transfer = xxh3_64_digest(self.transfer)
         self._begin_cut()
 
-    def _chunks(self) -> Iterator[dict[str, Any]]:
+    def _chunks(self) -> Iterator[Chunk]:
         now = self._frontier.now()
         number = size = 0
         items: dict[str, list[Any]] = defaultdict(list)
@@ -201,18 +199,14 @@ class Departure:
             size += length
         yield self._chunk(number, items, now, last=True)
 
-    def _chunk(
-        self, number: int, items: dict[str, list[Any]], now: float, *, last: bool
-    ) -> dict[str, Any]:
-        """Return a chunk as JSON has it."""
+    def _chunk(self, number: int, items: dict[str, list[Any]], now: float, *, last: bool) -> Chunk:
         host = self._host
         chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
         chunk.robots, chunk.entries = items["robots"], items["entries"]
         chunk.done = b"".join(items["done"])
         if number == 0:
             chunk.record = HostRecord.of(host, now)
-        built: dict[str, Any] = msgspec.to_builtins(chunk)
-        return built
+        return chunk
 
     def _items(self, now: float) -> Iterator[tuple[str, int, int, Any]]:
         """Yield field, the most that a chunk may have in it, bytes in JSON, and item."""
@@ -232,10 +226,11 @@ class Departure:
             free = identity in queued
             if identity is not None:
                 queued.add(identity)
-            # An entry that is due goes before those that were not tried.
-            wait = max(0.0, entry.due - now) if entry.due else UNSET
-            priority, more = split_queue_key(key)[0], {"strikes": entry.strikes, "free": free}
-            item = EntryItem.of_entry(entry, priority, state, wait=wait, **more)
+            item = EntryItem.of_entry(entry, split_queue_key(key)[0], state)
+            item.strikes, item.free = entry.strikes, free
+            if entry.due:
+                # An entry that is due goes before those that were not tried.
+                item.wait = max(0.0, entry.due - now)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from krowlspider.cluster.ring.ring import Ring
@@ -94,8 +93,7 @@ async def _with_inbox(row: Row, spider: str) -> Row:
         return row
     row = {**row, "redis": shown(url)}
     try:
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(redis_client(url))
+        async with redis_client(url) as client:
             found = await lengths(client, spider, row["id"])
     except RedisTrouble as error:
         return {**row, "trouble": f"{error.kind}: {error}"}

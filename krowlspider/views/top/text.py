@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.frontier.admin.words import counted, duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -13,11 +13,6 @@ if TYPE_CHECKING:
 
 HOST_COLUMNS = ("host", "queued", "done", "dropped", "delay", "due in", "errors")
 _NAME_WIDTH = 40
-
-
-def printable(text: str) -> str:
-    """Return a text without characters that change a terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def rate_of(snapshot: Snapshot) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from krowlspider.frontier.handover.chunks import Chunk
     from krowlspider.frontier.handover.departure import Departure
 
 # The steps of a receiver, in order.
@@ -81,7 +82,7 @@ class WatchedArrivals:
         self._taken = taken
         self.count = 0
 
-    def take(self, chunk: Any) -> int:
+    def take(self, chunk: Chunk) -> int:
         arrived = self._world.arrivals.take(chunk)
         self.count += 1
         self._taken(self.count)
@@ -150,7 +151,7 @@ class _PrintingDeparture:
         self.skip = departure.skip
         self.begin_again = departure.begin_again
 
-    def chunk(self, arrived: int) -> dict[str, Any] | None:
+    def chunk(self, arrived: int) -> Chunk | None:
         chunk = self._departure.chunk(arrived)
         print("chunk", flush=True)
         return chunk
@@ -195,12 +196,12 @@ async def _receive(url: str, folder: Path, last: str = "") -> None:
         reach("durable")
 
     class Arrivals(WatchedArrivals):
-        def take(self, chunk: Any) -> int:
+        def take(self, chunk: Chunk) -> int:
             reach("asked")
             return super().take(chunk)
 
     class Receiver(HandoverReceiver):
-        async def take(self, chunks: list[Any]) -> list[str | None]:
+        async def take(self, chunks: list[bytes]) -> list[str | None]:
             reasons = await super().take(chunks)
             reach("acknowledged")
             return reasons

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.peer import HandoverStats, PeerHandover
+from krowlspider.frontier.handover.chunks import Chunk, decode_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +28,8 @@ class OneChunk:
     def skip(self, sent: int) -> Iterator[None]:
         return iter(())
 
-    def chunk(self, sent: int) -> dict[str, Any] | None:
-        return None if sent else {"host": self._name, "last": True}
+    def chunk(self, sent: int) -> Chunk | None:
+        return None if sent else Chunk(self._name, "0" * 16, number=0, last=True)
 
     def end(self) -> Iterator[None]:
         return iter(())
@@ -62,7 +61,7 @@ class Owner:
             return [b"1" if key.split(":")[2] in self._arrived else None for key in words]
         chunks = words[1:]
         taken, self._lost = chunks[self._lost :], max(0, self._lost - len(chunks))
-        self._arrived.update(msgspec.json.decode(chunk)["host"] for chunk in taken)
+        self._arrived.update(decode_chunk(chunk).host for chunk in taken)
         return len(taken)
 
 

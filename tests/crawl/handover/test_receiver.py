@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.crawl.handover.receiver import HandoverReceiver
 from krowlspider.crawl.nodes.handover import may_take
-from krowlspider.frontier.handover.chunks import BadChunk
+from krowlspider.frontier.handover.chunks import Chunk, encode_chunk
 
 OLD, NEW = Ring([Member("b")]), Ring(map(Member, "ab"))
 HOSTS = [f"site{number}.test" for number in range(100)]
@@ -27,12 +26,10 @@ def view(*names: str, claimed: Ring) -> View:
 
 class Arrivals:
     def __init__(self) -> None:
-        self.taken: list[Any] = []
+        self.taken: list[str] = []
 
-    def take(self, chunk: Any) -> int:
-        if not isinstance(chunk, dict):
-            raise BadChunk("no chunk")
-        self.taken.append(chunk["host"])
+    def take(self, chunk: Chunk) -> int:
+        self.taken.append(chunk.host)
         return 1
 
 
@@ -53,12 +50,12 @@ class Node:
     async def _make_durable(self) -> None:
         self.synced += 1
 
-    def take(self, *chunks: Any) -> list[str | None]:
+    def take(self, *chunks: bytes) -> list[str | None]:
         return asyncio.run(self.receiver.take(list(chunks)))
 
 
-def chunk(host: str) -> dict[str, Any]:
-    return {"host": host, "transfer": "0" * 16, "number": 0, "last": True}
+def chunk(host: str) -> bytes:
+    return encode_chunk(Chunk(host, "0" * 16, number=0, last=True))
 
 
 def test_owned_and_claimed_hosts_are_taken() -> None:
@@ -91,9 +88,12 @@ def test_only_taken_chunks_are_made_durable() -> None:
     assert (node.receiver.stats.hosts, node.synced) == (1, 1)
 
 
-@pytest.mark.parametrize("junk", [None, [], "a"])
-def test_junk_is_refused_by_the_arrivals(junk: Any) -> None:
-    assert Node(view("a", "b", claimed=NEW)).take(junk) == ["no chunk"]
+@pytest.mark.parametrize("junk", [b"", b"[]", b"{}", b'{"host":"a"}', b"[" * 100_000])
+def test_junk_is_refused(junk: bytes) -> None:
+    node = Node(view("a", "b", claimed=NEW))
+    (reason,) = node.take(junk)
+    assert reason
+    assert (node.receiver.stats.refused, node.arrivals.taken) == (1, [])
 
 
 def test_junk_host_is_left_to_the_arrivals() -> None:

@@ -39,16 +39,20 @@ def test_invariant_6_node_without_a_lease_is_not_ready() -> None:
     asyncio.run(main())
 
 
-def test_dead_nodes_are_not_counted_as_members() -> None:
+def test_counts_are_of_live_members_and_all_messages() -> None:
+    """Orders and messages about robots.txt too are counted when Redis refuses them."""
+
     async def main() -> None:
         members = {name: Record(Member(name), dead=name == "b") for name in "ab"}
         cluster = SimpleNamespace(
             own_client=None, membership=SimpleNamespace(members=members), view=None
         )
         node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
-        node.forwarder = node._robots_forwarder = SimpleNamespace(stats=ForwardStats())
-        node.inbox = SimpleNamespace(stats=InboxStats())
+        stats = [ForwardStats(failed=Counter(down=count)) for count in (1, 2, 4)]
+        node._forwarders = [SimpleNamespace(stats=each) for each in stats]
+        node._inbox = SimpleNamespace(stats=InboxStats())
         node._handover = SimpleNamespace(counts=dict, failed=Counter)
-        assert node.counts()["members"] == 1
+        counts = node.counts()
+        assert (counts["members"], counts["failed_count/down"]) == (1, 7)
 
     asyncio.run(main())

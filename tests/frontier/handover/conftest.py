@@ -24,3 +24,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = World(lambda: LevelStore(folder, create=not folder.exists()), limits=TINY)
     yield world
     world.store.close()
+
+
+@pytest.fixture
+def other() -> World:
+    kept = KeptMemoryStore()
+    return World(lambda: kept, node="there")

@@ -54,7 +54,7 @@ class DeadlySpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[Any]:
         if self.way == "robots":
-            cache = Job.of(self.crawler).robots_cache
+            cache = Job.of(self.crawler).robots_fetches.cache
             cache._parse = lambda _: sum(range(10**12))
         yield scrapy.Request(
             f"{self.roots[0]}/deadly", getattr(self, self.way), errback=self.errback

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from krowlspider.crawl.exclude_file import PatternFile
+from krowlspider.crawl.exclude_file import ExcludeFile
 from tests.config.test_settings import validate
 from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_of, page, pages
@@ -350,8 +350,12 @@ def test_missing_exclude_file_keeps_its_last_expressions(
 
 def test_new_exclude_file_counts_after_two_looks(tmp_path: Path) -> None:
     path = exclusions(tmp_path, "one\n")
-    file = PatternFile(path)
-    assert [pattern.pattern for pattern in file.read().patterns] == ["one"]
+    used: list[list[str]] = []
+    file = ExcludeFile(
+        path, lambda found: used.append([pattern.pattern for pattern in found.patterns])
+    )
+    file.apply()
+    assert used == [["one"]]
     assert file.look() is None
     exclusions(tmp_path, "one\ntw")
     assert file.look() is None
@@ -366,8 +370,7 @@ def test_new_exclude_file_counts_after_two_looks(tmp_path: Path) -> None:
 def test_replaced_file_of_equal_size_and_time_is_new(tmp_path: Path) -> None:
     path = exclusions(tmp_path, "one\n")
     before = path.stat()
-    file = PatternFile(path)
-    file.read()
+    file = ExcludeFile(path, lambda _: None)
     exclusions(tmp_path, "two\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert file.look() is None
@@ -379,8 +382,7 @@ def test_unreadable_exclude_file_is_read_when_it_is_back(
 ) -> None:
     """It raises if the file is missing or too large."""
     path = exclusions(tmp_path, "one\n")
-    file = PatternFile(path)
-    file.read()
+    file = ExcludeFile(path, lambda _: None)
     path.unlink()
     with pytest.raises(FileNotFoundError):
         file.look()
@@ -424,8 +426,7 @@ def test_what_is_no_file_is_not_read_and_a_file_in_its_place_is(
     tmp_path: Path, target: str
 ) -> None:
     path = exclusions(tmp_path, "one\n")
-    file = PatternFile(path)
-    file.read()
+    file = ExcludeFile(path, lambda _: None)
     (tmp_path / "new").symlink_to(target)
     (tmp_path / "new").replace(path)
     assert file.look() is None
