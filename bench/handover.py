@@ -33,7 +33,6 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
-from krowlspider.frontier.robots.fetch import RetryLimits
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
@@ -70,7 +69,8 @@ class Node:
             self.frontier,
             agent="krowlspider",
             ttl=86_400.0,
-            limits=RetryLimits(2, 5),
+            retries=2,
+            throttling=5,
             wall=time.time,
         )
         self.departures = Departures(

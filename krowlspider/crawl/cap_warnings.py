@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.refused import OTHERS
+from krowlspider.frontier.admission import OTHERS
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:

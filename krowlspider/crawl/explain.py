@@ -174,7 +174,7 @@ class Explainer:
         leased = set(host.queue.leased)
         ahead = 0
         for key, value in islice(entries(self.store, host.name), LOOKED_AT):
-            is_leased = split_queue_key(key)[1:] in leased
+            is_leased = split_queue_key(key) in leased
             entry = entry_of(key, value)
             if entry.url == url:
                 return _Place(ahead, is_leased, entry)

@@ -107,7 +107,7 @@ class Flights:
         """Release the host of a request that left the wire: it is due again after its delay."""
         if in_flight.turned_back:
             return
-        host, gate = in_flight.host, self._job.robots
+        host = in_flight.host
         wait = in_flight.wait
         if in_flight.memory is not None:
             # The host was asked: the answer came neither from a cache nor from a data: URL.
@@ -115,11 +115,11 @@ class Flights:
         self.on_the_wire -= 1
         self._set_health(host)
         if (robots_fetch := in_flight.robots_fetch) is not None:
-            if gate.too_slow(host.name):
+            if self._job.robots.too_slow(host.name):
                 self._retire(host)
             # One that goes on at another host has no decision yet, only an expired one.
             if not robots_fetch.is_away:
-                gate.outlast(robots_fetch.authority, wait)
+                self._job.robots_fetches.cache.outlast(robots_fetch.authority, wait)
         is_open = host.health is not Health.RETIRED and not host.robots.awaited
         if in_flight.defers and is_open:
             self._schedule.deferral.defer(host, wait)

@@ -17,7 +17,6 @@ from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
 from krowlspider.frontier.limits import Limits, SessionLimits
-from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.robots.asks import Peers
+    from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
@@ -138,9 +138,8 @@ def robots_fetches(
         frontier,
         agent=settings["ROBOTSTXT_USER_AGENT"],
         ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
-        limits=RetryLimits(
-            settings.getint("RETRY_TIMES"), settings.getint("KROWL_THROTTLING_TIMES")
-        ),
+        retries=settings.getint("RETRY_TIMES"),
+        throttling=settings.getint("KROWL_THROTTLING_TIMES"),
         wall=wall,
         on_found=on_found,
         peers=peers,

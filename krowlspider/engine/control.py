@@ -179,7 +179,7 @@ class Control:
             raise UnknownHostError(name)
         now = frontier.now()
         why = self._why(host)
-        return view_of(self._job.store, host, self._job.rule, wall=now, most=_MOST, why=why)
+        return view_of(self._job.store, host, self._job.rule, why, wall=now, most=_MOST)
 
     def answers(self, name: str) -> list[HostAnswer]:
         """Return the last answers of a host, the newest first: those since it was first asked for,

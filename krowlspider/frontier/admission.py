@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.refused import Refused
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable
 
     from krowlspider.frontier.budget import DomainBudget
@@ -21,9 +20,38 @@ if TYPE_CHECKING:
 # entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
+# A domain may have so many times its share, those in the overflow included.
+_SHARES = 2
 # The priority of URLs for which there is no place, unless theirs is lower. Those that another
 # domain's page names have one less.
 OVERFLOW = -1000
+# Hosts counted by name, for each cap. With more, the smaller half is counted under OTHERS.
+NAMES_MAX = 1000
+# Stands in place of the hosts that are no longer counted by name. No host has this name.
+OTHERS = ""
+
+
+class Refused:
+    """The URLs that caps have refused since the start, by cap and then by host.
+
+    The sum over the hosts of a cap is exact.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, cap: str, host: str) -> None:
+        """Count one URL of a host."""
+        hosts = self._hosts[cap]
+        hosts[host] += 1
+        if len(hosts) > NAMES_MAX:
+            largest = Counter(dict(hosts.most_common(NAMES_MAX // 2)))
+            largest[OTHERS] += hosts.total() - largest.total()
+            self._hosts[cap] = largest
+
+    def hosts(self, cap: str) -> Counter[str]:
+        """Return how many URLs of each host a cap has refused."""
+        return self._hosts[cap]
 
 
 class Admission:
@@ -62,7 +90,7 @@ class Admission:
         queued: int,
         by_stranger: bool,
         is_exempt: bool,
-        is_given: bool = False,
+        is_given: bool,
     ) -> list[Candidate]:
         """Return the candidates of one host that are to be queued. ``queued`` is the number of URLs
         in the whole frontier.
@@ -86,14 +114,13 @@ class Admission:
             return candidates
         of_host = self._places(host, count, by_stranger)
         room, cap = self._room(host, count, queued, is_given)
-        if by_stranger and (most := self._load.strangers_room(host.domain)) is not None:
-            most = max(most, of_host)
-            room, cap = (most, "domain_share") if most < room else (room, cap)
-        places = count
+        if by_stranger and (most := max(self._load.room(host.domain, 1), of_host)) < room:
+            room, cap = most, "domain_share"
+        places: float = count
         if by_stranger or not is_exempt:
             places = min(of_host, self._limits.total - queued)
-            if (of_domain := self._load.places(host.domain, queued)) is not None:
-                places = min(places, of_domain)
+            if queued >= self._load.limited_from:
+                places = min(places, self._load.room(host.domain, 1))
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:
@@ -101,9 +128,9 @@ class Admission:
             if key in met:
                 self._counters["known"] += 1
             elif len(taken) >= room:
-                self._refuse(cap, host)
+                self.refuse(cap, host.name)
             elif self._budget.most and not self._budget.take(host.domain):
-                self._refuse("domain_budget", host)
+                self.refuse("domain_budget", host.name)
             else:
                 if len(taken) >= places:
                     candidate.priority = min(candidate.priority, OVERFLOW - by_stranger)
@@ -114,9 +141,10 @@ class Admission:
                     met.add(key)
         return taken
 
-    def _refuse(self, cap: str, host: Host) -> None:
+    def refuse(self, cap: str, host: str) -> None:
+        """Count a URL of a host that a cap refuses."""
         self._counters[f"dropped/{cap}"] += 1
-        self.refused.add(cap, host.name)
+        self.refused.add(cap, host)
 
     def _places(self, host: Host, count: int, by_stranger: bool) -> int:
         """Return how many of ``count`` more entries have a place in the queue of a host, at
@@ -124,16 +152,16 @@ class Admission:
         places = self._limits.host_queue // (2 if by_stranger else 1) - host.queue.queued
         return places if places >= count else max(0, places + _in_overflow(host))
 
-    def _room(self, host: Host, count: int, queued: int, is_given: bool) -> tuple[int, str]:
+    def _room(self, host: Host, count: int, queued: int, is_given: bool) -> tuple[float, str]:
         """Return how many of ``count`` more entries a host may have, with a place or without, and
         which cap it is: the name of its ``dropped/`` counter."""
         if host.health is Health.RETIRED:
             return 0, "crawl_delay"
-        room, cap = count, ""
+        room, cap = float(count), ""
         if is_given:
             return room, cap
-        if (of_domain := self._load.room(host.domain, queued)) is not None:
-            room, cap = of_domain, "domain_share"
+        if queued >= self._load.limited_from:
+            room, cap = self._load.room(host.domain, _SHARES), "domain_share"
         of_frontier = self._limits.total - queued
         if of_frontier < min(count, room) and not self._may_overflow():
             return of_frontier, "frontier"

@@ -35,10 +35,6 @@ class DomainBudget:
         self.charge(domain, 1)
         return True
 
-    def give_back(self, domain: str) -> None:
-        """Count one URL less: it was dropped."""
-        self.charge(domain, -1)
-
     def charge(self, domain: str, urls: int) -> None:
         """Count more URLs of a domain, or fewer for a negative number."""
         self._counts[domain] = max(0, self.count(domain) + urls)

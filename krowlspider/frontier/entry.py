@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from krowlspider.frontier.store.schema import PRIORITY_LIMIT, host_in, split_queue_key
+from krowlspider.frontier.store.schema import PRIORITY_LIMIT, host_in
 from krowlspider.urls.canonical import normalise
 
 _HEAD = struct.Struct(">BH")
@@ -164,17 +164,11 @@ def _read_text(data: bytes, at: int, length: struct.Struct) -> tuple[str, int]:
     return data[start:end].decode(), end
 
 
-def _split(url: str, host: str) -> tuple[bool, str | None]:
-    """Return whether a URL is https, and what follows the host; None if it is on another host."""
-    is_https = url.startswith("https://")
-    root = f"https://{host}" if is_https else f"http://{host}"
-    return is_https, url[len(root) :] if url.startswith(f"{root}/") else None
-
-
 def _shorten(url: str, host: str) -> str:
     """Return a URL as chains store it: for one on ``host``, a digit and what follows the host."""
-    is_https, path = _split(url, host)
-    return url if path is None else f"{is_https:d}{path}"
+    is_https = url.startswith("https://")
+    root = f"https://{host}" if is_https else f"http://{host}"
+    return f"{is_https:d}{url[len(root) :]}" if url.startswith(f"{root}/") else url
 
 
 def _lengthen(text: str, host: str) -> str:
@@ -208,10 +202,6 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     hop: _Path | UnsetType = UNSET
     request: bytes | UnsetType = UNSET
     state: _State = "queued"
-
-    @classmethod
-    def of(cls, key: bytes, value: bytes, state: str) -> Self:
-        return cls.of_entry(entry_of(key, value), split_queue_key(key)[1], state)
 
     @classmethod
     def of_entry(cls, entry: Entry, priority: int, state: str) -> Self:

@@ -223,6 +223,6 @@ class EntryQueues:
         self.count_removed(host, queue.queued - len(keys))
         queue.queued, queue.done, queue.dropped = len(keys), 0, 0
         queue.levels.clear()
-        for _, priority, sequence in map(split_queue_key, keys):
+        for priority, sequence in map(split_queue_key, keys):
             number = level_of(priority, sequence)
             queue.levels.setdefault(number, Level(sequence, sequence)).tail = sequence + 1

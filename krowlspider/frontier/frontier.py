@@ -22,9 +22,9 @@ from krowlspider.frontier.hosts.linked_ports import LinkedPorts
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.outcomes import Outcomes, Tallied, put_seeds
-from krowlspider.frontier.recovery import catch_up
 from krowlspider.frontier.schedule.clock import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
+from krowlspider.frontier.stopped import catch_up, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import after_all, host_in
 from krowlspider.frontier.watched import WatchedHosts
@@ -98,8 +98,7 @@ class Frontier:
         self.store = store
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
         self.now = self._clock.now
-        saved = store.get(schema.COUNTERS)
-        self.counters: Counter[str] = Counter(json.loads(saved) if saved else {})
+        self.counters = read_counters(store)
         tally = Tally.read(store)
         clean = store.get(schema.CLEAN)
         if clean is None:
@@ -160,17 +159,11 @@ class Frontier:
             self.counters["known"] += count
         return known
 
-    def add(
-        self,
-        candidates: Iterable[Candidate],
-        foreign: Sequence[Foreign] = (),
-        *,
-        is_exempt: bool = False,
-    ) -> int:
+    def add(self, candidates: Iterable[Candidate], *, is_exempt: bool = False) -> int:
         """Queue the candidates that are not known, as `queue` does, and return how many were
         queued."""
         new = [each for each in candidates if not self._is_known(each)]
-        return self.queue(new, foreign, is_exempt=is_exempt)
+        return self.queue(new, is_exempt=is_exempt)
 
     def _is_known(self, candidate: Candidate) -> bool:
         key = candidate.key
@@ -205,8 +198,7 @@ class Frontier:
         by_host: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             by_host.setdefault(candidate.host, []).append(candidate)
-        if missing := [name for name in by_host if name not in cache.hosts]:
-            cache.read(sorted(missing))
+        cache.read(by_host)
         batch = self.store.batch()
         added = 0
         touched = []
@@ -256,13 +248,11 @@ class Frontier:
                 if mark in in_batch or self.seen.known(*mark):
                     self.counters["known"] += 1
                     continue
-            # Without a key, it goes in even then: its finder has marked it as sent, and would not
-            # send it again.
-            if self.outbox.full and item.key is not None:
-                self.counters["dropped/outbox"] += 1
-                self.refused.add("outbox", item.host)
-                continue
-            if item.key is not None:
+                # Without a key, it goes in even then: its finder has marked it as sent, and would
+                # not send it again.
+                if self.outbox.full:
+                    self._admission.refuse("outbox", item.host)
+                    continue
                 in_batch.add(mark)
                 self.seen.mark(mark[0], mark[1:])
             self.outbox.put(item.owner, item.host, item.message, batch)
@@ -288,15 +278,14 @@ class Frontier:
         for lease, dropped in acknowledged:
             batch.delete(self.queues.key_of(lease))
             counted["done" if dropped is None else f"dropped/{dropped}"] += 1
-        if acknowledged:
-            # The hosts' records follow in a batch of their own: a start after a death corrects
-            # those that are missing.
-            names = {lease.host.name for lease, _ in acknowledged}
-            batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         self._put_totals(batch, self.counters + counted)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied.counts)
+            # The hosts' records follow in a batch of their own: a start after a death corrects
+            # those that are missing.
+            names = {lease.host.name for lease, _ in acknowledged}
+            batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         upkeep = self._upkeep(len(acknowledged))
         return Commit(self.store, batch, acknowledged, counted, tallied, upkeep)
 
@@ -308,7 +297,7 @@ class Frontier:
         self._consumed += acknowledged
         if self._consumed >= COMPACT_EVERY:
             self._consumed = 0
-            due.append(partial(self.store.compact, *self.schedule.consumed))
+            due.append(partial(self.store.compact, *self.schedule.due.consumed()))
         if self.outbox.consumed():
             due.append(partial(self.store.compact, schema.OUTBOX, after_all(schema.OUTBOX)))
         return due
@@ -326,7 +315,7 @@ class Frontier:
             else:
                 host.queue.dropped += 1
                 if self.budget.most:
-                    self.budget.give_back(host.domain)
+                    self.budget.charge(host.domain, -1)
         batch = self.store.batch()
         cache.record_changed(batch)
         self.budget.end_batch(batch)
@@ -334,8 +323,7 @@ class Frontier:
         self.counters.update(commit.counters)
         self.outcomes.counts.update(commit.tallied.counts)
         self.recent.extend(commit.acknowledged[-_RECENT:])
-        if self.watched:
-            self.watched.take(commit.acknowledged, self.now())
+        self.watched.take(commit.acknowledged, self.now())
 
     # --- figures ---
 

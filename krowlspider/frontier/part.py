@@ -67,4 +67,4 @@ def put_poison(store: Store, part: Part, batch: Batch) -> None:
     for priority, entry in part.poison:
         place = free_place(store, schema.queue_key(schema.host_key(part.name), priority, number))
         batch.put(place, entry.encode(part.name))
-        number = split_queue_key(place)[2] + 1
+        number = split_queue_key(place)[1] + 1

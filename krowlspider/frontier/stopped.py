@@ -1,4 +1,4 @@
-"""A frontier that no crawl has open: read its hosts and counters, and drop entries.
+"""A frontier that no crawl has open: read its hosts and counters, correct them, drop entries.
 
 A crawl can go on after each batch. A change that was cut short is completed by making it again.
 """
@@ -10,15 +10,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.hosts.host import LANE_AT, level_of
 from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import entry_keys
+from krowlspider.frontier.store.schema import split_queue_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.store.store import Batch, Store
+
+# Bytes of a key that number an entry within its level.
+_IN_LEVEL = LANE_AT // 8
 
 
 def read_host(store: Store, name: str) -> Host | None:
@@ -29,6 +36,16 @@ def read_host(store: Store, name: str) -> Host | None:
 
 def read_counters(store: Store) -> Counter[str]:
     return Counter(json.loads(store.get(schema.COUNTERS) or b"{}"))
+
+
+def dropped_in(counters: Counter[str]) -> dict[str, int]:
+    """Return how many URLs were dropped for each reason, by the counters of a frontier."""
+    start = "dropped/"
+    return {
+        name.removeprefix(start): number
+        for name, number in sorted(counters.items())
+        if name.startswith(start)
+    }
 
 
 def change_batch(store: Store) -> Batch:
@@ -60,7 +77,8 @@ def put_host(host: Host, batch: Batch) -> None:
         host.queue.levels = {}
         if (placed := place_in(host.record)) is not None:
             batch.delete(schema.due_key(placed, host.name))
-    batch.put(schema.host_key(host.name), encode_host(host))
+    host.record = encode_host(host)
+    batch.put(schema.host_key(host.name), host.record)
 
 
 def give_back(store: Store, name: str, count: int, batch: Batch) -> None:
@@ -69,3 +87,30 @@ def give_back(store: Store, name: str, count: int, batch: Batch) -> None:
     if budget.count(domain_of(name)):
         budget.charge(domain_of(name), -count)
         budget.end_batch(batch)
+
+
+def catch_up(store: Store, tally: Tally) -> None:
+    """Correct the records of the last commit's hosts from their queues on disk: the process may
+    have died before it wrote the records."""
+    batch = store.batch()
+    for name in json.loads(store.get(schema.ACKNOWLEDGED) or b"[]"):
+        if (host := read_host(store, name)) is None:
+            # The host was forgotten by hand since.
+            continue
+        heads: dict[int, int] = {}
+        host.queue.queued = 0
+        before = b""
+        for key in entry_keys(store, name):
+            # The keys of a level differ in their last bytes only: the queue may be long.
+            if key[:-_IN_LEVEL] != before:
+                before = key[:-_IN_LEVEL]
+                priority, sequence = split_queue_key(key)
+                heads[level_of(priority, sequence)] = sequence
+            host.queue.queued += 1
+        for number, level in host.queue.levels.items():
+            level.head = heads.get(number, level.tail)
+        old = host.record
+        put_host(host, batch)
+        tally.replace(old, host.record)
+    tally.put(batch)
+    batch.write()

@@ -39,9 +39,6 @@ class WatchedHosts:
         self._policy = policy
         self._answers: dict[str, deque[HostAnswer]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._answers)
-
     def of(
         self, name: str, recent: Iterable[tuple[Lease, str | None]], now: float
     ) -> list[HostAnswer]:
@@ -62,6 +59,8 @@ class WatchedHosts:
 
     def take(self, acknowledged: Iterable[tuple[Lease, str | None]], now: float) -> None:
         """Keep what is over of the hosts that are watched; ``now`` is epoch seconds."""
+        if not self._answers:
+            return
         for lease, dropped in acknowledged:
             host = lease.host
             if (known := self._answers.get(host.name)) is not None:

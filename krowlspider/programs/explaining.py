@@ -46,9 +46,7 @@ def explain(
         time.time,
         ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
     )
-    gate = RobotsGate(
-        robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"), wall=time.time
-    )
+    gate = RobotsGate(robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"))
     archive = warc_folder(settings, folder.path)
     return Explainer(
         store=store,

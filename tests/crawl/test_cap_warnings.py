@@ -10,7 +10,7 @@ import pytest
 from scrapy.settings import Settings
 
 from krowlspider.crawl.cap_warnings import NAMED, PERIOD, CapWarnings
-from krowlspider.frontier.refused import NAMES_MAX, Refused
+from krowlspider.frontier.admission import NAMES_MAX, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

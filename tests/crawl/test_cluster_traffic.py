@@ -93,7 +93,7 @@ def test_requisites_of_others_keep_to_the_budget(tmp_path: Path) -> None:
         await traffic.take_in(sent)
         found = list(entries(job.store, "a.test"))
         assert [entry_of(*each).url[-1] for each in found] == ["1", "2"]
-        assert {split_queue_key(key)[1] for key, _ in found} == {1}
+        assert {split_queue_key(key)[0] for key, _ in found} == {1}
         entry = entry_of(*found[0])
         assert (entry.request, entry.via, entry.path) == (b"R0image", "http://b.test/", "E")
         assert job.frontier.counters["dropped/requisite_budget"] == 1
@@ -124,7 +124,7 @@ def test_seeds_from_other_nodes_are_not_in_the_overflow(tmp_path: Path) -> None:
         redirected = Message("http://a.test/moved", redirects=1)
         await traffic.take_in([*links, redirected, *seeds])
         queued = [
-            (split_queue_key(key)[1], entry_of(key, value).url[14:])
+            (split_queue_key(key)[0], entry_of(key, value).url[14:])
             for key, value in entries(job.frontier.store, "a.test")
         ]
         overflow = [(OVERFLOW, name) for name in ("6", "7", "8", "moved")]

@@ -15,7 +15,6 @@ from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import Limits, MemoryLimits
-from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.queues import entries, records
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.outbox import Foreign
+    from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.seen.filter_file import FilterFile
     from krowlspider.politeness.robots import RobotsRecord
 
@@ -139,7 +139,8 @@ class World:
             self.frontier,
             agent="krowlspider",
             ttl=1000.0,
-            limits=RetryLimits(retries=1, throttling=2),
+            retries=1,
+            throttling=2,
             wall=lambda: self.clocks.wall,
             on_found=lambda robots_fetch, sitemaps: self.found.append((robots_fetch, sitemaps)),
             peers=self.peers,

@@ -445,7 +445,7 @@ def test_invariant_1_a_robots_fetch_pops_no_busy_or_blocked_host(
     for host in hosts:
         world.frontier.schedule.enqueue_robots_fetch(host, "fetch")
         # A stale place in the heap, as after an eviction.
-        world.frontier.schedule._due.push(0.0, host)
+        world.frontier.schedule.due.push(0.0, host)
     assert world.frontier.schedule.pop() is None
 
 

@@ -139,8 +139,11 @@ class FrontierModel(RuleBasedStateMachine):
         new = [url for url in dict.fromkeys(ours) if url not in self.known]
         foreign = [url for url in dict.fromkeys(urls) if url not in ours]
         outbox = [("there", url) for url in foreign if ("there", url) not in self.sent]
-        assert self.world.frontier.add(
-            [self.world.candidate(url, priority) for url in ours],
+        found = [self.world.candidate(url, priority) for url in ours]
+        keys = [each.key for each in found if each.key is not None]
+        known = self.world.frontier.knows(keys, lambda at: found[at].host)
+        assert self.world.frontier.queue(
+            [each for each, is_known in zip(found, known, strict=True) if not is_known],
             [self._foreign(url) for url in urls if url in foreign],
         ) == len(new)
         for name in {host_of(url) for url in new} & {*FOUND}:
@@ -411,7 +414,7 @@ class FrontierModel(RuleBasedStateMachine):
         for key, value in entries(self.world.store, name):
             entry = entry_of(key, value)
             del self.away_pages[entry.url]
-            self._queue(entry.url, split_queue_key(key)[1], entry.retries, entry.due)
+            self._queue(entry.url, split_queue_key(key)[0], entry.retries, entry.due)
         if self.world.frontier.schedule.cache.get(name).state is SchedulingState.DEFERRED:
             self.aside.add(name)
 
@@ -517,11 +520,11 @@ class FrontierModel(RuleBasedStateMachine):
         deferred = [host for host in hosts.values() if host.state is SchedulingState.DEFERRED]
         assert frontier.deferred_queued == sum(host.queue.queued for host in deferred)
         in_memory: dict[str, list[float]] = {}
-        pushed = [(due, name) for due, _, name in frontier.schedule._due._heap]
+        pushed = [(due, name) for due, _, name in frontier.schedule.due._heap]
         pushed += [(due, name) for due, _, name in frontier.schedule._sessions._heap]
         # A host given back without a request keeps its session beyond the bound of two.
-        assert len(frontier.schedule._sessions) <= 2 + len(HOSTS)
-        for due, name in pushed + frontier.schedule._due._run[frontier.schedule._due._at :]:
+        assert len(frontier.schedule._sessions._heap) <= 2 + len(HOSTS)
+        for due, name in pushed + frontier.schedule.due._run[frontier.schedule.due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():
             assert host.session < 3
@@ -538,7 +541,7 @@ class FrontierModel(RuleBasedStateMachine):
             ours = domain_of(host.name) not in self.world.foreign
             if host.state is SchedulingState.SCHEDULED and host.queue.queued and ours:
                 ahead = host.name in places and (
-                    due_key(places[host.name], host.name) > frontier.schedule._due._cursor
+                    due_key(places[host.name], host.name) > frontier.schedule.due._cursor
                 )
                 # A place from before the host is due is skipped, if it is popped that early.
                 in_time = any(
@@ -546,7 +549,7 @@ class FrontierModel(RuleBasedStateMachine):
                     for place in in_memory.get(host.name, [])
                 ) or any(host.name in line for line in frontier.schedule.shares._lines.values())
                 changed = host.name in frontier.schedule.cache._changed
-                unread = host.name in frontier.schedule._due._beyond
+                unread = host.name in frontier.schedule.due._beyond
                 assert in_time or ahead or (unread and changed)
 
     def _shares(self, name: str) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def test_links_and_messages_of_a_page_are_one_batch() -> None:
     world = World(lambda: store)
     before = store.batches
     ours = [world.candidate("http://b.test/")]
-    assert world.frontier.add(ours, [foreign(url) for url in urls(2)]) == 1
+    assert world.frontier.queue(ours, [foreign(url) for url in urls(2)]) == 1
     assert store.batches == before + 1
     assert world.frontier.counters["foreign"] == 2
     assert messages(world) == urls(2)
@@ -232,7 +232,7 @@ from tests.frontier.test_outbox import foreign
 world = World(lambda: LevelStore(Path(sys.argv[1]), create=True))
 for page in range(1_000_000):
     lot = [foreign(f"http://a.test/{page}/{link}") for link in range(7)]
-    world.frontier.add([world.candidate(f"http://b.test/{page}")], lot)
+    world.frontier.queue([world.candidate(f"http://b.test/{page}")], lot)
     if page % 3 == 2:
         head = world.frontier.outbox.head("x", 10)
         print(*(message.decode() for _, message in head), sep="\\n")

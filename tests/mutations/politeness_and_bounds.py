@@ -64,7 +64,7 @@ POLITENESS_AND_BOUNDS = (
         "long-wait-only-in-memory",
         "1: the delay holds across a restart",
         f"{_SCHEDULE}/scheduler.py",
-        "return wait > rule.delay(times_in(host.record)[1]) + _RESTART",
+        "return wait > rule.delay(rate_in(host.record)) + _RESTART",
         "return False",
         ("tests/frontier/test_frontier.py",),
     ),

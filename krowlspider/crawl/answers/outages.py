@@ -208,5 +208,6 @@ class Outages:
 
 
 def _block(host: Host) -> str:
-    """Return the address block of a host; "" while its address is unknown."""
-    return block_of(host.shares.address[1:]) if host.shares.address else ""
+    """Return the block of a host's address; "" while that is unknown, or where it is not public."""
+    address = host.shares.address.removeprefix("@").removesuffix("/64")
+    return block_of(address) if address else ""

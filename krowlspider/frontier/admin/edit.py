@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
 
 # Keys removed in one batch: about 1 MB.
-BATCH = 10_000
+_BATCH = 10_000
 
 
 class UnknownHostError(KrowlError):
@@ -31,23 +31,23 @@ class UnknownHostError(KrowlError):
         )
 
 
-def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
+def drop_host(store: Store, name: str) -> int:
     """Remove all queued entries of a host, counted as ``dropped/operator``; return how many.
 
-    Everything else of the host stays. ``size`` is the number of keys in a batch.
+    Everything else of the host stays.
 
     :raises UnknownHostError: there is no such host
     """
     host = read_host(store, name)
     if host is None:
         raise UnknownHostError(name)
-    return _drop_queue(store, host, size)
+    return _drop_queue(store, host)
 
 
-def _drop_queue(store: Store, host: Host, size: int) -> int:
+def _drop_queue(store: Store, host: Host) -> int:
     before = host.queue.dropped
     keys = entry_keys(store, host.name)
-    while some := list(islice(keys, size)):
+    while some := list(islice(keys, _BATCH)):
         batch = change_batch(store)
         drop_entries(store, host, some, "operator", batch)
         batch.write()
@@ -60,9 +60,7 @@ def _drop_queue(store: Store, host: Host, size: int) -> int:
     return host.queue.dropped - before
 
 
-def forget_host(
-    store: Store, name: str, remove_filter: Callable[[], None], *, size: int = BATCH
-) -> tuple[int, int]:
+def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> tuple[int, int]:
     """Remove everything of a host; return how many identities were seen, and how many queued.
 
     ``remove_filter`` removes the saved seen filter durably, which still has the identities. It goes
@@ -80,9 +78,9 @@ def forget_host(
         raise UnknownHostError(name)
     remove_filter()
     marked = sum(1 for _ in schema.marked_by(store.items(seen)))
-    _remove(store, store.keys(seen), size)
-    dropped = 0 if host is None else _drop_queue(store, host, size)
-    _remove(store, store.keys(poison), size)
+    _remove(store, store.keys(seen))
+    dropped = 0 if host is None else _drop_queue(store, host)
+    _remove(store, store.keys(poison))
     batch = change_batch(store)
     if host is not None:
         give_back(store, name, host.queue.done, batch)
@@ -92,8 +90,8 @@ def forget_host(
     return marked, dropped
 
 
-def _remove(store: Store, keys: Iterator[bytes], size: int) -> None:
-    while some := list(islice(keys, size)):
+def _remove(store: Store, keys: Iterator[bytes]) -> None:
+    while some := list(islice(keys, _BATCH)):
         batch = change_batch(store)
         for key in some:
             batch.delete(key)

@@ -9,8 +9,10 @@ import msgspec
 
 from krowlspider.frontier.entry import EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.store.schema import split_queue_key
 from krowlspider.frontier.store.store import delete
 from krowlspider.urls.host import host_of
 
@@ -30,7 +32,9 @@ def export_lines(store: Store) -> Iterator[str]:
     poison = store.items(schema.POISON)
     for state, found in (("queued", all_entries(store)), ("poison", poison)):
         for key, value in found:
-            yield msgspec.json.encode(EntryLine.of(key, value, state)).decode()
+            priority = split_queue_key(key)[0]
+            line = EntryLine.of_entry(entry_of(key, value), priority, state)
+            yield msgspec.json.encode(line).decode()
 
 
 @dataclass(slots=True)
@@ -111,9 +115,4 @@ def import_lines(
     commit = frontier.begin_commit()
     commit.write()
     frontier.end_commit(commit)
-    refused = {
-        name.removeprefix("dropped/"): count
-        for name, count in changes.items()
-        if name.startswith("dropped/")
-    }
-    return Imported(changes["queued"], changes["known"], refused, bad)
+    return Imported(changes["queued"], changes["known"], dropped_in(changes), bad)

@@ -76,35 +76,22 @@ def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: i
         raise UnknownHostError(name)
     # A host's record may count fewer than are on disk after a crash.
     host.queue.queued = sum(1 for _ in entry_keys(store, name))
-    return view_of(store, host, policy, wall=wall, most=most)
+    why = why_host_of_stopped_crawl_waits(store, host, policy, wall)
+    return view_of(store, host, policy, why, wall=wall, most=most)
 
 
 def view_of(
-    store: Store,
-    host: Host,
-    policy: DelayPolicy,
-    *,
-    wall: float,
-    most: int,
-    why: Reason | None = None,
+    store: Store, host: Host, policy: DelayPolicy, why: Reason, *, wall: float, most: int
 ) -> HostView:
-    """Return all that is known of a host, with lists as in `view_frontier`.
-
-    ``why`` is why it is not being fetched; None asks `why_host_of_stopped_crawl_waits`.
-    """
-    queue = []
-    retries = 0
-    for looked, (key, value) in enumerate(islice(entries(store, host.name), LOOKED_AT)):
-        row = EntryRow.of(key, value, wall)
-        retries += bool(row.due_in)
-        if looked < most:
-            queue.append(row)
-    wait = retry_wait(store, host, wall)
+    """Return all that is known of a host, with lists as in `view_frontier`; ``why`` is why it is
+    not being fetched."""
+    found = islice(entries(store, host.name), LOOKED_AT)
+    queue = [EntryRow.of(key, value, wall) for key, value in found]
+    # 0 if one of them is not a retry.
+    wait = min((row.due_in for row in queue), default=0.0)
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
     hold = hold_of(store, host.name)
     row_of_host = HostRow.of(host, policy, wall)
-    if why is None:
-        why = why_host_of_stopped_crawl_waits(store, host, policy, wall)
     return HostView(
         host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
         state=host.health.words,
@@ -112,10 +99,10 @@ def view_of(
         crawl_delay=host.rate.floor,
         throttling=host.rate.throttling,
         holds=hold.times,
-        retries=retries,
+        retries=sum(row.due_in > 0 for row in queue),
         poisoned=len(poison),
         robots=list(_robots(store, host.name)),
-        queue=queue,
+        queue=queue[:most],
         poison=poison[:most],
     )
 
@@ -199,16 +186,12 @@ def why_host_waits(
     if not host.queue.queued:
         return Reason("Nothing of it is queued.")
     is_deferred = host.state is DEFERRED
-    if is_deferred and policy.parked(rate):
+    is_parked = is_deferred and policy.parked(rate)
+    if is_parked or host.has_own_time:
+        dns = ", or because the DNS does not know its name" if is_parked else ""
         return Reason(
-            f"It is deferred after {counted(rate.errors, 'error')} in a row, or because the DNS"
-            f" does not know its name; it is tried again in {duration(due_in)}, or at a start"
-            " after that."
-        )
-    if host.has_own_time:
-        return Reason(
-            f"It is deferred after {counted(rate.errors, 'error')} in a row; it is tried again in"
-            f" {duration(due_in)}, or at a start after that."
+            f"It is deferred after {counted(rate.errors, 'error')} in a row{dns}; it is tried again"
+            f" in {duration(due_in)}, or at a start after that."
         )
     if is_deferred:
         return Reason(

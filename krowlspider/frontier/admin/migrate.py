@@ -95,7 +95,8 @@ def _copy(old: Store, new: Store, number: int) -> Copied:
         kind = key[:1]
         if kind == _HOST:
             name = key[1:].decode()
-            batch.put(schema.host_key(name), _record(name, value, number))
+            host = _decode_first(name, value) if number == 1 else decode_host(name, value)
+            batch.put(schema.host_key(name), encode_host(host))
             hosts += 1
         elif kind == schema.QUEUE:
             batch.put(key, _entry(value, schema.host_in(key)) if number == 1 else value)
@@ -109,12 +110,6 @@ def _copy(old: Store, new: Store, number: int) -> Copied:
     batch.write()
     new.batch(sync=True).write()
     return Copied(hosts, queued, marks)
-
-
-def _record(name: str, record: bytes, number: int) -> bytes:
-    """Return the record of a host in the present format."""
-    host = _decode_first(name, record) if number == 1 else decode_host(name, record)
-    return encode_host(host)
 
 
 def _decode_first(name: str, record: bytes) -> Host:

@@ -140,7 +140,7 @@ class _Rebuild:
         for key, value in entries:
             if marked is None:
                 marked = set(schema.marked_by(self._store.items(schema.seen_prefix(name))))
-            _, priority, sequence = split_queue_key(key)
+            priority, sequence = split_queue_key(key)
             number = level_of(priority, sequence)
             queue.levels.setdefault(number, Level(sequence, sequence)).tail = sequence + 1
             queue.queued += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.hosts.record import decode_host
-from krowlspider.frontier.stopped import read_counters
+from krowlspider.frontier.stopped import dropped_in, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import split_queue_key
@@ -67,7 +67,7 @@ class EntryRow:
         entry = entry_of(key, value)
         return cls(
             entry.url,
-            split_queue_key(key)[1],
+            split_queue_key(key)[0],
             entry.depth,
             entry.retries + entry.throttling,
             entry.strikes,
@@ -120,11 +120,7 @@ def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> 
         deferred=deferred,
         queued=queued,
         done=counters["done"],
-        dropped={
-            name.removeprefix("dropped/"): number
-            for name, number in sorted(counters.items())
-            if name.startswith("dropped/")
-        },
+        dropped=dropped_in(counters),
         poison=sum(1 for _ in store.keys(schema.POISON)),
         biggest=[HostRow.of(host, policy, wall) for host in biggest],
         slowest=[HostRow.of(host, policy, wall) for host in slowest],

@@ -28,7 +28,7 @@ from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of, place_in
+from krowlspider.frontier.store.schema import authorities_of, split_queue_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Departure:
             free = identity in queued
             if identity is not None:
                 queued.add(identity)
-            item = EntryItem.of_entry(entry, place_in(key)[0], state)
+            item = EntryItem.of_entry(entry, split_queue_key(key)[0], state)
             item.strikes, item.free = entry.strikes, free
             if entry.due:
                 # An entry that is due goes before those that were not tried.

@@ -159,12 +159,12 @@ def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
     removed = 0
     for key, value in entries(frontier.store, host.name):
         entry = entry_of(key, value)
-        if split_queue_key(key)[1:] in queue.leased or part.identity(entry) not in doubtful:
+        if split_queue_key(key) in queue.leased or part.identity(entry) not in doubtful:
             continue
         batch.delete(key)
         removed += 1
         if frontier.budget.most:
-            frontier.budget.give_back(host.domain)
+            frontier.budget.charge(host.domain, -1)
     queue.queued -= removed
     frontier.queues.count_removed(host, removed)
     frontier.counters["known"] += removed

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from heapq import nlargest
+from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.record import queued_in
@@ -22,8 +23,6 @@ DOMAINS_IN_MEMORY = 65_536
 _KEPT = 50
 # The part of the frontier that fills up before any domain is limited.
 _FREE = 0.5
-# A domain may have so many times its share, those in the overflow included.
-_ROOM = 2
 
 
 class DomainLoad:
@@ -55,23 +54,10 @@ class DomainLoad:
             if queued := queued_in(record)[0]:
                 self._increase(domain_of(host), queued)
 
-    def places(self, domain: str, queued: int) -> int | None:
-        """Return how many more URLs of a domain have a place, with ``queued`` URLs in the whole
-        frontier; None for any number."""
-        return self._left(domain, 1) if self._most and queued >= self.limited_from else None
-
-    def room(self, domain: str, queued: int) -> int | None:
-        """Return how many more URLs a domain may have, in the overflow too, with ``queued`` URLs in
-        the whole frontier; None for any number."""
-        return self._left(domain, _ROOM) if self._most and queued >= self.limited_from else None
-
-    def strangers_room(self, domain: str) -> int | None:
-        """Return how many more URLs that other domains' pages name a domain may have, however full
-        the frontier is; None for any number."""
-        return self._left(domain, _ROOM / 2) if self._most else None
-
-    def _left(self, domain: str, shares: float) -> int:
-        return max(0, int(shares * self._most) - self._counts.get(domain, 0))
+    def room(self, domain: str, shares: int) -> float:
+        """Return how many more URLs a domain may have, up to so many times its share; inf for any
+        number."""
+        return max(0, shares * self._most - self._counts.get(domain, 0)) if self._most else inf
 
     def add(self, domain: str, urls: int) -> None:
         """Count more URLs of a domain."""
@@ -96,7 +82,7 @@ class DomainLoad:
 
     def put(self, batch: Batch) -> None:
         """Put the counts of large domains into the batch, where they have changed."""
-        if not self._most or not (self._large or self._kept or self._kept is None):
+        if not self._most:
             return
         counts = self._counts
         self._large = {name for name in self._large if counts.get(name, 0) >= self._large_from}

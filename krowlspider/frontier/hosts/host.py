@@ -40,9 +40,7 @@ class Health(IntEnum):
     ROBOTS = 1  # waiting for its robots.txt
     ACTIVE = 2  # its last answer was an ordinary one
     BACKING_OFF = 3  # it was throttling, or did not answer
-    DEAD = (
-        4  # out of the queue until a later time: errors, no robots.txt, or it held the event loop
-    )
+    DEAD = 4  # deferred: errors, no robots.txt, or it held the event loop
     RETIRED = 5  # it asks for a slower rate than this crawl keeps
 
     @property

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.store.schema import host_key, linked_key
+from krowlspider.frontier.store.store import put
 from krowlspider.urls.ports import name_of, port_of
 
 if TYPE_CHECKING:
@@ -68,9 +69,7 @@ class LinkedPorts:
             return False
         if noted is not None or not self._ports.spans(port):
             return None
-        batch = self._store.batch()
-        batch.put(linked_key(name_of(host)), port.to_bytes(2, "big"))
-        batch.write()
+        put(self._store, linked_key(name_of(host)), port.to_bytes(2, "big"))
         return True
 
     def _noted(self, host: str) -> int | None:

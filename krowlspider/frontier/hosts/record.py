@@ -24,13 +24,8 @@ _HEAD = Struct(">BBddffBBHIII")
 # Follows the head in the records of hosts that have an origin.
 _ORIGIN = Struct(">I")
 _LEVEL = Struct(">iBII")
-# Parts of the head, with their offsets.
-_QUEUED = Struct(">I")
-_QUEUED_AT = 30
-_TIMES = Struct(">ddffBBH")
-_TIMES_AT = 2
-# Due time and queued entries.
-_PLACE = Struct(">d20xI")
+# Due time and queued entries in the head.
+_PLACE = Struct(">2xd20xI")
 _VERSION = 2
 _VERSION_ORIGIN = 3
 _IN_LANE = 0xFFFFFFFF
@@ -124,14 +119,12 @@ def figures_in(record: bytes) -> HostFigures:
 def queued_in(record: bytes) -> tuple[int, bool]:
     """Return how many entries a record counts, leased ones too, and whether the host is
     deferred. The rest of the record is not read."""
-    return _QUEUED.unpack_from(record, _QUEUED_AT)[0], record[1] == _DEAD
+    return _PLACE.unpack_from(record)[1], record[1] == _DEAD
 
 
-def times_in(record: bytes) -> tuple[float, HostRate]:
-    """Return due time, in seconds of the job clock, and rate of a record. The rest of the record is
-    not read."""
-    due, _, *rate = _TIMES.unpack_from(record, _TIMES_AT)
-    return due, HostRate(*rate)
+def rate_in(record: bytes) -> HostRate:
+    """Return the rate of a record. The queue is not read."""
+    return HostRate(*_HEAD.unpack_from(record)[4:9])
 
 
 def place_in(record: bytes) -> float | None:
@@ -140,5 +133,5 @@ def place_in(record: bytes) -> float | None:
     if not record or record[1] == _DEAD:
         return None
     due: float
-    due, queued = _PLACE.unpack_from(record, _TIMES_AT)
+    due, queued = _PLACE.unpack_from(record)
     return due if queued else None

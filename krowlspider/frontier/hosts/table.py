@@ -1,7 +1,7 @@
 """The scheduling table: what an event does to the scheduling state of a host.
 
-The table is pure. For each event that a state allows, `moves` has the next state, and the effects
-that follow in order. `Transitions` applies them. Any other event raises `IllegalEvent`.
+For each event that a state allows, `TABLE` has the next state, and the effects that follow in
+order. `Transitions` applies them. Any other event raises `IllegalEvent`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _ignore(state: SchedulingState, *events: Event) -> _Row:
     return dict.fromkeys(events, (state, ()))
 
 
-_TABLE: dict[SchedulingState, _Row] = {
+TABLE: dict[SchedulingState, _Row] = {
     _S.IDLE: {
         **_ignore(_S.IDLE, _E.HAS_NOTHING),
         _E.PAGES_QUEUED: (_S.SCHEDULED, (_F.SCHEDULE,)),
@@ -176,8 +176,3 @@ _TABLE: dict[SchedulingState, _Row] = {
         _E.IS_DEFERRED: (_S.DEFERRED, (_F.COUNT_DEFERRED,)),
     },
 }
-
-
-def moves(state: SchedulingState) -> _Row:
-    """Return the events that a state allows, each with the next state and the effects."""
-    return _TABLE[state]

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.store.schema import authorities_of, robots_key
+from krowlspider.frontier.store.store import put
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
 
 if TYPE_CHECKING:
@@ -35,9 +36,15 @@ _SHARED = 1024
 # "reasonably long period" of RFC 9309, section 2.3.1.4.
 LAST_GOOD_MAX = 30 * 86_400.0
 
+# Seconds before an unreachable robots.txt is fetched again: shorter than an hour, after which
+# deferred hosts are tried again.
+# It survives a restart only with a last good copy; without one, the next start tries at once.
+UNREACHABLE_TTL = 1800.0
 # Seconds by which a record may outlast its TTL: the longest wait of a host that is not parked, and
 # a margin.
 _LONGER = 2 * 3600.0
+# Seconds that a host may still wait for its request after its delay is over.
+_ASKED_AFTER = 60.0
 
 _Known = tuple[float, RobotsRules | None]
 _NOTHING: _Known = (0.0, None)
@@ -54,6 +61,7 @@ class RobotsCache:
         self._store = store
         self._agent = agent
         self._wall = wall
+        self._ttl = ttl
         self._longest = ttl + _LONGER
         self._parsed: OrderedDict[str, _Known] = OrderedDict()
         # By rules, the number of authorities that share them.
@@ -66,6 +74,18 @@ class RobotsCache:
         self._allow_all = RobotsRules.allow_all()
         # The last body over _SHARED_SIZE: it is parsed once for all hosts that redirect to it.
         self._long: tuple[bytes, RobotsRules] = (b"", self._allow_all)
+
+    def new_record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:
+        """Return the record of an answer, or of none, that came now."""
+        now = self._wall()
+        life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
+        return RobotsRecord(ruling.value, now, now + life, status, body)
+
+    def received(self, theirs: RobotsRecord) -> RobotsRecord:
+        """Return another node's record, which holds no longer than one of this node."""
+        record = self.new_record(Ruling(theirs.ruling), theirs.status, theirs.body)
+        record.fetched, record.expires = theirs.fetched, min(theirs.expires, record.expires)
+        return record
 
     def look_up(self, authority: str) -> _Known:
         """Return when the decision expires, in epoch seconds, and the rules.
@@ -88,7 +108,7 @@ class RobotsCache:
         both = authorities_of(authority.partition("://")[2])
         for each, saved in zip(both, self._store.read(map(robots_key, both)), strict=True):
             if each in self._parsed:
-                # `extend` may have made it expire later than its record.
+                # `outlast` may have made it expire later than its record.
                 continue
             if saved is None:
                 self._without[each] = None
@@ -105,7 +125,7 @@ class RobotsCache:
         """Return the record that decides now, for another authority that redirects to this one.
 
         Return None if robots.txt must be fetched first. This includes a record that is valid only
-        because of `extend`.
+        because of `outlast`.
         """
         expires, rules = self.look_up(authority)
         if not self.holds(expires):
@@ -122,14 +142,15 @@ class RobotsCache:
         """
         return 0 < expires - self._wall() <= self._longest
 
-    def extend(self, authority: str, needed: float, expires: float) -> None:
-        """Make an authority's decision in memory expire at ``expires``, if it would by ``needed``.
+    def outlast(self, authority: str, wait: float) -> None:
+        """Keep an authority's decision valid until its host's next request, ``wait`` seconds ahead.
 
-        Both times are in epoch seconds. The record on disk stays as it is.
+        Otherwise a host whose wait is longer than the TTL of its robots.txt would be asked for
+        robots.txt only, and never for a page. The record on disk stays as it is.
         """
-        known = self._parsed.get(authority)
+        known, needed = self._parsed.get(authority), self._wall() + wait
         if known is not None and 0 < known[0] <= needed:
-            self._parsed[authority] = expires, known[1]
+            self._parsed[authority] = needed + _ASKED_AFTER, known[1]
 
     def learn(
         self,
@@ -156,9 +177,7 @@ class RobotsCache:
                 receive_sitemaps(rules.sitemaps)
             if record is not self._encoded[0]:
                 self._encoded = record, record.encode()
-            batch = self._store.batch()
-            batch.put(robots_key(authority), self._encoded[1])
-            batch.write()
+            put(self._store, robots_key(authority), self._encoded[1])
         self._remember(authority, record.expires, rules)
 
     def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:

@@ -1,17 +1,14 @@
-"""One fetch of a robots.txt, and the limits of its tries."""
+"""One fetch of a robots.txt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
-
-# Maximum characters of a URL that a redirect of robots.txt is followed to, like URLLENGTH_LIMIT.
-URL_MAX = 2048
 
 
 @dataclass(slots=True, eq=False)
@@ -51,26 +48,3 @@ class RobotsFetch:
         """Return the authority whose robots.txt is ``url``; None if ``url`` is another file."""
         authority = authority_of(self.url)
         return authority if self.url == authority + "/robots.txt" else None
-
-    def may_follow(self, target: str) -> bool:
-        """Return whether a redirect to a URL may be followed.
-
-        A redirect to another host must lead to a file named robots.txt. Any other page there would
-        be fetched without that host's rules, and a home page holds no rules.
-        """
-        if len(target) > URL_MAX:
-            return False
-        return host_of(target) == self.host.name or is_robots_file(target)
-
-
-def is_robots_file(url: str) -> bool:
-    """Return whether a URL leads to a file named robots.txt."""
-    return url.partition("?")[0].lower().endswith("/robots.txt")
-
-
-@dataclass(frozen=True, slots=True)
-class RetryLimits:
-    """Limits of retries: ``retries`` after no answer or a 5xx, ``throttling`` after 429/503."""
-
-    retries: int
-    throttling: int

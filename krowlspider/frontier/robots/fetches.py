@@ -8,18 +8,18 @@ the target's host, that node is asked, and fetches it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.robots.asks import Alone, Asks
-from krowlspider.frontier.robots.cache import RobotsCache
-from krowlspider.frontier.robots.fetch import URL_MAX, RetryLimits, RobotsFetch, is_robots_file
+from krowlspider.frontier.robots.cache import UNREACHABLE_TTL, RobotsCache
+from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import RobotsGate
-from krowlspider.frontier.robots.results import UNREACHABLE_TTL, RobotsResults
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # RFC 9309, section 2.3.1.2: follow at least five redirects, then robots.txt counts as unavailable.
 REDIRECTS = 5
+# Maximum characters of a URL that a redirect of robots.txt is followed to, like URLLENGTH_LIMIT.
+URL_MAX = 2048
 # Hosts waiting in memory (3 kB each) for a robots.txt on one other host, and in all. One turn of
 # the event loop settles all of one host. For hosts over the limit robots.txt is unreachable. The
 # same limits hold for what other nodes ask for.
@@ -42,9 +44,10 @@ class RobotsFetches:
     """Handles the answers of robots fetches, and keeps the records in ``cache``, for ``gate``.
 
     ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
-    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose
-    robots.txt was fetched or does not exist, and with the sitemaps that the file names. ``waiting``
-    counts the fetches that hosts await from others. ``peers`` are the other nodes.
+    seconds, ``wall`` a clock in epoch seconds. A fetch is tried again ``retries`` times after no
+    answer or a 5xx, ``throttling`` times after 429 or 503. ``on_found`` is called with each robots
+    fetch whose robots.txt was fetched or does not exist, and with the sitemaps that the file names.
+    ``waiting`` counts the fetches that hosts await from others. ``peers`` are the other nodes.
     """
 
     def __init__(
@@ -53,7 +56,8 @@ class RobotsFetches:
         *,
         agent: str,
         ttl: float,
-        limits: RetryLimits,
+        retries: int,
+        throttling: int,
         wall: Callable[[], float],
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
         peers: Peers | None = None,
@@ -66,9 +70,10 @@ class RobotsFetches:
         self._linked_ports = frontier.linked_ports
         self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
-        self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max, wall=wall)
-        self._results = RobotsResults(self.cache, ttl=ttl, wall=wall, on_found=on_found)
-        self._limits = limits
+        self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
+        self._on_found = on_found
+        self._retries = retries
+        self._throttling = throttling
         self.waiting = 0
 
     # --- answers ---
@@ -91,20 +96,20 @@ class RobotsFetches:
             for each in (robots_fetch, *self._sharing(robots_fetch)):
                 each.throttling += 1
             asks_for_rest = status in THROTTLING
-            limit = self._limits.throttling if asks_for_rest else self._limits.retries
+            limit = self._throttling if asks_for_rest else self._retries
             if robots_fetch.throttling <= limit:
                 self.queue(robots_fetch)
                 return
-        self._conclude(robots_fetch, self._results.record(ruling, status, body))
+        self._conclude(robots_fetch, self.cache.new_record(ruling, status, body))
 
     def failed(self, robots_fetch: RobotsFetch, *, final: bool) -> None:
         """Handle a try without an answer; ``final`` means that a retry is pointless."""
         for each in (robots_fetch, *self._sharing(robots_fetch)):
             each.retries += 1
-        if not final and robots_fetch.retries <= self._limits.retries:
+        if not final and robots_fetch.retries <= self._retries:
             self.queue(robots_fetch)
         else:
-            self._conclude(robots_fetch, self._results.record(Ruling.RETRY))
+            self._conclude(robots_fetch, self.cache.new_record(Ruling.RETRY))
 
     def queue(self, robots_fetch: RobotsFetch) -> None:
         """Queue a robots fetch at the host of its URL, or ask the node that owns that host. If it
@@ -129,16 +134,18 @@ class RobotsFetches:
         """Follow a redirect, or settle for what it leads to. For other nodes, answer with it."""
         robots_fetch.redirects += 1
         target = normalise(location, robots_fetch.url) if location else None
-        if target is not None and len(target) <= URL_MAX and robots_fetch.asked_by:
+        if target is not None and len(target) > URL_MAX:
+            target = None
+        if target is not None and robots_fetch.asked_by:
             self._answer(robots_fetch, location=target)
             return
+        own = robots_fetch.host.name
         if (
             target is None
             or robots_fetch.redirects > REDIRECTS
-            or not robots_fetch.may_follow(target)
-            or not (host_of(target) == robots_fetch.host.name or self._may_ask(host_of(target)))
+            or not (host_of(target) == own or self._may_ask(target))
         ):
-            self._settle(robots_fetch, self._results.record(Ruling.ALLOW_ALL))
+            self._settle(robots_fetch, self.cache.new_record(Ruling.ALLOW_ALL))
             return
         if robots_fetch.source is not None:
             robots_fetch.passed.append(robots_fetch.source)
@@ -146,14 +153,21 @@ class RobotsFetches:
         source = robots_fetch.source
         if source is not None and (known := self.cache.record(source)) is not None:
             self._settle(robots_fetch, known)
-        elif self._would_wait_for_ever(robots_fetch.host.name, host_of(target)):
-            self._settle(robots_fetch, self._results.record(Ruling.RETRY))
+        elif self._would_wait_for_ever(own, host_of(target)):
+            self._settle(robots_fetch, self.cache.new_record(Ruling.RETRY))
         else:
             self.queue(robots_fetch)
 
-    def _may_ask(self, target: str) -> bool:
-        """Return whether a redirect of robots.txt may lead to another host, by its port."""
-        return ":" not in target or (not is_blocked(target) and self._linked_ports.admits(target))
+    def _may_ask(self, url: str) -> bool:
+        """Return whether a redirect of robots.txt may lead to a URL on another host.
+
+        It must be a file named robots.txt. Any other page there would be fetched without that
+        host's rules, and a home page holds no rules. A port must be one that links may lead to.
+        """
+        if not url.partition("?")[0].lower().endswith("/robots.txt"):
+            return False
+        host = host_of(url)
+        return ":" not in host or (not is_blocked(host) and self._linked_ports.admits(host))
 
     def _would_wait_for_ever(self, host: str, target: str) -> bool:
         """Return whether ``host`` would wait for a day or more for a robots.txt on ``target``, or
@@ -190,12 +204,12 @@ class RobotsFetches:
             return
         asked = RobotsFetch("", self._schedule.cache.get(name), url, asked_by={node: number})
         source = asked.source
-        if not is_robots_file(url) or not self._may_ask(name):
-            self._settle(asked, self._results.record(Ruling.ALLOW_ALL))
+        if not self._may_ask(url):
+            self._settle(asked, self.cache.new_record(Ruling.ALLOW_ALL))
         elif source is not None and (record := self.cache.record(source)) is not None:
             self._settle(asked, record)
         elif len(self._asked) >= WAITING_MAX or self._would_wait_for_ever("", name):
-            self._settle(asked, self._results.record(Ruling.RETRY))
+            self._settle(asked, self.cache.new_record(Ruling.RETRY))
         else:
             self._asked[url] = asked
             self.queue(asked)
@@ -211,8 +225,8 @@ class RobotsFetches:
             for robots_fetch in self._asks.end(ask):
                 self._follow(robots_fetch, location)
         elif record is not None:
-            waiting, ours = self._asks.end(ask), self._results.received(record)
-            self._results.learn_passed(waiting[0], ours)
+            waiting, ours = self._asks.end(ask), self.cache.received(record)
+            self._learn_passed(waiting[0], ours)
             for robots_fetch in waiting:
                 self._settle(robots_fetch, ours)
         else:
@@ -221,7 +235,7 @@ class RobotsFetches:
     def ask_again(self) -> None:
         """Ask again where no answer came for a while. Call it about once a second."""
         for robots_fetch in self._asks.repeat():
-            self._settle(robots_fetch, self._results.record(Ruling.RETRY))
+            self._settle(robots_fetch, self.cache.new_record(Ruling.RETRY))
 
     def _answer(
         self,
@@ -288,7 +302,7 @@ class RobotsFetches:
         robots fetches that wait for the same URL.
         """
         target = self._schedule.cache.get(host_of(robots_fetch.url))
-        self._results.learn_passed(robots_fetch, record)
+        self._learn_passed(robots_fetch, record)
         for other in self._sharing(robots_fetch):
             target.robots.fetches.remove(other)
             self._settle(other, record)
@@ -300,10 +314,29 @@ class RobotsFetches:
         if robots_fetch.asked_by:
             self._answer(robots_fetch, record=record)
             return
-        self._results.learn(robots_fetch.authority, record, robots_fetch)
+        self._learn(robots_fetch.authority, record, robots_fetch)
         host = robots_fetch.host
         host.rate.floor = self.gate.crawl_delay(host.name)
         self._come_home(robots_fetch)
+
+    def _learn(
+        self, authority: str, record: RobotsRecord, robots_fetch: RobotsFetch | None
+    ) -> None:
+        """Keep the record of an authority; report its sitemaps for a robots fetch, if any."""
+        receive = None
+        if robots_fetch is not None and self._on_found is not None:
+            receive = partial(self._on_found, robots_fetch)
+        self.cache.learn(authority, record, receive)
+
+    def _learn_passed(self, robots_fetch: RobotsFetch, record: RobotsRecord) -> None:
+        """Keep the record of the other authorities whose robots.txt led to the fetch's URL."""
+        sources = {*robots_fetch.passed, robots_fetch.source or robots_fetch.authority}
+        for authority in sources - {robots_fetch.authority}:
+            # That authority will have no robots fetch of its own. The pages of this host may lead
+            # to the sitemaps of its own domain only.
+            own = domain_of(host_of(authority + "/")) == robots_fetch.host.domain
+            passed = RobotsFetch(authority, robots_fetch.host, robots_fetch.url) if own else None
+            self._learn(authority, record, passed)
 
     def _come_home(self, robots_fetch: RobotsFetch) -> None:
         """End the wait of the page's host for this fetch, if it waits."""

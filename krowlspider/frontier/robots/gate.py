@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.store.schema import authorities_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from krowlspider.frontier.robots.cache import RobotsCache
-
-# Seconds that a host may still wait for its request after its delay is over.
-_ASKED_AFTER = 60.0
 
 
 class Verdict(Enum):
@@ -31,16 +26,12 @@ class Verdict(Enum):
 
 
 class RobotsGate:
-    """Decides by the robots.txt records in ``cache``.
+    """Decides by the robots.txt records in ``cache``. ``crawl_delay_max`` is the longest delay in
+    seconds that this crawl keeps."""
 
-    ``wall`` is a clock in epoch seconds. ``crawl_delay_max`` is the longest delay in seconds that
-    this crawl keeps.
-    """
-
-    def __init__(self, cache: RobotsCache, *, crawl_delay_max: float, wall: Callable[[], float]):
+    def __init__(self, cache: RobotsCache, *, crawl_delay_max: float):
         self._cache = cache
         self.crawl_delay_max = crawl_delay_max
-        self._wall = wall
 
     def verdict(self, authority: str, url: str) -> Verdict:
         """Return the decision of an authority's robots.txt about ``url``.
@@ -72,12 +63,3 @@ class RobotsGate:
     def too_slow(self, host: str) -> bool:
         """Return whether the host's robots.txt asks for a longer delay than this crawl keeps."""
         return self.crawl_delay(host) > self.crawl_delay_max
-
-    def outlast(self, authority: str, wait: float) -> None:
-        """Keep an authority's decision valid until its host's next request, ``wait`` seconds ahead.
-
-        Otherwise a host whose wait is longer than the TTL of its robots.txt would be asked for
-        robots.txt only, and never for a page.
-        """
-        end = self._wall() + wait
-        self._cache.extend(authority, end, end + _ASKED_AFTER)

@@ -21,7 +21,7 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.schedule.due import DueHeap
@@ -75,15 +75,16 @@ class HostCache:
         """Return a host: from memory, from its record on disk, or new."""
         host = self.hosts.get(name)
         if host is None:
-            self.read([name])
+            self.read((name,))
             host = self.hosts[name]
         return host
 
-    def read(self, names: list[str]) -> None:
-        """Read hosts into memory. Their names are in ascending order, and none of them is in
-        memory."""
-        for name, saved in zip(names, self._store.read(map(schema.host_key, names)), strict=True):
-            self._remember(name, saved)
+    def read(self, names: Iterable[str]) -> None:
+        """Read those hosts into memory that are not in it."""
+        if missing := sorted(name for name in names if name not in self.hosts):
+            records = self._store.read(map(schema.host_key, missing))
+            for name, saved in zip(missing, records, strict=True):
+                self._remember(name, saved)
 
     def read_due(self, name: str) -> Host:
         """Read a due host into memory, with some that are due soon, and return it.

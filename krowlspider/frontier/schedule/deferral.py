@@ -108,7 +108,7 @@ class Deferral:
         keys = list(islice(self._store.keys(schema.DEFERRED, self._round), _REVIVED))
         self._round = keys[-1] if len(keys) == _REVIVED else None
         names = [key[1:].decode() for key in keys]
-        self._cache.read(sorted(name for name in names if name not in self._cache.hosts))
+        self._cache.read(names)
         batch = self._store.batch()
         for key, name in zip(keys, names, strict=True):
             host = self._cache.hosts[name]

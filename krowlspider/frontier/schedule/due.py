@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -106,15 +107,15 @@ class DueHeap:
         `read_again` has sooner places to read."""
         return self.in_memory >= self._window and self._cursor >= self._again
 
-    def next_due(self) -> float | None:
-        """Return when to look again at the latest, in seconds of the job clock; None when no host
+    def next_due(self) -> float:
+        """Return when to look again at the latest, in seconds of the job clock; inf when no host
         has a place."""
         times = [self._covered] if self.scheduled and not self._full else []
         if self._heap:
             times.append(self._heap[0][0])
         if self._at < len(self._run):
             times.append(self._run[self._at][0])
-        return min(times, default=None)
+        return min(times, default=inf)
 
     def count_due(self, now: float) -> int:
         """Return how many places in memory are due; there may be more on disk. The cost is linear
@@ -151,7 +152,7 @@ class DueHeap:
         return now >= self._covered and bool(self.scheduled) and not self._full
 
     def consumed(self) -> tuple[bytes, bytes]:
-        """Return the range of keys that have been read, as its first and its last key."""
+        """Return the range of keys on disk that have been read, as its first and its last key."""
         return DUE, self._cursor
 
     def read_again(self) -> None:

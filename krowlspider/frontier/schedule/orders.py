@@ -13,6 +13,7 @@ from krowlspider.frontier.hosts.host import AWAITING_ROBOTS, DEFERRED
 from krowlspider.frontier.schedule.own_delays import ORDERS_MAX, OrderError
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_key, split_due_key, whole_microseconds
+from krowlspider.frontier.store.store import put
 from krowlspider.urls.rules.blocks import Blocks
 
 if TYPE_CHECKING:
@@ -93,9 +94,7 @@ class Orders:
             return False
         if len(self.blocks.rules) >= ORDERS_MAX:
             raise OrderError(f"there are {ORDERS_MAX:,} blocks: end some, or use KROWL_EXCLUDE")
-        batch = self._store.batch()
-        batch.put(schema.BLOCK + rule.encode(), note.encode())
-        batch.write()
+        put(self._store, schema.BLOCK + rule.encode(), note.encode())
         self.blocks.rules[rule] = note
         return True
 
@@ -135,7 +134,7 @@ class Orders:
             return
         keys = list(islice(self._store.keys(schema.DUE, self._released), _RELEASED))
         names = [split_due_key(key)[1] for key in keys]
-        self._cache.read(sorted(name for name in names if name not in self._cache.hosts))
+        self._cache.read(names)
         batch = self._store.batch()
         for name in names:
             host = self._cache.hosts[name]

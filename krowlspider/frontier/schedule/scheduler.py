@@ -22,7 +22,7 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
-from krowlspider.frontier.hosts.record import times_in
+from krowlspider.frontier.hosts.record import rate_in
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.schedule.cache import HostCache
 from krowlspider.frontier.schedule.deferral import Deferral
@@ -92,7 +92,7 @@ class HostScheduler:
         self._crowded_pops = 0
         # The last due time of the hosts that wait for room on disk.
         self._last_apart = 0.0
-        self._due = due = DueHeap(store, tally.hosts, self._limits.window)
+        self.due = due = DueHeap(store, tally.hosts, self._limits.window)
         self._sessions = Sessions(limits.sessions)
         self.shares = Shares(limits, now)
         self.cache = cache = HostCache(
@@ -164,13 +164,13 @@ class HostScheduler:
         one."""
         if self._calls.exhausted:
             return None
-        while (name := self._due.pop(now)) is None:
-            if not self._due.exhausted(now):
+        while (name := self.due.pop(now)) is None:
+            if not self.due.exhausted(now):
                 return None
             batch = self._store.batch()
             self.cache.record_changed(batch)
             batch.write()
-            self._due.read_window(now)
+            self.due.read_window(now)
         return name
 
     def _try(self, host: Host, *, in_turn: bool) -> bool:
@@ -194,16 +194,10 @@ class HostScheduler:
         host = self.cache.get(name)
         if host.state is BLOCKED and self.shares.full(self.shares.of(host)) is None:
             self._calls.call(host)
-        if (
-            host.state not in (SCHEDULED, CALLED)
-            or host.due > self.now()
-            or not host.has_work
-            or not self.ownership.is_ours(name)
-            or (self.orders.blocks.rules and self.orders.holds_back(host))
-        ):
+        if host.state not in (SCHEDULED, CALLED) or host.due > self.now():
             return None
         called = self._calls.take(host)
-        if self._enter_flight(host, in_turn=False):
+        if self._try(host, in_turn=False):
             return host
         self._calls.pass_on(host, called)
         return None
@@ -235,7 +229,8 @@ class HostScheduler:
         instead, with a later due time."""
         if self.shares.waiting >= self._limits.in_line:
             self._last_apart = max(self.now(), self._last_apart) + _APART
-            self._schedule_again(host, self._last_apart)
+            event = host.after_request() if host.state is IN_FLIGHT else host.after_change()
+            self.transitions.move(host, event, whole_microseconds(self._last_apart))
             return
         # Behind all hosts of its origin, its session would end: a new connection for each page.
         is_first = share.startswith("^") and self._sessions.is_begun(host)
@@ -244,11 +239,6 @@ class HostScheduler:
         # disk.
         stays = self.transitions.blocked < self._limits.blocked or host.robots.awaited
         self.transitions.move(host, Event.WAIT_FOR_ROOM if stays else Event.WAIT_IN_LINE)
-
-    def _schedule_again(self, host: Host, due: float) -> None:
-        """Make a host that may be in flight due at a time, if it has anything to fetch."""
-        event = host.after_request() if host.state is IN_FLIGHT else host.after_change()
-        self.transitions.move(host, event, whole_microseconds(due))
 
     # --- in flight ---
 
@@ -387,11 +377,10 @@ class HostScheduler:
 
     def next_due(self) -> float | None:
         """Return when to pop again; None when there is nothing to wait for."""
-        due, session = self._due.next_due(), self._sessions.next_due()
-        if due is not None and self._calls.exhausted:
+        due = self.due.next_due()
+        if self._calls.exhausted:
             due = max(due, self.now() + _LOOK_AGAIN)
-        times = (due, session, self.shares.next_room())
-        soonest = min(time for time in times if time is not None)
+        soonest = min(due, self._sessions.next_due(), self.shares.next_room())
         return None if soonest == inf else soonest
 
     def count_due(self) -> int:
@@ -400,19 +389,13 @@ class HostScheduler:
         # The heap also counts out-of-date places, which stay until they are popped: hence the
         # bound.
         now = self.now()
-        due = self._due.count_due(now) + self._sessions.count_due(now)
+        due = self.due.count_due(now) + self._sessions.count_due(now)
         return min(due + self.shares.waiting, self.host_count)
 
     @property
     def host_count(self) -> int:
         """Return how many hosts have entries, without deferred ones."""
-        return self._due.scheduled
-
-    @property
-    def consumed(self) -> tuple[bytes, bytes]:
-        """Return the range of keys of the heap on disk that have been read, as its first and its
-        last key."""
-        return self._due.consumed()
+        return self.due.scheduled
 
 
 def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:
@@ -422,4 +405,4 @@ def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:
         return wait > _RESTART
     if wait <= rule.minimum + _RESTART:
         return False
-    return wait > rule.delay(times_in(host.record)[1]) + _RESTART
+    return wait > rule.delay(rate_in(host.record)) + _RESTART

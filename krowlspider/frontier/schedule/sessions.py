@@ -9,6 +9,7 @@ again. Heritrix's frontier has sessions for the same reason (its "balance").
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ class Sessions:
         self._limits = limits
         self._heap: list[tuple[float, int, str]] = []
         self._pushes = 0
-
-    def __len__(self) -> int:
-        return len(self._heap)
 
     def go_on(self, host: Host, wait: float, *, on: bool = False) -> bool:
         """Return whether a host whose request has ended is asked again in its session, ``wait``
@@ -60,9 +58,9 @@ class Sessions:
         heap = self._heap
         return heappop(heap)[2] if heap and heap[0][0] <= now else None
 
-    def next_due(self) -> float | None:
-        """Return when to pop again, in seconds of the job clock; None when there is no host."""
-        return self._heap[0][0] if self._heap else None
+    def next_due(self) -> float:
+        """Return when to pop again, in seconds of the job clock; inf when there is no host."""
+        return self._heap[0][0] if self._heap else inf
 
     def count_due(self, now: float) -> int:
         """Return how many hosts are due."""

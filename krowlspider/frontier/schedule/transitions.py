@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.table import Effect, Event, IllegalEvent, SchedulingState, moves
+from krowlspider.frontier.hosts.table import TABLE, Effect, Event, IllegalEvent
 from krowlspider.frontier.shares.calls import Calls
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Transitions:
         self._table = {
             state: {
                 event: (after, tuple(effects[effect] for effect in wanted))
-                for event, (after, wanted) in moves(state).items()
+                for event, (after, wanted) in row.items()
             }
-            for state in SchedulingState
+            for state, row in TABLE.items()
         }
 
     def move(self, host: Host, event: Event, due: float | None = None) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import index
 from typing import TYPE_CHECKING
 
 from rbloom import Bloom
@@ -13,7 +14,6 @@ from rbloom import Bloom
 from krowlspider.frontier.store.disk import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 _VERSION = 2
@@ -27,6 +27,7 @@ class Snapshot:
     - ``capacity``: keys of the first layer. ``count``: keys in all layers. ``room``: keys that the
       newest layer can still take.
     - ``full``: the older layers, oldest first. ``newest``: the bytes of the newest layer.
+      `operator.index` is their hash function: the keys are seeded digests.
     """
 
     sequence: int
@@ -76,8 +77,8 @@ class FilterFile:
         draft.replace(self.path)
         sync(self.path.parent)
 
-    def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
-        """Return the snapshot, or None; ``hash_key`` is the hash function, which is not saved."""
+    def read(self) -> Snapshot | None:
+        """Return the snapshot; None without one."""
         try:
             with self.path.open("rb") as file:
                 checksum, _, line = file.readline().rstrip(b"\n").partition(b" ")
@@ -90,7 +91,7 @@ class FilterFile:
                 capacity=head["capacity"],
                 count=head["count"],
                 room=head["room"],
-                full=[Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
+                full=[Bloom.load_bytes(layer, index) for layer in layers[:-1]],
                 newest=layers[-1],
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):

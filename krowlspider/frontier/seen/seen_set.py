@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.seen.seen_filter import FALSE_POSITIVES, SeenFilter
@@ -91,7 +90,7 @@ class SeenSet:
 
     def _load(self, capacity: int) -> SeenFilter:
         """Return the saved filter, brought up to date, or one rebuilt from the marks."""
-        snapshot = self._file.read(index) if self._file is not None else None
+        snapshot = self._file.read() if self._file is not None else None
         saved = int.from_bytes(self._store.get(SAVED) or b"", "big")
         self._sequence = max([saved, *map(split_new_keys_key, self._store.keys(NEW_KEYS))])
         # A later filter belongs to a store that went on from a copy of this one. For an earlier

@@ -38,19 +38,16 @@ class Address:
 
 
 class Addresses:
-    """Addresses by their share. ``delay`` is the least seconds between two requests to an address;
-    with 0, it may be asked at any time. It may be changed."""
+    """Addresses by their share."""
 
     def __init__(self, delay: float):
-        self.delay = delay
         self._known: dict[str, Address] = {}
+        self.set_delay(delay)
 
-    @property
-    def delay(self) -> float:
-        return self._rule.minimum
-
-    @delay.setter
-    def delay(self, delay: float) -> None:
+    def set_delay(self, delay: float) -> None:
+        """Set the least seconds between two requests to an address; with 0, it may be asked at any
+        time."""
+        self.delay = delay
         self._rule = DelayPolicy(0.0, delay, delay, 0.0, _RETRY_AFTER_MAX)
 
     def open_at(self, share: str) -> float:

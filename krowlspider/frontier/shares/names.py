@@ -1,10 +1,10 @@
-"""The names of shares.
+"""The kinds of shares, and their names.
 
 - a domain: its name;
 - an address: "@192.0.2.1", or the /64 of an IPv6 address;
 - a block of addresses: "#192.0.2" for a /24, or an IPv6 /48;
-- an origin: "^4fc3a0b1";
-- the crowd: "?".
+- an origin, the domain whose pages led to the hosts: "^4fc3a0b1";
+- the crowd, all hosts that are not known to answer soon: "?".
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ def places_of(address: str) -> tuple[str, str]:
     if ":" in address:
         number = IPv6Address(address)
         if number.ipv4_mapped is None and number not in _NAT64:
-            prefix = int(number) >> 64
-            return f"@{prefix:x}/64", f"#{prefix >> 16:x}/48"
+            share = f"@{_start(number, 64)}/64"
+            return share, block_of(share)
         address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}", f"#{address.rpartition('.')[0]}"
+    return f"@{address}", block_of(f"@{address}")
 
 
 def block_of(share: str) -> str:
     """Return the share of an address's block, from the share of the address."""
     if share.endswith("/64"):
-        return f"#{int(share[1:-3], 16) >> 16:x}/48"
+        return f"#{_start(IPv6Address(share[1:-3]), 48)}/48"
     return f"#{share[1:].rpartition('.')[0]}"
+
+
+def _start(address: IPv6Address, bits: int) -> IPv6Address:
+    """Return the first address of the network of an address."""
+    return IPv6Address(int(address) >> 128 - bits << 128 - bits)

@@ -1,13 +1,5 @@
 """Shares: what several hosts have in common, and how many of these hosts may be in flight at a
-time.
-
-A share is one of these:
-
-- a domain;
-- an address ("@192.0.2.1", or the /64 of an IPv6 address);
-- a block of addresses ("#192.0.2" for a /24, or an IPv6 /48);
-- an origin: the domain whose pages led to the hosts ("^4fc3a0b1");
-- the crowd: all hosts that are not known to answer soon.
+time. `names` has their kinds.
 
 A host in flight has a place in each of its shares. A host that finds no room waits in line for the
 first share that has none. While no other host is due, hosts of an origin without room go as part of
@@ -87,7 +79,7 @@ class Shares:
         least one host may be in flight."""
         if self._limits.address_concurrency:
             self._at_address = max(1, self._limits.address_concurrency // nodes)
-        self.addresses.delay = self._limits.address_delay * nodes
+        self.addresses.set_delay(self._limits.address_delay * nodes)
 
     def of(self, host: Host, *, spare: bool = False) -> tuple[str, ...]:
         """Return the shares of a host, the widest first: hosts that wait for one crowded share must

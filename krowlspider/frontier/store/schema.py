@@ -128,12 +128,7 @@ def host_in(key: bytes) -> str:
     return key[1 : key.index(b"\0")].decode()
 
 
-def split_queue_key(key: bytes) -> tuple[str, int, int]:
-    """Return host, priority and sequence of a queue or poison key."""
-    return host_in(key), *place_in(key)
-
-
-def place_in(key: bytes) -> tuple[int, int]:
+def split_queue_key(key: bytes) -> tuple[int, int]:
     """Return priority and sequence of a queue or poison key."""
     inverse, sequence = _PLACE.unpack(key[-_PLACE.size :])
     return PRIORITY_LIMIT - inverse, sequence

@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.fetch.dns.resolver import ResolverStats
+from krowlspider.frontier.shares.names import places_of
 from krowlspider.politeness.outage import (
     ANSWERLESS,
     FORGIVEN_FOR,
@@ -38,7 +39,7 @@ class Crawl:
     def answer(self, number: int, address: str = "") -> None:
         """Record an answer of a host, which updates its rate."""
         host = self.world.frontier.schedule.cache.get(f"h{number}.test")
-        host.shares.address = f"@{address}" if address else ""
+        host.shares.address = places_of(address)[0] if address else ""
         self.outages.answered(host)
         self.world.frontier.schedule.rule.after_answer(host.rate, 0.1)
 
@@ -184,7 +185,14 @@ def test_a_body_that_does_not_end_in_time_is_never_an_outage(crawl: Crawl) -> No
 
 
 @pytest.mark.parametrize(
-    ("address", "is_outage"), [("93.184.215.{}", False), ("93.184.{}.1", True), ("10.0.0.{}", True)]
+    ("address", "is_outage"),
+    [
+        ("93.184.215.{}", False),
+        ("93.184.{}.1", True),
+        ("10.0.0.{}", True),
+        ("2606:2800:220:{}::1", False),
+        ("2606:2800:{}::1", True),
+    ],
 )
 def test_hosts_of_one_block_of_public_addresses_are_no_outage(
     crawl: Crawl, address: str, is_outage: bool

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.admin import edit
 from krowlspider.frontier.admin.edit import UnknownHostError, drop_host, forget_host
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts.record import decode_host
@@ -101,9 +102,11 @@ def test_an_unknown_host_is_not_dropped(closed: World) -> None:
 
 def test_a_drop_cut_short_leaves_a_correct_record(
     closed: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(edit, "_BATCH", 2)
     with pytest.raises(Killed):
-        drop_host(MortalStore(closed.store, 2), "a.test", size=2)  # type: ignore[arg-type]
+        drop_host(MortalStore(closed.store, 2), "a.test")  # type: ignore[arg-type]
     record = closed.store.get(schema.host_key("a.test"))
     assert record is not None
     assert decode_host("a.test", record).queue.queued == 2
@@ -139,11 +142,14 @@ def test_a_host_with_only_seen_marks_can_be_forgotten(closed: World) -> None:
 
 
 @pytest.mark.parametrize("batches", range(5))
-def test_invariant_4_a_forget_cut_short_loses_no_url(closed: World, batches: int) -> None:
+def test_invariant_4_a_forget_cut_short_loses_no_url(
+    closed: World, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    monkeypatch.setattr(edit, "_BATCH", 2)
     order: list[str] = []
     mortal = MortalStore(closed.store, batches)
     with pytest.raises(Killed):
-        forget_host(mortal, "a.test", lambda: order.append("filter"), size=2)  # type: ignore[arg-type]
+        forget_host(mortal, "a.test", lambda: order.append("filter"))  # type: ignore[arg-type]
     queued = {
         closed.hasher.key(entry_of(key, value).url)
         for key, value in entries(closed.store, "a.test")

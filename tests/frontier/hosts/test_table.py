@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.frontier.hosts.table import Effect, Event, SchedulingState, moves
+from krowlspider.frontier.hosts.table import TABLE, Effect, Event, SchedulingState
 
 _S, _E, _F = SchedulingState, Event, Effect
 ENDS = [
@@ -22,7 +22,7 @@ def all_moves() -> list[tuple[SchedulingState, Event, SchedulingState, tuple[Eff
     return [
         (state, event, after, effects)
         for state in SchedulingState
-        for event, (after, effects) in moves(state).items()
+        for event, (after, effects) in TABLE[state].items()
     ]
 
 
@@ -60,7 +60,7 @@ def test_a_counted_state_is_counted_both_ways(
 
 
 def test_a_host_in_flight_is_neither_called_nor_sealed() -> None:
-    allowed = moves(_S.IN_FLIGHT).keys()
+    allowed = TABLE[_S.IN_FLIGHT].keys()
     assert not allowed & {_E.CALL, _E.SEAL, _E.ENTER_FLIGHT, _E.REVIVE, _E.HAS_PAGES}
 
 

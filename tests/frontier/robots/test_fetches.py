@@ -89,7 +89,7 @@ def test_an_extended_robots_txt_is_fetched_again_for_others(
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots, "http://shared.test/")
     answer(robots, robots_fetch, 200, RULES)
-    robots.gate.outlast("http://shared.test", 2 * TTL)
+    robots.cache.outlast("http://shared.test", 2 * TTL)
     world.clocks.pass_(TTL)
     assert (
         robots.gate.verdict("http://shared.test", "http://shared.test/private")

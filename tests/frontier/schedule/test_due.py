@@ -64,7 +64,7 @@ def test_a_crash_does_not_load_every_waiting_host_together(
         before = len(world.frontier.schedule.cache.hosts)
         assert world.frontier.schedule.pop() is None
         assert len(world.frontier.schedule.cache.hosts) <= min(before, 30) + 20 + 5
-    assert world.frontier.schedule._due.in_memory <= 40
+    assert world.frontier.schedule.due.in_memory <= 40
     found: set[str | None] = set()
     for _ in range(MANY):
         world.clocks.pass_(0.25)

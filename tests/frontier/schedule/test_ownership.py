@@ -136,7 +136,7 @@ def test_frequent_ring_changes_do_not_fill_memory(world: World) -> None:
     for _ in range(10):
         world.robots_fetches.ring_changed()
         assert fetched(world) == []
-    assert world.frontier.schedule._due.in_memory <= 20
+    assert world.frontier.schedule.due.in_memory <= 20
     world.clocks.pass_(6)
     assert len(fetched(world)) == 20
 

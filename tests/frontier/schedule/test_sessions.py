@@ -128,7 +128,7 @@ def test_robots_fetches_alone_start_no_session(world: World) -> None:
         pass
     world.frontier.schedule.enqueue_robots_fetch(host.name, object())
     world.frontier.schedule.release(host, 1.0)
-    assert len(world.frontier.schedule._sessions) == 0
+    assert len(world.frontier.schedule._sessions._heap) == 0
     assert host.session == 0
 
 
@@ -162,7 +162,7 @@ def test_a_handed_over_wait_ends_a_session(world: World) -> None:
     # As `take_over` sets it.
     lease.host.due = world.frontier.now() + 1000
     world.frontier.schedule.release(lease.host, 0.25)
-    assert len(world.frontier.schedule._sessions) == 0
+    assert len(world.frontier.schedule._sessions._heap) == 0
 
 
 def test_a_wait_that_outlasts_the_connection_ends_a_session(world: World) -> None:
@@ -192,13 +192,13 @@ def test_sessions_are_bounded_by_the_kept_connections(
     world.clocks.pass_(0.25)
     # Only the first host has a session; the others alternate by due time.
     assert order(world, 8) == "aabbbccc"
-    assert len(world.frontier.schedule._sessions) <= 1
+    assert len(world.frontier.schedule._sessions._heap) <= 1
 
 
 def test_an_idle_host_has_no_session(world: World) -> None:
     world.add("http://a.test/1")
     world.fetch()
-    assert len(world.frontier.schedule._sessions) == 0
+    assert len(world.frontier.schedule._sessions._heap) == 0
 
 
 @pytest.mark.parametrize("end", [World.restart, World.crash])
