@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index import cdxj
-from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.reading import Advance, Location, ignore
+from krowlspider.archive.payloads.payload import header, media_type
+from krowlspider.archive.reading import Advance, ignore
 from krowlspider.archive.tools.inputs import read_records
 
 if TYPE_CHECKING:
@@ -78,14 +78,12 @@ def _count(stats: WarcStats, member: Member, file: str) -> None:
     if kind not in _CAPTURES:
         return
     block = record.reader.read()
-    text = cdxj.record_line(record, block, Location(file, member.offset, member.length))
-    if text is None:
+    line = cdxj.capture_of(record, block, member, file)
+    if line is None:
         return
-    line = cdxj.parse(text.encode())
     _add(stats.hosts, _host(line.url))
     _add(stats.statuses, line.status or "-")
-    media_type = header(block, "Content-Type").partition(";")[0].strip().lower()
-    _add(stats.media_types, media_type or "-")
+    _add(stats.media_types, media_type(block) or "-")
     if kind == "revisit" and line.status != "304":
         length = header(block, "Content-Length")
         if length.isdecimal() and len(length) < 16:
