@@ -30,7 +30,7 @@ from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import header, media_type, payload_of
 from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.archive.tools.seed_urls import seed_urls
-from krowlspider.urls.page.text import read_text
+from krowlspider.urls.page.links import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Read a page of HTML: its links, title, base, and its rules for robots.
+"""Read a page of HTML: its links, title, base, text, and its rules for robots.
 
 frostwork scans the bytes once, without building a tree. It is faster than selectolax (lexbor),
 which neither sniffs the encoding nor stays linear on deep nesting.
@@ -27,6 +27,9 @@ MAX_LINKS = 10_000
 MAX_BASE = 2048
 # Characters of a title that are kept.
 MAX_TITLE = 512
+# Characters of a page's text that are kept. A viewer loads the texts of all pages to search them;
+# that of ReplayWeb.page reads the first megabyte of the list.
+MAX_TEXT = 5_000
 # Characters of a language tag that are kept: RFC 5646, section 4.4.1.
 MAX_LANG = 35
 
@@ -61,6 +64,10 @@ def reading_plan(
 
 
 _PLAN = reading_plan("krowlspider", follow_nofollow=False)
+# Elements whose text a reader does not see. Those of `bounded` that keep their end tags only: of
+# others the end, and with it the text behind, is not known in very large pages.
+_UNSEEN = "title, script, style, iframe, noframes, noembed"
+_TEXT_PLAN = Plan(["title::text", f"*:not({_UNSEEN})::text"], [])
 # "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
 # the expression linear in the length of the text. "(?:url=)?+" would be read wrongly by Python
 # before 3.11.5 (gh-106052).
@@ -136,17 +143,26 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         requisites = requisites_of(columns, base, lambda: detect_encoding(html, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
-        title=_collapsed(titles, MAX_TITLE),
+        title=_collapsed(titles[:1], MAX_TITLE),
         base=base,
         nofollow=nofollow,
         noindex=noindex,
         canonical=normalise(canonicals[0], base) if canonicals else None,
-        lang=_collapsed(langs, MAX_LANG),
+        lang=_collapsed(langs[:1], MAX_LANG),
         refused=len(refused),
         oversize=len(oversize),
         surplus=surplus,
         requisites=requisites,
     )
+
+
+def read_text(body: bytes, charset: str | None) -> tuple[str, str]:
+    """Return title and text of HTML, whitespace collapsed, for a search in an archive.
+
+    No bytes raise an error. ``charset`` is as for `read_page`.
+    """
+    titles, texts = _TEXT_PLAN.extract(bounded(body), charset)
+    return _collapsed(titles[:1], MAX_TITLE), _collapsed(texts, MAX_TEXT)
 
 
 def _base(hrefs: list[str], url: str) -> str:
@@ -170,5 +186,5 @@ def _robots_tokens(contents: Iterable[str]) -> set[str]:
 
 
 def _collapsed(texts: list[str], length: int) -> str:
-    """Return the first text with whitespace collapsed, cut to ``length`` characters; "" if none."""
-    return " ".join(texts[0].split())[:length].rstrip() if texts else ""
+    """Return the texts as one with whitespace collapsed, cut to ``length`` characters."""
+    return " ".join(" ".join(texts).split())[:length].rstrip()
