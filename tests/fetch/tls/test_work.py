@@ -21,8 +21,7 @@ from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.pending import Order
 from krowlspider.fetch.tls.channel import Channel
 from krowlspider.fetch.tls.client_hello import offers_finite_field
-from krowlspider.fetch.tls.slices import TURN, Slices
-from krowlspider.fetch.tls.work import BARE_MOST, WORK
+from krowlspider.fetch.tls.work import BARE_MOST, TURN, WORK, Slices
 from tests.fetch.clockwork import Clockwork, Wire
 from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from tests.fetch.tls.records import Records
