@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.archive.errors import ArchiveError, RecordError
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.lookup import SoughtOriginals
 from krowlspider.archive.payloads.payload import media_type
 from krowlspider.archive.reading import Advance, ignore
-from krowlspider.archive.tools.inputs import read_records
+from krowlspider.archive.tools.inputs import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -93,13 +93,13 @@ def extract(
     found = Extracted()
     wanted = _Wanted()
     for path in paths:
-        for member, record in _records(path, advance, found.damaged):
+        for member, record in records_of(path, advance, found.damaged):
             line, mime = _line(member, record, path.name)
             if line is not None and choice.fits(line, mime):
                 found.captures += 1
                 wanted.add(record, line, path)
     for path in paths:
-        for member, record in _records(path, advance):
+        for member, record in records_of(path, advance, []):
             line, _ = _line(member, record, path.name)
             if line is not None:
                 wanted.add_original(record, line, path)
@@ -153,19 +153,6 @@ def _ids(record: WarcRecord, name: str) -> list[str]:
     return list(record.headers.get_multiple(name))
 
 
-def _records(
-    path: Path, advance: Advance, damaged: list[tuple[str, int, str]] | None = None
-) -> Iterator[tuple[Member, WarcRecord]]:
-    """Yield the records of a file up to its damage, which is added to ``damaged``."""
-    try:
-        with path.open("rb") as stream:
-            for member in read_records(stream, advance):
-                yield member, member.record()
-    except RecordError as error:
-        if damaged is not None:
-            damaged.append((path.name, error.offset, error.reason))
-
-
 def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | None, str]:
     """Return the index line of a record that may be chosen, and its media type."""
     if record.headers.get("WARC-Type") not in _CHOSEN:
@@ -183,7 +170,7 @@ def _chosen(
     """Yield each wanted record of a file as a gzip member."""
     with path.open("rb") as stream:
         is_gzip = stream.read(2) == _GZIP_MAGIC
-        for member, record in _records(path, advance):
+        for member, record in records_of(path, advance, []):
             if wanted.has(record):
                 stream.seek(member.offset)
                 yield stream.read(member.length) if is_gzip else compress(member.content)
