@@ -7,7 +7,7 @@ which neither sniffs the encoding nor stays linear on deep nesting.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -79,11 +79,11 @@ _REFRESH = re.compile(
 
 @dataclass(slots=True, eq=False)
 class Page:
-    """The content of a page that concerns a crawler.
+    """The content of a page that concerns a crawler; without values, that of no HTML.
 
     ``links`` are normalised URLs in document order without repeats. ``nofollow`` and ``noindex``
-    are the prohibitions of the page as a whole. ``base`` is the URL that the links were joined to,
-    ``canonical`` the normalised target of ``rel=canonical``.
+    are the prohibitions of the page as a whole. ``canonical`` is the normalised target of
+    ``rel=canonical``.
 
     ``requisites`` is None unless the plan reads them.
 
@@ -91,22 +91,16 @@ class Page:
     ``surplus`` those after the first MAX_LINKS.
     """
 
-    links: list[str]
-    title: str
-    base: str
-    nofollow: bool
-    noindex: bool
-    canonical: str | None
-    lang: str
+    links: list[str] = field(default_factory=list)
+    title: str = ""
+    nofollow: bool = False
+    noindex: bool = False
+    canonical: str | None = None
+    lang: str = ""
     refused: int = 0
     oversize: int = 0
     surplus: int = 0
     requisites: Requisites | None = None
-
-    @classmethod
-    def empty(cls, url: str) -> Page:
-        """Return the page for a response that is not HTML: it has no links and no title."""
-        return cls([], "", url, nofollow=False, noindex=False, canonical=None, lang="")
 
 
 def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
@@ -144,7 +138,6 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles[:1], MAX_TITLE),
-        base=base,
         nofollow=nofollow,
         noindex=noindex,
         canonical=normalise(canonicals[0], base) if canonicals else None,
