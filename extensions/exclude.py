@@ -45,7 +45,7 @@ class Exclude:
         return cls(crawler)
 
     def _use(self, found: PatternList) -> None:
-        Scheduler.of(self._crawler).intake.exclusions.patterns = found.patterns
+        Scheduler.of(self._crawler).intake.exclusions = found
 
     def _start(self) -> None:
         Job.of(self._crawler).reloads["KROWL_EXCLUDE"] = self._file.reload

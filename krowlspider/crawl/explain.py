@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Store
     from krowlspider.urls.canonical import IdentityHasher
-    from krowlspider.urls.rules.exclude import Exclusions
+    from krowlspider.urls.rules.exclude import PatternList
     from krowlspider.urls.rules.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
@@ -97,7 +97,7 @@ class Explainer:
     store: Store
     hasher: IdentityHasher
     scope: Scope
-    exclusions: Exclusions
+    exclusions: PatternList
     gate: RobotsGate
     agent: str
     obeys_robots: bool

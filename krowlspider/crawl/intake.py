@@ -15,7 +15,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.host import host_of
-from krowlspider.urls.rules.exclude import Exclusions
+from krowlspider.urls.rules.exclude import PatternList
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
 
@@ -84,7 +84,7 @@ class Intake:
         self.identify = identify
         self.wake = wake
         self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
-        self.exclusions = Exclusions()
+        self.exclusions = PatternList()
         self.requisite_budget = RequisiteBudget(settings.getint("KROWL_REQUISITES_HOST_MAX"))
         self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
 

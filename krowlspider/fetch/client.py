@@ -10,7 +10,6 @@ from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import build_request, split_target
-from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.pending import OneByOne, Order
 from krowlspider.fetch.pool import Pool
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.guard import AddressGuard
     from krowlspider.fetch.http.request import Origin, Proxy
     from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.fetch.memory import FetchMemory
     from krowlspider.fetch.proxy.dial import ProxyDialer
     from krowlspider.fetch.spills import Spills
 
@@ -74,7 +74,7 @@ class Client:
         observer: Observer | None = None,
         admit: Admit = anywhere,
         linked: bool = False,
-        memory: FetchMemory | None = None,
+        memory: FetchMemory,
         spills: Spills | None = None,
         proxy: Proxy | None = None,
     ) -> Exchange:
@@ -105,7 +105,7 @@ class Client:
             begun,
             begun + timeout,
             self._first_byte_timeout,
-            memory or FetchMemory(Memory()),
+            memory,
             self._rate_min,
             self._large,
             spills,

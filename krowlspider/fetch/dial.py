@@ -12,7 +12,7 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
 from krowlspider.fetch.tls.channel import Channel
-from krowlspider.fetch.tls.slices import Slices
+from krowlspider.fetch.tls.work import Slices
 from krowlspider.urls.ports import BLOCKED
 
 if TYPE_CHECKING:

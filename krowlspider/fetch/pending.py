@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.exchange import Exchange, StopFetch, Times
-from krowlspider.fetch.memory import READ, FetchMemory, Memory
+from krowlspider.fetch.memory import READ
 from krowlspider.fetch.spills import SPILLED
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Dialled, Peer
     from krowlspider.fetch.http.reader import ResponseReader
     from krowlspider.fetch.loop_clock import LoopClock, Timer
+    from krowlspider.fetch.memory import FetchMemory
     from krowlspider.fetch.spills import Spill, Spills
 
 # Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
@@ -67,8 +68,7 @@ class Order:
 
     ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
     second of an answer that has begun; 0 means any. A response over LARGE waits in ``large`` to be
-    joined; with None it is joined immediately. One over SPILLED goes to a file of ``spills``, if
-    given.
+    joined. One over SPILLED goes to a file of ``spills``, if given.
     """
 
     url: str
@@ -76,10 +76,10 @@ class Order:
     begun: float
     deadline: float
     first_byte_timeout: float
-    memory: FetchMemory = field(default_factory=lambda: FetchMemory(Memory()))
-    rate_min: int = 0
-    large: OneByOne | None = None
-    spills: Spills | None = None
+    memory: FetchMemory
+    rate_min: int
+    large: OneByOne
+    spills: Spills | None
 
 
 class PendingExchange:
@@ -245,14 +245,13 @@ class PendingExchange:
         self._release(error is None and not truncated and self._reader.reusable)
         duration = self._clock.time() - self._order.begun
         is_kept = self._reader.head is not None and (error is None or bool(truncated))
-        large = self._order.large
         if is_kept and self._spill is not None:
             self._spill.write(self._reader.take())
             self._spill.when_written(
                 partial(self._set_outcome, error, truncated, duration, is_kept)
             )
-        elif is_kept and large is not None and self._reader.received >= LARGE:
-            large(partial(self._set_outcome, error, truncated, duration, is_kept))
+        elif is_kept and self._reader.received >= LARGE:
+            self._order.large(partial(self._set_outcome, error, truncated, duration, is_kept))
         else:
             self._set_outcome(error, truncated, duration, is_kept)
 

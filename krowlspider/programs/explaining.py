@@ -18,7 +18,7 @@ from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
 from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.rules.exclude import Exclusions
+from krowlspider.urls.rules.exclude import PatternList
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobFolder, JobHead
     from krowlspider.frontier.store.store import LevelStore
-    from krowlspider.urls.rules.exclude import PatternList
 
 
 def explain(
@@ -70,12 +69,9 @@ def explain(
     ).explain(url)
 
 
-def _exclusions(settings: Settings) -> Exclusions:
-    made = Exclusions()
-    if (path := settings["KROWL_EXCLUDE"]) is not None:
-
-        def use(found: PatternList) -> None:
-            made.patterns = found.patterns
-
-        ExcludeFile(Path(path), use).apply()
-    return made
+def _exclusions(settings: Settings) -> PatternList:
+    if (path := settings["KROWL_EXCLUDE"]) is None:
+        return PatternList()
+    found: list[PatternList] = []
+    ExcludeFile(Path(path), found.append).apply()
+    return found[0]

@@ -12,13 +12,15 @@ from krowlspider.commands.crawl import STORAGE_FAILED
 from krowlspider.errors import KrowlError, for_want_of_room
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import Program, refuse_options
-from krowlspider.urls.lists import FORMATS, ListFormat, content, recognise, seed_text
+from krowlspider.urls.lists import FORMATS, content, recognise, seed_text
 from krowlspider.urls.seeds import BadSeed, seed_lines
 from krowlspider.views.files import STDIO, read_lines, written
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
+
+    from krowlspider.urls.lists import ReadLine
 
 # Lines read before the first seed is written, to recognise binary, empty and unknown files.
 _HEAD = 100
@@ -97,8 +99,8 @@ class Conversion:
     The first bad lines are named on standard error.
     """
 
-    def __init__(self, form: ListFormat, lines: Iterable[bytes]):
-        self._form = form
+    def __init__(self, read: ReadLine, lines: Iterable[bytes]):
+        self._read = read
         self._lines = lines
         self.good = 0
         self.bad = 0
@@ -109,7 +111,7 @@ class Conversion:
             if not (text := content(line)):
                 continue
             try:
-                seed = self._form.seed(text)
+                seed = self._read(text)
             except BadSeed as error:
                 self.bad += 1
                 if self.bad <= _BAD_NAMED:

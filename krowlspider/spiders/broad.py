@@ -308,7 +308,7 @@ class BroadSpider(Spider):
         depth = meta["depth"]
         location = value_of(headers, b"Location") if response.status in _REDIRECTS else None
         if location is not None:
-            page = Page.empty(response.url)
+            page = Page()
             self._redirect(response, location, depth)
         else:
             page = self._read(response)
@@ -365,7 +365,7 @@ class BroadSpider(Spider):
             charset = http_content_type_encoding(content_type)
             page = read_page(response.body, url, charset, self._plan)
         else:
-            page = Page.empty(url)
+            page = Page()
         if links := values_of(headers, b"Link"):
             header_links, canonical = read_links(
                 map(escape_octets, links), url, follow_nofollow=self._follow_nofollow

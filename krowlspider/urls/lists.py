@@ -4,43 +4,28 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    # Returns the seed in a line of a file, read in their order; None if the line is good and has
+    # none. Raises BadSeed for a line of another format.
+    ReadLine = Callable[[bytes], Seed | None]
 
 # Lines by which a format is recognised, blank lines and comments not counted.
 _LOOK = 10
 _BOM = b"\xef\xbb\xbf"
 
 
-class ListFormat(Protocol):
-    """Reads the lines of one file, in their order."""
-
-    def seed(self, line: bytes) -> Seed | None:
-        """Return the seed in a line; None if the line is good and has none.
-
-        :raises BadSeed: the line is not of this format
-        """
-
-
-class Plain:
-    """One seed a line, as in a file of seeds."""
-
-    def seed(self, line: bytes) -> Seed | None:
-        return parse_seed(line)
-
-
-class Tranco:
-    """``rank,domain``. Cisco Umbrella's list has this format too."""
-
-    def seed(self, line: bytes) -> Seed | None:
-        rank, _, domain = line.partition(b",")
-        if not rank.isdigit() or b"," in domain:
-            raise BadSeed("not of the form rank,domain")
-        return _named(domain)
+def ranked(line: bytes) -> Seed | None:
+    """Return the seed of a line ``rank,domain``. Cisco Umbrella's list has this format too."""
+    rank, _, domain = line.partition(b",")
+    if not rank.isdigit() or b"," in domain:
+        raise BadSeed("not of the form rank,domain")
+    return _named(domain)
 
 
 class Majestic:
@@ -93,12 +78,13 @@ class Zone:
         return _named(name)
 
 
-# By the names of --format. The order is that of recognition: Plain takes lines of Tranco's too.
-FORMATS: dict[str, type[ListFormat]] = {
-    "tranco": Tranco,
-    "majestic": Majestic,
-    "czds": Zone,
-    "plain": Plain,
+# What reads a file, by the names of --format. The order is that of recognition: `parse_seed` takes
+# lines of Tranco's too.
+FORMATS: dict[str, Callable[[], ReadLine]] = {
+    "tranco": lambda: ranked,
+    "majestic": lambda: Majestic().seed,
+    "czds": lambda: Zone().seed,
+    "plain": lambda: parse_seed,
 }
 
 
@@ -111,9 +97,9 @@ def content(line: bytes) -> bytes:
 def recognise(lines: Iterable[bytes]) -> str | None:
     """Return the name of the format of the first line that has one, or None."""
     for line in islice(filter(None, map(content, lines)), _LOOK):
-        for name, form in FORMATS.items():
+        for name, begin in FORMATS.items():
             with suppress(BadSeed):
-                form().seed(line)
+                begin()(line)
                 return name
     return None
 

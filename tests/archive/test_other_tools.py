@@ -17,8 +17,8 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
-from krowlspider.archive.write.records import record_id
+from krowlspider.archive.write.capture import FetchNote
+from krowlspider.archive.write.records import dns_resource, record_id, seeds_resource
 from krowlspider.archive.write.series import WarcSeries
 from tests.replay.venv import tool
 
@@ -74,8 +74,10 @@ def kinds(tmp_path: Path) -> Path:
         files.append(capture(2, unchanged))
         fields = [("via", "http://example.org/"), ("fetchTimeMs", "7")]
         files.note(FetchNote("http://example.org/page/1", STARTED, fields, record_id(bytes(16))))
-        files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)]))
-        files.seeds(SeedsRead(b"example.org\n", STARTED, truncated=True))
+        files.resource(
+            dns_resource("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)])
+        )
+        files.seeds(seeds_resource(b"example.org\n", STARTED, truncated=True))
         files.close()
     [path] = finished(folder)
     with path.open("rb") as stream:

@@ -14,7 +14,7 @@ import pytest
 
 from krowlspider.errors import KrowlError
 from krowlspider.programs.seeds import Conversion
-from krowlspider.urls.lists import Tranco, Zone
+from krowlspider.urls.lists import Zone, ranked
 from krowlspider.urls.seeds import parse_seed, seed_lines
 from krowlspider.views.files import read_lines
 from tests.support.crawling import ROOT, scrapy
@@ -113,7 +113,7 @@ def test_each_format_is_recognised(
 
 
 def test_apex_of_an_excerpt_is_its_top_level_domain() -> None:
-    conversion = Conversion(Zone(), ZONE.splitlines()[3:])
+    conversion = Conversion(Zone().seed, ZONE.splitlines()[3:])
     assert list(conversion.seeds()) == ["a.example", "b.example", "xn--4gbrim.example"]
     assert conversion.bad == 0
 
@@ -126,7 +126,7 @@ def test_lines_are_read_only_as_seeds_are_written() -> None:
         for read in range(1, 10_001):
             yield b"%d,host%d.test\n" % (read, read)
 
-    conversion = Conversion(Tranco(), lines())
+    conversion = Conversion(ranked, lines())
     for number, _ in enumerate(conversion.seeds(), 1):
         assert read == number == conversion.good
     assert read == 10_000
@@ -137,7 +137,7 @@ def test_a_large_file_is_never_in_memory_at_once(tmp_path: Path) -> None:
     rows = b"".join(b"%d,%b\n" % (n, b"x" * 300_000) for n in range(10)) + TRANCO
     (tmp_path / "list.zip").write_bytes(zipped(rows))
     tracemalloc.start()
-    conversion = Conversion(Tranco(), read_lines(str(tmp_path / "list.zip"), seed_lines))
+    conversion = Conversion(ranked, read_lines(str(tmp_path / "list.zip"), seed_lines))
     assert sum(1 for _ in conversion.seeds()) == 3
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -28,7 +28,7 @@ from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import UploadLog
 from krowlspider.archive.upload.plan import LocalFile
-from krowlspider.archive.write.capture import NameAnswer
+from krowlspider.archive.write.records import dns_resource
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.views import captures
@@ -90,7 +90,7 @@ def folder(tmp_path: Path) -> Path:
         files.append(capture(5, url="http://www.example.org/Page/5"))
         files.append(capture(6, url="http://example.org/page/6/"))
         files.append(day(1, capture(6, UNCHANGED, url="http://example.org/page/6/")))
-        files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0)]))
+        files.resource(dns_resource("example.org", STARTED, [("192.0.2.7", 60.0)]))
         files.close()
     return directory
 

@@ -6,9 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from krowlspider.fetch.loop_clock import LoopClock
+from krowlspider.fetch.memory import FetchMemory, Memory
+from krowlspider.fetch.pending import OneByOne, Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from krowlspider.fetch.spills import Spills
 
 
 class Wire(asyncio.Transport):
@@ -88,3 +92,21 @@ class Clockwork:
         for timer in [timer for timer in self.timers if timer.when() <= self.now]:
             self.timers.remove(timer)
             timer._run()
+
+
+def order(
+    loop: asyncio.AbstractEventLoop,
+    begun: float = 0.0,
+    timeout: float = 60.0,
+    first_byte: float = 30.0,
+    *,
+    memory: FetchMemory | None = None,
+    rate_min: int = 0,
+    large: OneByOne | None = None,
+    spills: Spills | None = None,
+) -> Order:
+    """Return an exchange to make; ``begun`` is the time of its clock."""
+    times = (begun, begun + timeout, first_byte)
+    memory = memory or FetchMemory(Memory())
+    large = large or OneByOne(loop)
+    return Order("http://a.test/", b"GET", *times, memory, rate_min, large, spills)

@@ -27,6 +27,7 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
+from krowlspider.fetch.memory import FetchMemory, Memory
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
 from tests.fetch.web import Run, answering, client, fetch, serve
 
@@ -188,7 +189,10 @@ def test_fetch_without_name_servers_reports_them_down(run: Run) -> None:
 
 
 async def ask(made: Client, url: str, *, linked: bool) -> int:
-    exchange = await made.fetch(url, "GET", (), b"", timeout=5, max_size=100, linked=linked)
+    memory = FetchMemory(Memory())
+    exchange = await made.fetch(
+        url, "GET", (), b"", timeout=5, max_size=100, linked=linked, memory=memory
+    )
     return exchange.status
 
 

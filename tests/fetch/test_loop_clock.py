@@ -15,9 +15,8 @@ from krowlspider.fetch.errors import FirstByteTimeout, TotalTimeout
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.loop_clock import INTERVAL, LATE, LONG, LoopClock
-from krowlspider.fetch.pending import Order
 from krowlspider.fetch.pool import Pool
-from tests.fetch.clockwork import Clockwork, Wire
+from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.dns.resolving import resolver
 from tests.fetch.nameserver import nameserver
 from tests.fetch.web import Peer, Run, answering, client, fetch, serve
@@ -54,9 +53,8 @@ class Held:
         self.clockwork.now += seconds
 
     def send(self, first_byte: float = 10, timeout: float = 30) -> asyncio.Future[Exchange]:
-        now = self.clock.time()
-        order = Order("http://a.test/", b"GET", now, now + timeout, first_byte)
-        return self.connection.exchange(order, ResponseReader("GET", 1000))
+        made = order(self.clockwork.loop, self.clock.time(), timeout, first_byte)
+        return self.connection.exchange(made, ResponseReader("GET", 1000))
 
 
 def test_clock_counts_time_while_nothing_holds_the_loop() -> None:

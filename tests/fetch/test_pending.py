@@ -17,10 +17,9 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.pending import LARGE, RATE_PERIOD, OneByOne, Order
+from krowlspider.fetch.pending import LARGE, RATE_PERIOD, OneByOne
 from krowlspider.fetch.spills import SPILLED
-from tests.fetch.clockwork import Clockwork, Wire
+from tests.fetch.clockwork import Clockwork, Wire, order
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,9 +41,8 @@ def connected() -> tuple[Clockwork, Connection, Wire]:
 def send(
     connection: Connection, first_byte: float = 10, deadline: float = 30, rate_min: int = 0
 ) -> asyncio.Future[Exchange]:
-    memory = FetchMemory(Memory())
-    order = Order("http://a.test/", b"GET", 0.0, deadline, first_byte, memory, rate_min)
-    return connection.exchange(order, ResponseReader("GET", 100_000))
+    made = order(connection._clock.loop, 0.0, deadline, first_byte, rate_min=rate_min)
+    return connection.exchange(made, ResponseReader("GET", 100_000))
 
 
 def test_exchange_leaves_no_timer_and_an_open_connection() -> None:
@@ -201,9 +199,9 @@ class Disk:
 def test_wait_for_the_disk_does_not_make_an_answer_slow() -> None:
     """Even one that is over when the rate is checked."""
     clockwork, connection, _ = connected()
-    disk, memory = Disk(), FetchMemory(Memory())
-    order = Order("http://a.test/", b"GET", 0.0, 60, 30, memory, 100, None, cast("Spills", disk))
-    connection.exchange(order, ResponseReader("GET", 10**7))
+    disk = Disk()
+    made = order(clockwork.loop, rate_min=100, spills=cast("Spills", disk))
+    connection.exchange(made, ResponseReader("GET", 10**7))
     connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2 * SPILLED)
     clockwork.advance(RATE_PERIOD)
     clockwork.advance(RATE_PERIOD - 1)
@@ -300,8 +298,8 @@ def test_large_bodies_are_joined_one_in_a_turn(ends: str) -> None:
     for _ in range(3):
         connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
         connection.connection_made(Wire())
-        order = Order("http://a.test/", b"GET", 0.0, 60.0, 30.0, large=large)
-        outcomes.append(connection.exchange(order, ResponseReader("GET", 10 * LARGE)))
+        made = order(clockwork.loop, large=large)
+        outcomes.append(connection.exchange(made, ResponseReader("GET", 10 * LARGE)))
         length = b"Content-Length: %d\r\n" % LARGE if ends == "length" else b""
         connection.data_received(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n" + bytes(LARGE))
         connection.eof_received()
@@ -318,8 +316,8 @@ def test_large_bodies_are_joined_one_in_a_turn(ends: str) -> None:
 def test_a_large_body_that_is_whole_survives_its_connection() -> None:
     clockwork, connection, _ = connected()
     large = OneByOne(clockwork.loop)
-    order = Order("http://a.test/", b"GET", 0.0, 60.0, 30.0, large=large)
-    outcome = connection.exchange(order, ResponseReader("GET", 10 * LARGE))
+    made = order(clockwork.loop, large=large)
+    outcome = connection.exchange(made, ResponseReader("GET", 10 * LARGE))
     connection.data_received(
         b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE + bytes(LARGE)
     )
@@ -336,8 +334,8 @@ def test_large_partial_bodies_are_joined_in_their_turn() -> None:
     for _ in range(3):
         connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
         connection.connection_made(Wire())
-        order = Order("http://a.test/", b"GET", 0.0, 5.0, 3.0, large=large)
-        outcomes.append(connection.exchange(order, ResponseReader("GET", 10 * LARGE)))
+        made = order(clockwork.loop, 0.0, 5.0, 3.0, large=large)
+        outcomes.append(connection.exchange(made, ResponseReader("GET", 10 * LARGE)))
         connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(LARGE))
     clockwork.advance(3.0)
     clockwork.advance(2.0)

@@ -20,6 +20,7 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.http.request import Proxy
+from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.proxy.url import parse_proxy
 from tests.fetch.web import Peer, Run, answering, client, closing, serve
 
@@ -43,6 +44,7 @@ async def through(
         max_size=1000,
         proxy=parse_proxy(proxy),
         linked=linked,
+        memory=FetchMemory(Memory()),
         # The address is unknown, so no limit of addresses is asked.
         admit=lambda _: False,
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from krowlspider.fetch.tcp_times import kernel_latency
+from krowlspider.fetch.connection import kernel_latency
 from tests.fetch.web import Run, client, fetch
 
 if TYPE_CHECKING:

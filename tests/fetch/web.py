@@ -15,6 +15,7 @@ from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
+from krowlspider.fetch.memory import FetchMemory, Memory
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange, Observer
@@ -203,5 +204,12 @@ async def fetch(
     observer: Observer | None = None,
 ) -> Exchange:
     return await made.fetch(
-        url, method, headers, body, timeout=timeout, max_size=max_size, observer=observer
+        url,
+        method,
+        headers,
+        body,
+        timeout=timeout,
+        max_size=max_size,
+        observer=observer,
+        memory=FetchMemory(Memory()),
     )

@@ -262,6 +262,12 @@ def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None
     )
 
 
+def capture_of(record: WarcRecord, block: bytes, member: Member, filename: str) -> IndexLine | None:
+    """Return the values of the index line of a record, as `record_line`; None if it has none."""
+    text = record_line(record, block, Location(filename, member.offset, member.length))
+    return None if text is None else parse(text.encode())
+
+
 def write_index(warc: Path, lines: Iterable[str]) -> None:
     """Write the sorted ``lines`` durably as the index of the file whose final name is ``warc``.
 

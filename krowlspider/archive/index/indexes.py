@@ -77,10 +77,6 @@ def indexes_in(directory: Path, newest: int = 0) -> Indexes:
     return found
 
 
-def _warc_of(index: Path) -> Path:
-    return index.with_name(index.name.removesuffix(INDEX) + WARC)
-
-
 def _modified(path: Path) -> int | None:
     """Return the time a file was written, in epoch ns; None if the file does not exist."""
     try:
@@ -200,6 +196,6 @@ def parsed(index: Path, lines: Iterable[bytes]) -> Iterator[IndexLine]:
 
 
 def _way_out(index: Path) -> str:
-    if _warc_of(index).exists():
+    if index.with_name(index.name.removesuffix(INDEX) + WARC).exists():
         return ": remove it, and scrapy warc index makes it anew"
     return ": remove it, or copy it again with its WARC file"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
+from collections import defaultdict
 from itertools import takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,6 +15,8 @@ from krowlspider.archive.payloads.digests import are_equal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from fastwarc.warc import HeaderMap
 
     from krowlspider.archive.index.cdxj import IndexLine
 
@@ -91,6 +94,39 @@ def original_of(
         if (line.url, line.status) == (revisit.url, "200") and line.timestamp <= revisit.timestamp
     ]
     return max(before, key=lambda line: (not line.is_bare, line.timestamp), default=None)
+
+
+def place_of_original(revisit: HeaderMap, url: str | None = None) -> tuple[str, str] | None:
+    """Return key and timestamp of the capture that a revisit refers to; None if it names none.
+
+    ``url`` is that of the capture if the revisit names only its date.
+    """
+    url = revisit.get("WARC-Refers-To-Target-URI") or url
+    date = revisit.get("WARC-Refers-To-Date")
+    return (key_of(url), timestamp(date)) if url and date else None
+
+
+class SoughtOriginals:
+    """The originals of revisits that are not found yet, those that no revisit names included."""
+
+    def __init__(self) -> None:
+        # The digest of each revisit, by the place of its original.
+        self._digests: defaultdict[tuple[str, str] | None, list[str]] = defaultdict(list)
+
+    def add(self, revisit: HeaderMap, digest: str, url: str | None = None) -> None:
+        self._digests[place_of_original(revisit, url)].append(digest)
+
+    def found(self, line: IndexLine) -> int:
+        """Return of how many revisits a capture is the original, which is sought no more."""
+        digests = self._digests.get((line.key, line.timestamp))
+        if not digests or line.mime == REVISIT:
+            return 0
+        left = [digest for digest in digests if not may_be_same(line.digest, digest)]
+        self._digests[line.key, line.timestamp] = left
+        return len(digests) - len(left)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._digests.values()))
 
 
 def may_be_same(one: str, other: str) -> bool:

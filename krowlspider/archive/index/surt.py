@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from socket import inet_aton, inet_ntoa
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -128,16 +129,13 @@ def _address(name: bytes) -> str | None:
     if not _ADDRESS.fullmatch(name):
         return None
     if name.isdigit():
-        value = int(name) & 0xFFFFFFFF
+        address = (int(name) & 0xFFFFFFFF).to_bytes(4)
     else:
         try:
-            *first, last = (int(part, 8 if part[:1] == b"0" else 10) for part in name.split(b"."))
-        except ValueError:
+            address = inet_aton(name.decode())
+        except OSError:
             return None
-        if max(first) > 255 or last >= 256 ** (4 - len(first)):
-            return None
-        value = sum(part << 24 - 8 * place for place, part in enumerate(first)) + last
-    return ".".join(map(str, value.to_bytes(4, "big")))
+    return inet_ntoa(address)
 
 
 def _reversed(host: str) -> str:

@@ -50,6 +50,11 @@ def header(message: bytes, name: str) -> str:
     return _FOLD.sub(b" ", found[1]).strip().decode("latin-1") if found else ""
 
 
+def media_type(message: bytes) -> str:
+    """Return the Content-Type of a message in lower case, without parameters; empty without one."""
+    return header(message, "Content-Type").partition(";")[0].strip().lower()
+
+
 def is_plain(message: bytes, payload: bytes) -> bool:
     """Return whether every reader finds this payload: behind a regular head, without coding."""
     end = message.find(b"\r\n\r\n")

@@ -19,10 +19,10 @@ from krowlspider.archive.disk import DAMAGED, OPEN
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.indexes import indexes_in, merged
-from krowlspider.archive.index.lookup import lines_with, may_be_same
+from krowlspider.archive.index.lookup import lines_with, may_be_same, place_of_original
 from krowlspider.archive.payloads.digests import has_digest, is_checkable
 from krowlspider.archive.payloads.payload import payload_of, without_head
-from krowlspider.archive.reading import Advance, Location, ignore
+from krowlspider.archive.reading import Advance, ignore
 from krowlspider.archive.tools.fields import faults_in
 from krowlspider.archive.tools.inputs import files_in, read_records
 from krowlspider.archive.tools.record_ids import RecordIds
@@ -181,13 +181,10 @@ class _FileCheck:
             self._captures[_essence(line)] = line
 
     def _note_revisit(self, record: WarcRecord, block: bytes, member: Member) -> None:
-        place = Location(self._path.name, member.offset, member.length)
-        text = cdxj.record_line(record, block, place)
-        digest = "" if text is None else cdxj.parse(text.encode()).digest
-        url = record.headers.get("WARC-Refers-To-Target-URI")
-        date = record.headers.get("WARC-Refers-To-Date")
-        if url and date:
-            values = [cdxj.key_of(url), cdxj.timestamp(date), digest, place.offset, place.file]
+        line = cdxj.capture_of(record, block, member, self._path.name)
+        if (original := place_of_original(record.headers)) is not None:
+            digest = "" if line is None else line.digest
+            values = [*original, digest, member.offset, self._path.name]
             self._revisits.write(json.dumps(values).encode() + b"\n")
 
     def _check_index(self) -> None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.archive.errors import ArchiveError, RecordError
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index import cdxj
-from krowlspider.archive.index.indexes import make_indexes
-from krowlspider.archive.index.lookup import may_be_same
-from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.reading import Advance, Location, ignore
-from krowlspider.archive.tools.inputs import read_records
+from krowlspider.archive.index.lookup import SoughtOriginals
+from krowlspider.archive.payloads.payload import media_type
+from krowlspider.archive.reading import Advance, ignore
+from krowlspider.archive.tools.inputs import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,17 +93,17 @@ def extract(
     found = Extracted()
     wanted = _Wanted()
     for path in paths:
-        for member, record in _records(path, advance, found.damaged):
+        for member, record in records_of(path, advance, found.damaged):
             line, mime = _line(member, record, path.name)
             if line is not None and choice.fits(line, mime):
                 found.captures += 1
                 wanted.add(record, line, path)
     for path in paths:
-        for member, record in _records(path, advance):
+        for member, record in records_of(path, advance, []):
             line, _ = _line(member, record, path.name)
             if line is not None:
                 wanted.add_original(record, line, path)
-    found.missing = wanted.missing
+    found.missing = len(wanted.originals)
     for path, name in zip(paths, names, strict=True):
         if path in wanted.files:
             with write_durably(out / name) as file:
@@ -112,13 +111,9 @@ def extract(
                     file.write(stored)
                     found.records += 1
             found.files.append(out / name)
-    # They hold copies of whole records: none can be damaged.
-    make_indexes(found.files, _raise)
+    for path in found.files:
+        cdxj.write_index(path, sorted(cdxj.index_file(path)))
     return found
-
-
-def _raise(_: Path, error: RecordError) -> None:
-    raise error
 
 
 class _Wanted:
@@ -126,33 +121,17 @@ class _Wanted:
 
     def __init__(self) -> None:
         self.files: set[Path] = set()
-        # Revisits whose original is not found yet, or that name none.
-        self.missing = 0
+        self.originals = SoughtOriginals()
         self._ids: set[str] = set()
         self._infos: set[str] = set()
-        # The digest of each revisit, by the key and time of its original.
-        self._originals: dict[tuple[str, str], list[str]] = {}
 
     def add(self, record: WarcRecord, line: IndexLine, path: Path) -> None:
         self._take(record, path)
-        if line.mime != cdxj.REVISIT:
-            return
-        self.missing += 1
-        url = record.headers.get("WARC-Refers-To-Target-URI")
-        date = record.headers.get("WARC-Refers-To-Date")
-        if url and date:
-            place = cdxj.key_of(url), cdxj.timestamp(date)
-            self._originals.setdefault(place, []).append(line.digest)
+        if line.mime == cdxj.REVISIT:
+            self.originals.add(record.headers, line.digest)
 
     def add_original(self, record: WarcRecord, line: IndexLine, path: Path) -> None:
-        place = line.key, line.timestamp
-        if line.mime == cdxj.REVISIT or place not in self._originals:
-            return
-        digests = self._originals[place]
-        others = [each for each in digests if not may_be_same(line.digest, each)]
-        if len(others) < len(digests):
-            self.missing -= len(digests) - len(others)
-            self._originals[place] = others
+        if self.originals.found(line):
             self._take(record, path)
 
     def _take(self, record: WarcRecord, path: Path) -> None:
@@ -174,30 +153,15 @@ def _ids(record: WarcRecord, name: str) -> list[str]:
     return list(record.headers.get_multiple(name))
 
 
-def _records(
-    path: Path, advance: Advance, damaged: list[tuple[str, int, str]] | None = None
-) -> Iterator[tuple[Member, WarcRecord]]:
-    """Yield the records of a file up to its damage, which is added to ``damaged``."""
-    try:
-        with path.open("rb") as stream:
-            for member in read_records(stream, advance):
-                yield member, member.record()
-    except RecordError as error:
-        if damaged is not None:
-            damaged.append((path.name, error.offset, error.reason))
-
-
 def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | None, str]:
     """Return the index line of a record that may be chosen, and its media type."""
     if record.headers.get("WARC-Type") not in _CHOSEN:
         return None, ""
     block = record.reader.read()
-    text = cdxj.record_line(record, block, Location(file, member.offset, member.length))
-    if text is None:
+    line = cdxj.capture_of(record, block, member, file)
+    if line is None:
         return None, ""
-    line = cdxj.parse(text.encode())
-    of_revisit = header(block, "Content-Type").partition(";")[0].strip().lower()
-    return line, of_revisit if line.mime == cdxj.REVISIT else line.mime
+    return line, media_type(block) if line.mime == cdxj.REVISIT else line.mime
 
 
 def _chosen(
@@ -206,7 +170,7 @@ def _chosen(
     """Yield each wanted record of a file as a gzip member."""
     with path.open("rb") as stream:
         is_gzip = stream.read(2) == _GZIP_MAGIC
-        for member, record in _records(path, advance):
+        for member, record in records_of(path, advance, []):
             if wanted.has(record):
                 stream.seek(member.offset)
                 yield stream.read(member.length) if is_gzip else compress(member.content)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.payloads.digests import is_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fastwarc.warc import WarcRecord
 
@@ -70,10 +70,6 @@ def faults_in(record: WarcRecord) -> Iterator[tuple[bool, str]]:
                 yield is_fault, f"{name} is {value[:200]!r}"
 
 
-def _is_id(value: str) -> bool:
-    return _ID.fullmatch(value) is not None
-
-
 def _is_date(value: str) -> bool:
     found = _DATE.fullmatch(value)
     if found is None:
@@ -86,10 +82,6 @@ def _is_date(value: str) -> bool:
     return True
 
 
-def _is_uri(value: str) -> bool:
-    return _URI.fullmatch(value) is not None
-
-
 def _is_address(value: str) -> bool:
     try:
         ip_address(value)
@@ -98,13 +90,14 @@ def _is_address(value: str) -> bool:
     return True
 
 
-_FORMS = (
-    *((True, name, _is_id) for name in _IDS),
+# Whether a breach is a fault, the name of the field, and what is true for a valid value.
+_FORMS: tuple[tuple[bool, str, Callable[[str], object]], ...] = (
+    *((True, name, _ID.fullmatch) for name in _IDS),
     *((True, name, _is_date) for name in _DATES),
     # Other crawlers write URLs as they found them; readers find these all the same.
-    *((False, name, _is_uri) for name in _URIS),
+    *((False, name, _URI.fullmatch) for name in _URIS),
     (True, "WARC-IP-Address", _is_address),
-    (True, "WARC-Truncated", lambda value: _TOKEN.fullmatch(value) is not None),
+    (True, "WARC-Truncated", _TOKEN.fullmatch),
     # 5.13 allows further reasons.
     (False, "WARC-Truncated", lambda value: value in _TRUNCATED or not _TOKEN.fullmatch(value)),
     *((False, name, is_checkable) for name in _DIGESTS),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fastwarc.warc import WarcRecord
+
 # The ends of the names of finished files.
 SUFFIXES = (".warc.gz", ".warc", ".warc.zst")
 _PIECE = 64 * 1024
@@ -46,6 +48,21 @@ def read_records(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member
         yield from _plain_records(stream, advance)
     else:
         yield from read_members(stream, advance)
+
+
+def records_of(
+    path: Path, advance: Advance, damaged: list[tuple[str, int, str]]
+) -> Iterator[tuple[Member, WarcRecord]]:
+    """Yield the records of a file, up to its damage: name, place and reason go to ``damaged``.
+
+    Raises OSError.
+    """
+    try:
+        with path.open("rb") as stream:
+            for member in read_records(stream, advance):
+                yield member, member.record()
+    except RecordError as error:
+        damaged.append((path.name, error.offset, error.reason))
 
 
 def _plain_records(stream: BinaryIO, advance: Advance) -> Iterator[Member]:

@@ -180,7 +180,10 @@ def _is_damaged(stream: BinaryIO, whole: _Whole, size: int, synced: int | None) 
     """
     if whole.end < (synced or 0) or size - whole.end > _SEARCHED:
         return True
-    if synced is None and not whole.records and size and not whole.cut_off:
+    if synced is not None:
+        # A record found there may be of a body: crawled WARC files hold records too.
+        return False
+    if not whole.records and size and not whole.cut_off:
         return True
     return next_record(stream, whole.end + 1, size) is not None
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import REVISIT, index_path, key_of, timestamp
-from krowlspider.archive.index.indexes import make_indexes, parsed
-from krowlspider.archive.index.lookup import may_be_same
+from krowlspider.archive.index.cdxj import REVISIT, index_file, index_path, write_index
+from krowlspider.archive.index.indexes import parsed
+from krowlspider.archive.index.lookup import SoughtOriginals
 from krowlspider.archive.reading import read_member
 
 if TYPE_CHECKING:
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.index.cdxj import IndexLine
-
-# Key and timestamp of a capture.
-_Place = tuple[str, str]
 
 
 @dataclass
@@ -45,10 +41,10 @@ def copy_originals(
     :raises ArchiveError: an index is broken, or a record to copy is damaged
     """
     found = Originals()
-    wanted = _wanted(warcs, indexes)
+    sought = _sought(warcs, indexes)
     names = {warc.name for warc in warcs}
     for other in others:
-        lines = [line for line in _lines(index_path(other)) if _take(line, wanted)]
+        lines = [line for line in _lines(index_path(other)) if sought.found(line)]
         if not lines:
             continue
         name = other.name
@@ -63,16 +59,17 @@ def copy_originals(
                 raise ArchiveError(f"{other} is damaged {error}: mend or leave it out") from error
         found.files.append(out / name)
         found.copied += len(lines)
-    make_indexes(found.files, _raise)
-    found.missing = sum(map(len, wanted.values()))
+    for path in found.files:
+        write_index(path, sorted(index_file(path)))
+    found.missing = len(sought)
     return found
 
 
-def _wanted(warcs: Sequence[Path], indexes: Sequence[Path]) -> dict[_Place, list[str]]:
-    """Return the digests of the revisits whose original ``indexes`` lack, by its place."""
+def _sought(warcs: Sequence[Path], indexes: Sequence[Path]) -> SoughtOriginals:
+    """Return the originals that the revisits of ``warcs`` refer to and ``indexes`` lack."""
     alone = {line.digest for line in _all(indexes) if line.mime == REVISIT and line.digest}
     alone.difference_update(line.digest for line in _all(indexes) if line.mime != REVISIT)
-    wanted: defaultdict[_Place, list[str]] = defaultdict(list)
+    sought = SoughtOriginals()
     for warc in warcs if alone else ():
         with warc.open("rb") as stream:
             for line in _lines(index_path(warc)):
@@ -81,23 +78,11 @@ def _wanted(warcs: Sequence[Path], indexes: Sequence[Path]) -> dict[_Place, list
                         fields = read_member(stream, line.offset).record().headers
                     except RecordError:
                         continue
-                    url = fields.get("WARC-Refers-To-Target-URI") or line.url
-                    date = fields.get("WARC-Refers-To-Date") or ""
-                    wanted[key_of(url), timestamp(date)].append(line.digest)
+                    sought.add(fields, line.digest, line.url)
     # A digest may be spelt in two ways.
-    for line in _all(indexes) if wanted else ():
-        _take(line, wanted)
-    return wanted
-
-
-def _take(line: IndexLine, wanted: dict[_Place, list[str]]) -> bool:
-    """Return whether revisits that refer to a capture are left, and count them as found."""
-    digests = wanted.get((line.key, line.timestamp))
-    if not digests or line.mime == REVISIT:
-        return False
-    left = [digest for digest in digests if not may_be_same(line.digest, digest)]
-    wanted[line.key, line.timestamp] = left
-    return len(left) < len(digests)
+    for line in _all(indexes) if sought else ():
+        sought.found(line)
+    return sought
 
 
 def _all(indexes: Iterable[Path]) -> Iterator[IndexLine]:
@@ -117,7 +102,3 @@ def _members(stream: BinaryIO, offsets: Iterable[int]) -> Iterator[bytes]:
         if offset or member.record().headers.get("WARC-Type") == "warcinfo":
             stream.seek(offset)
             yield stream.read(member.length)
-
-
-def _raise(_: Path, error: RecordError) -> None:
-    raise error

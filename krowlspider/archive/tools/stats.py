@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index import cdxj
-from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.reading import Advance, Location, ignore
-from krowlspider.archive.tools.inputs import read_records
+from krowlspider.archive.payloads.payload import header, media_type
+from krowlspider.archive.reading import Advance, ignore
+from krowlspider.archive.tools.inputs import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from fastwarc.warc import WarcRecord
 
     from krowlspider.archive.reading import Member
 
@@ -56,36 +58,27 @@ def count_files(paths: Iterable[Path], advance: Advance = ignore) -> WarcStats:
     """
     stats = WarcStats()
     for path in paths:
-        try:
-            with path.open("rb") as stream:
-                stats.files += 1
-                for member in read_records(stream, advance):
-                    _count(stats, member, path.name)
-        except FileNotFoundError:
-            continue
-        except RecordError as error:
-            stats.damaged.append((path.name, error.offset, error.reason))
+        with suppress(FileNotFoundError):
+            for member, record in records_of(path, advance, stats.damaged):
+                _count(stats, member, record, path.name)
+            stats.files += 1
     return stats
 
 
-def _count(stats: WarcStats, member: Member, file: str) -> None:
-    record = member.record()
-    fields = record.headers
-    kind = fields.get("WARC-Type") or ""
+def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str) -> None:
+    kind = record.headers.get("WARC-Type") or ""
     stats.records[kind] += 1
     stats.stored_bytes += member.length
     stats.bytes += len(member.content)
     if kind not in _CAPTURES:
         return
     block = record.reader.read()
-    text = cdxj.record_line(record, block, Location(file, member.offset, member.length))
-    if text is None:
+    line = cdxj.capture_of(record, block, member, file)
+    if line is None:
         return
-    line = cdxj.parse(text.encode())
     _add(stats.hosts, _host(line.url))
     _add(stats.statuses, line.status or "-")
-    media_type = header(block, "Content-Type").partition(";")[0].strip().lower()
-    _add(stats.media_types, media_type or "-")
+    _add(stats.media_types, media_type(block) or "-")
     if kind == "revisit" and line.status != "304":
         length = header(block, "Content-Length")
         if length.isdecimal() and len(length) < 16:

@@ -27,10 +27,10 @@ from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import REVISIT, index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
-from krowlspider.archive.payloads.payload import header, payload_of
+from krowlspider.archive.payloads.payload import header, media_type, payload_of
 from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.archive.tools.seed_urls import seed_urls
-from krowlspider.urls.page.text import read_text
+from krowlspider.urls.page.links import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -356,7 +356,7 @@ def _pages_of(index: Path) -> list[_Listed]:
 def _is_page(stream: BinaryIO, offset: int) -> bool:
     """Return whether the record of a revisit is that of a page, by its headers."""
     message = read_member(stream, offset).record().reader.read()
-    return header(message, "Content-Type").partition(";")[0].strip().lower() in _PAGES
+    return media_type(message) in _PAGES
 
 
 def _page(url: str, stamp: str, title: str, text: str) -> dict[str, str]:

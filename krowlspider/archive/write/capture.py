@@ -75,25 +75,15 @@ class FetchNote:
 
 
 @dataclass(slots=True, eq=False)
-class SeedsRead:
-    """The seeds that a start of the crawl was given, for a resource record.
+class Resource:
+    """The content of a resource record: the seeds of a start, or an answer of the DNS.
 
-    ``text`` has a seed a line, as it was read; ``truncated`` is whether there were more.
-    ``started`` is in seconds since the epoch.
+    ``started`` is in seconds since the epoch. ``truncated`` is whether ``block`` is only the
+    beginning.
     """
 
-    text: bytes
+    url: str
     started: float
+    media_type: str
+    block: bytes
     truncated: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class NameAnswer:
-    """The answer of the DNS for a name, for a resource record.
-
-    ``addresses`` are each with its time to live, ``started`` since the epoch, in seconds.
-    """
-
-    name: str
-    started: float
-    addresses: list[tuple[str, float]]

@@ -55,6 +55,7 @@ class Composer:
         self._algorithm = algorithm
         self._compress = compress
         self._payloads = payloads
+        self._others = None if payloads is None else payloads.others
         self._seed = seed
         self._ids = RecordIds()
 
@@ -103,15 +104,13 @@ class Composer:
         return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + kind
 
     def _in_other_crawl(self, capture: Capture, raw: bytes) -> Original | None:
-        if self._payloads is None or self._payloads.others is None:
+        if self._others is None:
             return None
-        return self._payloads.others.find(
-            raw, capture.url, capture.started, chunked=_in_chunks(capture)
-        )
+        return self._others.find(raw, capture.url, capture.started, chunked=_in_chunks(capture))
 
     def _unmodified(self, capture: Capture) -> Original | None:
         """Return the response that the conditions of a request named; None if it is not known."""
-        if self._payloads is None or self._payloads.others is None:
+        if self._others is None:
             return None
         tags = header(capture.request_bytes, "If-None-Match")
         # Of several tags, the answer says which one holds.
@@ -120,7 +119,7 @@ class Composer:
         validator = validator or header(capture.request_bytes, "If-Modified-Since")
         if not validator:
             return None
-        return self._payloads.others.find_unchanged(capture.url, validator, capture.started)
+        return self._others.find_unchanged(capture.url, validator, capture.started)
 
     def written(self, capture: Capture, composed: Composed) -> None:
         """Add a capture whose records were written to the payload index."""

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.index.cdxj import SEEDS_URI
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.payload import is_plain
+from krowlspider.archive.write.capture import Resource
 from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from krowlspider.archive.payloads.original import Original
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead, Wire
+    from krowlspider.archive.write.capture import Capture, FetchNote, Wire
 
 # UTC, but naive: an aware datetime would write its offset, and more slowly.
 _EPOCH = datetime(1970, 1, 1)
@@ -52,9 +53,7 @@ _PIECE = 1024 * 1024
 _FIELDS = "application/warc-fields"
 _RESPONSE = "application/http; msgtype=response"
 _REQUEST = "application/http; msgtype=request"
-DNS = "text/dns"
 _TEXT = "text/plain; charset=utf-8"
-SEEDS = "text/plain"
 # Fields of a warcinfo record that a user may set, besides those with other names.
 _OF_USER = {name.lower(): name for name in ("operator", "description", "isPartOf")}
 # Fields that the crawler writes, in lower case, and the form of the names of its settings.
@@ -221,12 +220,12 @@ class RecordMaker:
             head += _line("WARC-Concurrent-To", note.concurrent)
         return self._record(head, _FIELDS, _fields_block(note.fields))
 
-    def resource(self, answer: NameAnswer, identity: str) -> bytes:
-        """Return the resource record of a DNS answer."""
-        block = dns_lines(answer)
-        head = _named("resource", identity) + self._about(dns_uri(answer.name), answer.started)
-        head += f"WARC-Payload-Digest: {self._digest(block)}\r\n"
-        return self._record(head, DNS, block)
+    def resource(self, resource: Resource, identity: str) -> bytes:
+        head = _named("resource", identity) + self._about(resource.url, resource.started)
+        head += f"WARC-Payload-Digest: {self._digest(resource.block)}\r\n"
+        if resource.truncated:
+            head += _line("WARC-Truncated", "length")
+        return self._record(head, resource.media_type, resource.block)
 
     def conversion(
         self,
@@ -250,14 +249,6 @@ class RecordMaker:
         # Some readers of WET find these fields by their order.
         head = "WARC-Type: conversion\r\n" + _lines(fields)
         return self._record(head, _TEXT, text.encode())
-
-    def seeds(self, seeds: SeedsRead, identity: str) -> bytes:
-        """Return the resource record of the seeds."""
-        head = _named("resource", identity) + self._about(SEEDS_URI, seeds.started)
-        head += f"WARC-Payload-Digest: {self._digest(seeds.text)}\r\n"
-        if seeds.truncated:
-            head += _line("WARC-Truncated", "length")
-        return self._record(head, SEEDS, seeds.text)
 
     def _capture_fields(self, kind: str, capture: Capture, identity: str) -> str:
         """Return the fields that the records of a capture share; the second record reuses them."""
@@ -292,18 +283,24 @@ class RecordMaker:
         return about.encode()
 
 
-def dns_uri(name: str) -> str:
-    """Return the URI of a name in the DNS (RFC 4501)."""
-    return f"dns:{name.rstrip('.')}"
+def dns_resource(name: str, started: float, addresses: list[tuple[str, float]]) -> Resource:
+    """Return an answer of the DNS: its URI (RFC 4501), and lines of a master file (RFC 4027).
 
+    ``addresses`` are each with its time to live, in seconds.
 
-def dns_lines(answer: NameAnswer) -> bytes:
-    """Return a DNS answer as lines of a master file (RFC 4027). Raises ValueError."""
-    name = answer.name.rstrip(".")
-    return "".join(
+    :raises ValueError: one of them is no address
+    """
+    name = name.rstrip(".")
+    lines = "".join(
         f"{name}.\t{ttl:.0f}\tIN\t{'AAAA' if ':' in address else 'A'}\t{_address(address)}\r\n"
-        for address, ttl in answer.addresses
-    ).encode()
+        for address, ttl in addresses
+    )
+    return Resource(f"dns:{name}", started, "text/dns", lines.encode())
+
+
+def seeds_resource(text: bytes, started: float, *, truncated: bool = False) -> Resource:
+    """Return the seeds that a start of the crawl was given, a seed a line, as they were read."""
+    return Resource(SEEDS_URI, started, "text/plain", text, truncated)
 
 
 def is_uri(text: str) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead
+    from krowlspider.archive.write.capture import Capture, FetchNote, Resource
 
 # No leading dot: neither a hidden file nor a parent folder.
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -104,7 +104,7 @@ class WarcSeries:
         self._before = 0
         self._serial = 0
         # The seeds that the next file begins with.
-        self._seeds: SeedsRead | None = None
+        self._seeds: Resource | None = None
         self.stats = WriterStats()
 
     def append(self, capture: Capture) -> Location:
@@ -149,32 +149,28 @@ class WarcSeries:
         """Write the metadata record of a note. Raises the errors of `append`."""
         self._append_one(lambda: self._maker.metadata(note, self._ids.new()))
 
-    def name(self, answer: NameAnswer) -> None:
-        """Write the resource record of a DNS answer. Raises the errors of `append`."""
-        place = self._append_one(lambda: self._maker.resource(answer, self._ids.new()))
-        url, block = records.dns_uri(answer.name), records.dns_lines(answer)
-        self._add_resource(place, url, answer.started, records.DNS, block)
+    def resource(self, resource: Resource) -> None:
+        """Write a resource record. Raises the errors of `append`."""
+        place = self._append_one(lambda: self._maker.resource(resource, self._ids.new()))
+        self._add_resource(place, resource)
 
-    def seeds(self, seeds: SeedsRead) -> None:
+    def seeds(self, seeds: Resource) -> None:
         """Write the resource record of the seeds. If no file is open, the next one gets it; none is
         begun for it. Raises the errors of `append`.
         """
         if self._file is None:
             self._seeds = seeds
-            return
-        place = self._append_one(lambda: self._maker.seeds(seeds, self._ids.new()))
-        self._add_resource(place, cdxj.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
+        else:
+            self.resource(seeds)
 
-    def _add_resource(
-        self, place: Location, url: str, started: float, mime: str, block: bytes
-    ) -> None:
+    def _add_resource(self, place: Location, resource: Resource) -> None:
         line = cdxj.line(
             place,
-            url=url,
-            date=records.warc_date(started),
-            mime=mime,
+            url=resource.url,
+            date=records.warc_date(resource.started),
+            mime=resource.media_type,
             status="",
-            digest=digest(block, self._options.digest),
+            digest=digest(resource.block, self._options.digest),
         )
         self._add_line(line)
 
@@ -264,7 +260,9 @@ class WarcSeries:
         date = records.warc_date(time.time())
         head = self._maker.warcinfo(self._info_block, date=date, filename=file.final.name)
         first, seeds = self._compress(head), self._seeds
-        second = b"" if seeds is None else self._compress(self._maker.seeds(seeds, self._ids.new()))
+        second = b""
+        if seeds is not None:
+            second = self._compress(self._maker.resource(seeds, self._ids.new()))
         self._file = file
         try:
             self._write(file, first, second)
@@ -280,7 +278,7 @@ class WarcSeries:
         self.stats.files += 1
         if seeds is not None:
             place = Location(file.final.name, len(first), len(second))
-            self._add_resource(place, cdxj.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
+            self._add_resource(place, seeds)
             self.stats.records += 1
             self._seeds = None
         return file

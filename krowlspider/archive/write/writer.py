@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.reading import Location, Synced
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead
+    from krowlspider.archive.write.capture import Capture, FetchNote, Resource
     from krowlspider.archive.write.series import SeriesOptions, WriterStats
 
 _T = TypeVar("_T")
@@ -172,13 +172,13 @@ class WarcWriter:
         """Hand in a note on a fetch. Raises the errors of `write`."""
         return self._order(partial(self._series.note, note), note.size)
 
-    def name(self, answer: NameAnswer) -> asyncio.Future[None]:
-        """Hand in a DNS answer. Raises the errors of `write`."""
-        return self._order(partial(self._series.name, answer))
+    def resource(self, resource: Resource) -> asyncio.Future[None]:
+        """Hand in a resource. Raises the errors of `write`."""
+        return self._order(partial(self._series.resource, resource), len(resource.block))
 
-    def seeds(self, seeds: SeedsRead) -> asyncio.Future[None]:
+    def seeds(self, seeds: Resource) -> asyncio.Future[None]:
         """Hand in the seeds, which wait for the first capture. Raises the errors of `write`."""
-        return self._order(partial(self._series.seeds, seeds), len(seeds.text))
+        return self._order(partial(self._series.seeds, seeds), len(seeds.block))
 
     async def sync(self, then: Callable[[Synced | None], None] | None = None) -> Synced | None:
         """Return when everything handed in before is durable; while stalled, wait for room.

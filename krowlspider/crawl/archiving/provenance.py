@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider import __version__
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
-from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
-from krowlspider.archive.write.records import is_uri
+from krowlspider.archive.write.capture import FetchNote
+from krowlspider.archive.write.records import dns_resource, is_uri, seeds_resource
 from krowlspider.config.credentials import IN_FILES
 
 if TYPE_CHECKING:
@@ -146,11 +146,12 @@ class Provenance:
 
     def name(self, name: str, records: list[tuple[str, float]]) -> None:
         """Write an answer of the DNS to the archive: addresses with their lifetimes in seconds."""
-        self._watch(self._archive.name, NameAnswer(name, time.time(), records))
+        self._watch(self._archive.resource, dns_resource(name, time.time(), records))
 
     def seeds(self, text: bytes, *, truncated: bool) -> None:
         """Write the seeds of this start to the archive, once it writes a file."""
-        self._watch(self._archive.seeds, SeedsRead(text, time.time(), truncated))
+        seeds = seeds_resource(text, time.time(), truncated=truncated)
+        self._watch(self._archive.seeds, seeds)
 
     def _watch(self, write: Callable[[_T], Future[None]], what: _T) -> None:
         # A failed archive is logged for the captures already.

@@ -9,8 +9,8 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.dial import connect_failure
 from krowlspider.fetch.errors import EXHAUSTED, ConnectTimeout, LocalExhausted, ProxyFailed
 from krowlspider.fetch.exchange import Dialled
-from krowlspider.fetch.proxy import connect, socks5
-from krowlspider.fetch.proxy.forward import ForwardingTransport, ForwardObserver
+from krowlspider.fetch.proxy import http, socks5
+from krowlspider.fetch.proxy.http import ForwardingTransport, ForwardObserver
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dial import Dialer
@@ -107,7 +107,7 @@ class ProxyDialer:
         :raises FetchError: it does not
         """
         try:
-            protocol = connect if proxy.scheme == "http" else socks5
+            protocol = http if proxy.scheme == "http" else socks5
             await protocol.connect(reader, transport, origin, proxy)
         except (EOFError, OSError, asyncio.LimitOverrunError) as error:
             raise ProxyFailed(f"proxy {proxy.name} opens no connection: {error}") from error

@@ -18,7 +18,7 @@ from krowlspider.fetch.tls.work import TlsWork
 if TYPE_CHECKING:
     from krowlspider.fetch.connection import Connection
     from krowlspider.fetch.loop_clock import LoopClock
-    from krowlspider.fetch.tls.slices import Slices
+    from krowlspider.fetch.tls.work import Slices
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Read a page of HTML: its links, title, base, and its rules for robots.
+"""Read a page of HTML: its links, title, base, text, and its rules for robots.
 
 frostwork scans the bytes once, without building a tree. It is faster than selectolax (lexbor),
 which neither sniffs the encoding nor stays linear on deep nesting.
@@ -7,7 +7,7 @@ which neither sniffs the encoding nor stays linear on deep nesting.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,9 @@ MAX_LINKS = 10_000
 MAX_BASE = 2048
 # Characters of a title that are kept.
 MAX_TITLE = 512
+# Characters of a page's text that are kept. A viewer loads the texts of all pages to search them;
+# that of ReplayWeb.page reads the first megabyte of the list.
+MAX_TEXT = 5_000
 # Characters of a language tag that are kept: RFC 5646, section 4.4.1.
 MAX_LANG = 35
 
@@ -61,6 +64,10 @@ def reading_plan(
 
 
 _PLAN = reading_plan("krowlspider", follow_nofollow=False)
+# Elements whose text a reader does not see. Those of `bounded` that keep their end tags only: of
+# others the end, and with it the text behind, is not known in very large pages.
+_UNSEEN = "title, script, style, iframe, noframes, noembed"
+_TEXT_PLAN = Plan(["title::text", f"*:not({_UNSEEN})::text"], [])
 # "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
 # the expression linear in the length of the text. "(?:url=)?+" would be read wrongly by Python
 # before 3.11.5 (gh-106052).
@@ -72,11 +79,11 @@ _REFRESH = re.compile(
 
 @dataclass(slots=True, eq=False)
 class Page:
-    """The content of a page that concerns a crawler.
+    """The content of a page that concerns a crawler; without values, that of no HTML.
 
     ``links`` are normalised URLs in document order without repeats. ``nofollow`` and ``noindex``
-    are the prohibitions of the page as a whole. ``base`` is the URL that the links were joined to,
-    ``canonical`` the normalised target of ``rel=canonical``.
+    are the prohibitions of the page as a whole. ``canonical`` is the normalised target of
+    ``rel=canonical``.
 
     ``requisites`` is None unless the plan reads them.
 
@@ -84,22 +91,16 @@ class Page:
     ``surplus`` those after the first MAX_LINKS.
     """
 
-    links: list[str]
-    title: str
-    base: str
-    nofollow: bool
-    noindex: bool
-    canonical: str | None
-    lang: str
+    links: list[str] = field(default_factory=list)
+    title: str = ""
+    nofollow: bool = False
+    noindex: bool = False
+    canonical: str | None = None
+    lang: str = ""
     refused: int = 0
     oversize: int = 0
     surplus: int = 0
     requisites: Requisites | None = None
-
-    @classmethod
-    def empty(cls, url: str) -> Page:
-        """Return the page for a response that is not HTML: it has no links and no title."""
-        return cls([], "", url, nofollow=False, noindex=False, canonical=None, lang="")
 
 
 def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
@@ -136,17 +137,25 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         requisites = requisites_of(columns, base, lambda: detect_encoding(html, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
-        title=_collapsed(titles, MAX_TITLE),
-        base=base,
+        title=_collapsed(titles[:1], MAX_TITLE),
         nofollow=nofollow,
         noindex=noindex,
         canonical=normalise(canonicals[0], base) if canonicals else None,
-        lang=_collapsed(langs, MAX_LANG),
+        lang=_collapsed(langs[:1], MAX_LANG),
         refused=len(refused),
         oversize=len(oversize),
         surplus=surplus,
         requisites=requisites,
     )
+
+
+def read_text(body: bytes, charset: str | None) -> tuple[str, str]:
+    """Return title and text of HTML, whitespace collapsed, for a search in an archive.
+
+    No bytes raise an error. ``charset`` is as for `read_page`.
+    """
+    titles, texts = _TEXT_PLAN.extract(bounded(body), charset)
+    return _collapsed(titles[:1], MAX_TITLE), _collapsed(texts, MAX_TEXT)
 
 
 def _base(hrefs: list[str], url: str) -> str:
@@ -170,5 +179,5 @@ def _robots_tokens(contents: Iterable[str]) -> set[str]:
 
 
 def _collapsed(texts: list[str], length: int) -> str:
-    """Return the first text with whitespace collapsed, cut to ``length`` characters; "" if none."""
-    return " ".join(texts[0].split())[:length].rstrip() if texts else ""
+    """Return the texts as one with whitespace collapsed, cut to ``length`` characters."""
+    return " ".join(" ".join(texts).split())[:length].rstrip()

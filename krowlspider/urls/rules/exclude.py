@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class PatternList:
-    """The content of a file of expressions.
+    """The expressions in effect. Each is searched in the normalised URL, so each costs time.
 
-    ``patterns`` are those that compile; ``bad`` has (line number, reason) for each bad line.
+    ``bad`` has (line number, reason) for each bad line of their file.
     """
 
-    patterns: tuple[re.Pattern[str], ...]
-    bad: list[tuple[int, str]]
+    patterns: tuple[re.Pattern[str], ...] = ()
+    bad: tuple[tuple[int, str], ...] = ()
+
+    def match(self, url: str) -> bool:
+        """Return whether a normalised URL is excluded."""
+        return any(pattern.search(url) for pattern in self.patterns)
 
 
 def parse_patterns(data: bytes) -> PatternList:
@@ -33,15 +37,4 @@ def parse_patterns(data: bytes) -> PatternList:
             bad.append((number, "not UTF-8"))
         except (re.error, RecursionError, OverflowError) as error:
             bad.append((number, f"not a regular expression: {error}"))
-    return PatternList(tuple(patterns), bad)
-
-
-class Exclusions:
-    """The expressions in effect. Each is searched in the normalised URL, so each costs time."""
-
-    def __init__(self) -> None:
-        self.patterns: tuple[re.Pattern[str], ...] = ()
-
-    def match(self, url: str) -> bool:
-        """Return whether a normalised URL is excluded."""
-        return any(pattern.search(url) for pattern in self.patterns)
+    return PatternList(tuple(patterns), tuple(bad))

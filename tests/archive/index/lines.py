@@ -11,8 +11,7 @@ from krowlspider.archive.index.cdxj import line
 from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import Location
-from krowlspider.archive.write.capture import NameAnswer
-from krowlspider.archive.write.records import warc_date
+from krowlspider.archive.write.records import dns_resource, warc_date
 from krowlspider.archive.write.series import WarcSeries
 from tests.archive.captures import ALL_ODD, STARTED, Odd, capture, finished, options
 
@@ -48,7 +47,7 @@ def every_kind(directory: Path, algorithm: str = "sha1") -> Path:
         url = f"http://www.Example.org/{number}/?b=2&a={'é' if number % 2 else 'x'}".lower()
         files.append(typed(capture(number, response, url=url.replace("é", "%C3%A9"))))
     files.append(capture(1, url="https://192.0.2.1:8443/A%20b"))
-    files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0)]))
+    files.resource(dns_resource("example.org", STARTED, [("192.0.2.7", 60.0)]))
     files.close()
     payloads.close()
     [path] = finished(directory)

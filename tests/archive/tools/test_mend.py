@@ -271,6 +271,19 @@ def test_gzip_body_in_a_record_cut_off_is_not_damage(tmp_path: Path) -> None:
     assert mend_folder(tmp_path).damaged == []
 
 
+def test_records_in_a_body_that_was_not_synced_are_not_damage(tmp_path: Path) -> None:
+    """A WARC file was crawled, and the process killed while it wrote that as it is."""
+    path, ends = open_file(tmp_path)
+    synced = Synced(path.name.removesuffix(".open"), ends[-1], len(ends))
+    crawled = path.read_bytes()
+    with path.open("ab") as stream:
+        stream.write(gzip.compress(crawled + NOISE, 0)[:-20])
+    report = mend_folder(tmp_path, synced=synced)
+    assert (report.damaged, report.records) == ([], len(ends))
+    [final] = finished(tmp_path)
+    assert final.read_bytes() == crawled
+
+
 def test_damaged_file_is_kept_before_it_is_salvaged(tmp_path: Path) -> None:
     path, ends = open_file(tmp_path)
     damage(path, ends[1] + 20)

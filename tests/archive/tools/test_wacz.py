@@ -17,7 +17,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, parse
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.wacz import About, Packed, pack
-from krowlspider.archive.write.capture import SeedsRead
+from krowlspider.archive.write.records import seeds_resource
 from krowlspider.archive.write.series import WarcSeries
 from tests.archive.captures import ROOT, STARTED, Odd, capture, finished, options, series
 from tests.replay.venv import tool
@@ -111,7 +111,9 @@ def seeded(directory: Path) -> list[Path]:
     """Write three pages: of a seed, of one that was redirected twice, and of no seed."""
     directory.mkdir()
     files = series(directory)
-    files.seeds(SeedsRead(b"# ours\nhttp://example.org/page/1\nold.example\nno seed\n", STARTED))
+    files.seeds(
+        seeds_resource(b"# ours\nhttp://example.org/page/1\nold.example\nno seed\n", STARTED)
+    )
     files.append(capture(3))
     new = "https://new.example/"
     hops = {"http://old.example/": new.encode(), new: b"/page/2"}

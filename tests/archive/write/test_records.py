@@ -18,7 +18,7 @@ from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.original import Original
 from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write import records
-from krowlspider.archive.write.capture import FetchNote, NameAnswer, Wire
+from krowlspider.archive.write.capture import FetchNote, Wire
 from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
 from krowlspider.fetch.dial import crawler_tls
 from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed
@@ -131,7 +131,9 @@ def test_note_that_would_break_its_block_is_refused(name: str, value: str) -> No
 
 
 def test_dns_answer_becomes_lines_of_a_master_file() -> None:
-    answer = NameAnswer("example.org.", STARTED, [("192.0.2.7", 300.0), ("2001:db8::1", 60.0)])
+    answer = records.dns_resource(
+        "example.org.", STARTED, [("192.0.2.7", 300.0), ("2001:db8::1", 60.0)]
+    )
     read = parsed(MAKER.resource(answer, OTHER_ID))
     fields, block = read.headers.to_dict(), read.reader.read()
     assert fields["WARC-Type"] == "resource"
@@ -146,7 +148,7 @@ def test_dns_answer_becomes_lines_of_a_master_file() -> None:
 @pytest.mark.parametrize("name", ["a\tb", "a b", "a\r\nb"])
 def test_name_that_would_break_its_line_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="URI"):
-        MAKER.resource(NameAnswer(name, STARTED, []), OTHER_ID)
+        MAKER.resource(records.dns_resource(name, STARTED, []), OTHER_ID)
 
 
 def test_revisit_holds_its_head_and_refers_to_the_original() -> None:
@@ -434,7 +436,7 @@ def test_any_dns_answer_is_refused_or_has_a_line_an_address(
     name: str, addresses: list[tuple[str, float]]
 ) -> None:
     try:
-        record = MAKER.resource(NameAnswer(name, STARTED, addresses), OTHER_ID)
+        record = MAKER.resource(records.dns_resource(name, STARTED, addresses), OTHER_ID)
     except ValueError:
         return
     block = parsed(record).reader.read()

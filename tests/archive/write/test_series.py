@@ -15,7 +15,8 @@ from krowlspider.archive.payloads.digests import ALGORITHMS, digest
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
+from krowlspider.archive.write.capture import FetchNote
+from krowlspider.archive.write.records import dns_resource, seeds_resource
 from krowlspider.archive.write.series import INDEX_MAX, WarcSeries
 from tests.archive.captures import (
     ALL_ODD,
@@ -328,7 +329,7 @@ def test_notes_and_names_have_records_of_their_own(tmp_path: Path) -> None:
     files = series(tmp_path)
     files.append(capture())
     files.note(FetchNote("http://example.org/", STARTED, [("via", "http://a/")]))
-    files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 300.0)]))
+    files.resource(dns_resource("example.org", STARTED, [("192.0.2.7", 300.0)]))
     files.close()
     (path,) = finished(tmp_path)
     kinds = [record.headers["WARC-Type"] for record in ArchiveIterator(path, parse_http=False)]
@@ -339,7 +340,7 @@ def test_notes_and_names_have_records_of_their_own(tmp_path: Path) -> None:
 
 def test_seeds_follow_the_warcinfo_of_one_file(tmp_path: Path) -> None:
     files = series(tmp_path)
-    seeds = SeedsRead(b"example.org\n", STARTED, truncated=True)
+    seeds = seeds_resource(b"example.org\n", STARTED, truncated=True)
     files.seeds(seeds)
     files.close()
     assert finished(tmp_path) == []
@@ -367,7 +368,7 @@ def test_refused_note_leaves_no_byte(tmp_path: Path) -> None:
     with pytest.raises(CaptureRefused):
         files.note(FetchNote("http://a/", STARTED, [("via", "a\r\nb")]))
     with pytest.raises(CaptureRefused):
-        files.name(NameAnswer("a b", STARTED, []))
+        files.resource(dns_resource("a b", STARTED, []))
     files.close()
     assert check_folder(tmp_path).records == 3
 

@@ -18,12 +18,10 @@ from krowlspider.fetch.dial import crawler_tls
 from krowlspider.fetch.errors import TLSFailed
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.pending import Order
 from krowlspider.fetch.tls.channel import Channel
 from krowlspider.fetch.tls.client_hello import offers_finite_field
-from krowlspider.fetch.tls.slices import TURN, Slices
-from krowlspider.fetch.tls.work import BARE_MOST, WORK
-from tests.fetch.clockwork import Clockwork, Wire
+from krowlspider.fetch.tls.work import BARE_MOST, TURN, WORK, Slices
+from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Run, answering, client, fetch, serve
@@ -99,10 +97,9 @@ class Line:
             self.channel.data_received(outward.read())
         clockwork.turn()
         self.sealer = Sealer(log)
-        now = clock.time()
-        order = Order("https://a.test/", b"GET", now, now + 60, 60)
+        made = order(clockwork.loop, clock.time(), 60.0, 60.0)
         self.outcome: asyncio.Future[Exchange] = self.connection.exchange(
-            order, ResponseReader("GET", 100_000_000)
+            made, ResponseReader("GET", 100_000_000)
         )
 
     def receive(self, data: bytes) -> None:
@@ -208,6 +205,7 @@ def test_small_records_of_content_are_not_cut(line: Line, clockwork: Clockwork, 
     """Servers that flush often send such records."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n"
     line.receive_all(line.sealer.content(head + bytes(2_000_000), size), clockwork)
+    clockwork.turn()
     assert len(line.outcome.result().body) == 2_000_000
     assert not line.connection.closed
     assert line.channel.work.is_light

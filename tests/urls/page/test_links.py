@@ -39,7 +39,6 @@ def test_all_parts_of_a_page_are_read() -> None:
     )
     assert page.links == ["https://example.com/base/a?x=1&y=2", "https://example.com/b"]
     assert page.title == 'A page of "text"'
-    assert page.base == "https://example.com/base/"
     assert (page.nofollow, page.noindex) == (True, False)
     assert page.canonical == "https://example.com/base/c"
     assert page.lang == "de-AT"
@@ -52,13 +51,13 @@ def test_undescribed_page_has_links_and_rules() -> None:
     plan = reading_plan("krowlspider", follow_nofollow=False, described=False)
     whole, page = read_page(body, URL, None), read_page(body, URL, None, plan)
     assert page.links == whole.links == ["https://example.com/base/r", "https://example.com/base/a"]
-    assert (page.base, page.nofollow, page.noindex) == (whole.base, True, False)
+    assert (page.nofollow, page.noindex) == (True, False)
     assert (page.title, page.canonical, page.lang) == ("", None, "")
 
 
 def test_an_empty_page_says_nothing() -> None:
     page = read(b"")
-    assert (page.links, page.title, page.base, page.lang) == ([], "", URL, "")
+    assert (page.links, page.title, page.lang) == ([], "", "")
     assert (page.nofollow, page.noindex, page.canonical) == (False, False, None)
 
 
@@ -146,7 +145,6 @@ def test_a_refresh_without_a_url_is_no_link(content: str) -> None:
 )
 def test_a_base_that_is_of_no_use_leaves_the_page_its_own(base: str) -> None:
     page = read(f"<base href='{base}'><a href=x>")
-    assert page.base == URL
     assert page.links == ["https://example.com/dir/x"]
 
 
@@ -239,7 +237,6 @@ def test_any_bytes_give_normalised_urls(body: bytes, charset: str | None) -> Non
     page = read_page(body, URL, charset)
     assert [normalise(link) for link in page.links] == page.links
     assert len(set(page.links)) == len(page.links) <= MAX_LINKS
-    assert normalise(page.base) == page.base
     assert page.canonical is None or normalise(page.canonical) == page.canonical
     assert len(page.title) <= MAX_TITLE
 

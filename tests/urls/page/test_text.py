@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.page.links import MAX_TITLE
-from krowlspider.urls.page.text import MAX_TEXT, read_text
+from krowlspider.urls.page.links import MAX_TEXT, MAX_TITLE, read_text
 
 LARGE = b"<p>word <b>x</b><noscript>no</noscript>" * 20_000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.rules.exclude import Exclusions, parse_patterns
+from krowlspider.urls.rules.exclude import PatternList, parse_patterns
 
 
 def test_each_line_is_an_expression() -> None:
     found = parse_patterns(b"\xef\xbb\xbf# who asked\r\n^https?://a\\.test/\n\n  /private#/  \n")
     assert [pattern.pattern for pattern in found.patterns] == [r"^https?://a\.test/", "/private#/"]
-    assert found.bad == []
+    assert found.bad == ()
 
 
 def test_bad_line_is_reported_and_the_rest_holds() -> None:
@@ -23,9 +23,8 @@ def test_bad_line_is_reported_and_the_rest_holds() -> None:
 
 
 def test_an_expression_holds_wherever_it_is_found() -> None:
-    exclusions = Exclusions()
-    assert not exclusions.match("https://a.test/x")
-    exclusions.patterns = parse_patterns(b"//b\\.test/\n/x$").patterns
+    assert not PatternList().match("https://a.test/x")
+    exclusions = parse_patterns(b"//b\\.test/\n/x$")
     assert exclusions.match("https://a.test/x")
     assert exclusions.match("https://b.test/y")
     assert not exclusions.match("https://a.test/xy")

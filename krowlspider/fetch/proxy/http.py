@@ -1,10 +1,11 @@
-"""Requests for http URLs that an HTTP proxy passes on."""
+"""HTTP proxies: tunnels through them, and requests for http URLs that they pass on."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.fetch.errors import ProxyDenied
+from krowlspider.fetch.errors import ProxyDenied, ProxyFailed, ProxyRefused, TargetUnreached
 from krowlspider.fetch.http.request import bracketed
 
 if TYPE_CHECKING:
@@ -14,7 +15,38 @@ if TYPE_CHECKING:
     from krowlspider.fetch.http.request import Origin, Proxy
 
 # Proxy Authentication Required: RFC 9110, section 15.5.8.
-DENIED = 407
+_DENIED = 407
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-9]\d\d)(?: |\r)")
+
+
+async def connect(
+    reader: asyncio.StreamReader, transport: asyncio.Transport, origin: Origin, proxy: Proxy
+) -> None:
+    """Have an HTTP proxy open a tunnel to ``origin`` (RFC 9110, section 9.3.6).
+
+    :raises FetchError: it does not
+    :raises EOFError: it closed the connection
+    """
+    target = f"{bracketed(origin.host)}:{origin.port}"
+    transport.write(
+        b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n"
+        % (target.encode(), target.encode(), _authorization_line(proxy))
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    found = _STATUS.match(head)
+    if found is None:
+        raise ProxyFailed(f"proxy {proxy.name} does not answer in HTTP")
+    status = int(found[1])
+    if status == _DENIED:
+        raise _denied(proxy)
+    if status >= 500:
+        raise TargetUnreached(
+            f"proxy {proxy.name} does not reach {target} (status {status} for CONNECT)"
+        )
+    if not 200 <= status < 300:
+        raise ProxyRefused(
+            f"proxy {proxy.name} refuses to connect to {target} (status {status} for CONNECT)"
+        )
 
 
 class ForwardingTransport:
@@ -29,7 +61,7 @@ class ForwardingTransport:
         self._transport = transport
         port = "" if origin.port == 80 else f":{origin.port}"
         self._base = f"http://{bracketed(origin.host)}{port}".encode()
-        self._line = authorization_line(proxy)
+        self._line = _authorization_line(proxy)
         self.abort = transport.abort
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
@@ -53,8 +85,8 @@ class ForwardObserver:
         self._observer = observer
 
     def headers(self, status: int, headers: Headers) -> None:
-        if status == DENIED:
-            raise denied(self._proxy)
+        if status == _DENIED:
+            raise _denied(self._proxy)
         if self._observer is not None:
             self._observer.headers(status, headers)
 
@@ -63,14 +95,14 @@ class ForwardObserver:
             self._observer.data(chunk)
 
 
-def authorization_line(proxy: Proxy) -> bytes:
+def _authorization_line(proxy: Proxy) -> bytes:
     """Return the line of a Proxy-Authorization header; empty without credentials."""
     if not proxy.authorization:
         return b""
     return b"Proxy-Authorization: %b\r\n" % proxy.authorization
 
 
-def denied(proxy: Proxy) -> ProxyDenied:
+def _denied(proxy: Proxy) -> ProxyDenied:
     """Return the error for an answer 407."""
     given = "refuses the credentials" if proxy.authorization else "demands credentials"
-    return ProxyDenied(f"proxy {proxy.name} {given} (status {DENIED})")
+    return ProxyDenied(f"proxy {proxy.name} {given} (status {_DENIED})")
