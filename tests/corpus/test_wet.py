@@ -44,7 +44,7 @@ def test_wet_is_read_by_other_tools(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz-000000000000.warc.wet.gz"
     write_shard(path, "wet", iter(made))
 
-    checker = Checker(type("", (), {"inputs": [str(path)], "verbose": False}))  # type: ignore[no-untyped-call]
+    checker = Checker(type("", (), {"inputs": [str(path)], "verbose": False}))
     checker.process_all()  # type: ignore[no-untyped-call]
     assert checker.exit_value == 0
     with path.open("rb") as file:

@@ -389,7 +389,7 @@ def test_a_wait_names_its_cause_and_the_setting(tmp_path: Path, cause: str) -> N
         crawl.discover(wait.urls)
         crawl.run_until(crawl.clocks.monotonic + wait.seconds)
         wait.more(crawl)
-        return Control(crawl.crawler).explain(f"http://{wait.host}.test/z")  # type: ignore[arg-type]
+        return Control(crawl.crawler).explain(f"http://{wait.host}.test/z")
 
     found = asyncio.run(run())
     assert found.state == "queued"

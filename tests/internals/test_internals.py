@@ -222,7 +222,7 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
 def test_cookies_look_up_suffixes_in_the_bundled_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cookies, "_split_domain", cookies._split_domain)
     asked: list[str] = []
-    bounded.mend_cookies((), lambda name: asked.append(name) or SUFFIXES(name))  # type: ignore[arg-type, func-returns-value]
+    bounded.mend_cookies((), lambda name: asked.append(name) or SUFFIXES(name))
     assert cookies._is_public_domain("co.uk")
     assert not cookies._is_public_domain("example.co.uk")
     assert asked == ["co.uk", "example.co.uk"]

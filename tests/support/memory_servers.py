@@ -360,5 +360,5 @@ class MemoryClients(RedisClients):
 
     def open(self, url: str) -> Any:
         if url not in self._clients:
-            self._clients[url] = _Client(self._servers[url], self._is_alive)  # type: ignore[assignment]
+            self._clients[url] = _Client(self._servers[url], self._is_alive)
         return self._clients[url]

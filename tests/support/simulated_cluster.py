@@ -465,7 +465,7 @@ class SimulatedCluster:
             def __init__(self, simulation: Simulation, settings: Settings) -> None:
                 super().__init__(simulation, settings)
                 self.node = node
-                self.client = SimpleNamespace(hang_up=simulation.hang_up)  # type: ignore[assignment,attr-defined]
+                self.client = SimpleNamespace(hang_up=simulation.hang_up)
 
             def open(self, asked: Any = None) -> None:
                 super().open(asked)

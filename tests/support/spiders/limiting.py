@@ -37,4 +37,4 @@ class LimitingSpider(scrapy.Spider):
         yield {"limit": response.meta["download_maxsize"], "bytes": len(response.body)}
 
     def failed(self, failure: Failure) -> Iterator[Any]:
-        yield {"limit": failure.request.meta["download_maxsize"], "bytes": 0}  # type: ignore[attr-defined]
+        yield {"limit": failure.request.meta["download_maxsize"], "bytes": 0}
