@@ -153,7 +153,7 @@ class DownloadHandler(BaseDownloadHandler):
                 self._request_headers(request),
                 request.body,
                 timeout=meta.get("download_timeout", self._timeout),
-                max_size=self._size_limit(request),
+                max_size=self._size_limit(request) or sys.maxsize,
                 observer=observer,
                 admit=partial(frontier.schedule.reserve_address, in_flight.host),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
@@ -198,7 +198,9 @@ class DownloadHandler(BaseDownloadHandler):
         headers = headers_of(exchange.headers)
         try:
             if body and (coding := headers.pop(b"Content-Encoding", None)):
-                most = self._size_limit(request)
+                # No decoder is without a bound: a few bytes may stand for any number.
+                quarter = int(min(self._job.memory.limit / 4, sys.maxsize))
+                most = self._size_limit(request) or quarter
                 if in_flight.robots_fetch is not None:
                     # The start of one that is too large counts.
                     most = max(most, self._max_size)
@@ -215,9 +217,9 @@ class DownloadHandler(BaseDownloadHandler):
         return response_of(request, exchange, headers, body)
 
     def _size_limit(self, request: Request) -> int:
-        """Return the most bytes of a body, as received and again decoded."""
-        # 0 is no limit, as in Scrapy.
-        return request.meta.get("download_maxsize", self._max_size) or sys.maxsize
+        """Return the most bytes of a body, as received and again decoded; 0 for no limit, as in
+        Scrapy."""
+        return int(request.meta.get("download_maxsize", self._max_size))
 
     def _observer(self, request: Request) -> _Signals | None:
         """Return a sender of Scrapy's signals; None if nobody listens to them."""

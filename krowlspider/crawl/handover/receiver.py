@@ -95,8 +95,13 @@ class HandoverReceiver:
                 return None
             arrived = self._arrivals.take(chunk)
         except BadChunk as error:
+            refused = decode_id(data)
+            if refused is not None and not self._may_take(refused.host):
+                # Its owner says whether it can be taken: it may run another version.
+                self.stats.busy += 1
+                return None
             self.stats.refused += 1
-            if (refused := decode_id(data)) is not None:
+            if refused is not None:
                 acknowledgements[self._key(refused)] = REFUSED
             return str(error)[:200]
         except HostBusyError:

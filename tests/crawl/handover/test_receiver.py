@@ -96,5 +96,12 @@ def test_junk_is_refused(junk: bytes) -> None:
     assert (node.receiver.stats.refused, node.arrivals.taken) == (1, [])
 
 
+@pytest.mark.parametrize(("seen", "busy"), [(view("a", "b", claimed=NEW), 0), (None, 1)])
+def test_a_bad_chunk_is_refused_by_the_owner_of_its_host_only(seen: View | None, busy: int) -> None:
+    node = Node(seen)
+    (reason,) = node.take(chunk(OURS[0]).replace(b'"number":0', b'"number":-1'))
+    assert (reason is None, node.receiver.stats.busy) == (busy == 1, busy)
+
+
 def test_junk_host_is_left_to_the_arrivals() -> None:
     assert may_take(view("a", "b", claimed=NEW), "\ud800")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import scrapy
@@ -21,7 +22,7 @@ class LimitingSpider(scrapy.Spider):
     def __init__(self, url: str, limits: str, **kwargs: Any):
         super().__init__(**kwargs)
         self.url = url
-        self.limits = map(int, limits.split(","))
+        self.limits = json.loads(limits)
 
     async def start(self) -> AsyncIterator[Any]:
         for limit in self.limits:
