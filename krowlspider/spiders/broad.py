@@ -443,8 +443,10 @@ class BroadSpider(Spider):
                 chain=chain,
             )
 
-    def parse_opt_out(self, response: Response) -> None:
-        """Do nothing with an ai.txt or a tdmrep.json: it is in the archive."""
+    async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:
+        """Yield nothing of an ai.txt or a tdmrep.json: it is in the archive."""
+        return
+        yield response
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.
@@ -458,13 +460,16 @@ class BroadSpider(Spider):
             async for item in self.parse(response):
                 yield item
 
-    async def parse_requisite(self, response: Response) -> None:
+    async def parse_requisite(self, response: Response) -> AsyncIterator[Any]:
         """Queue the requisites that a style sheet or a manifest names in turn.
 
-        No links are followed, and there is no item.
+        No links are followed, and there is no item. Scrapy would run a coroutine in a task of its
+        own, for whose CPU the host is not charged: so this is a generator.
         """
         if self._requisites is not None:
             await self._requisites.read(response)
+        return
+        yield response
 
     def failed(self, failure: Failure) -> None:
         """Do nothing: the scheduler counts the failed page with its reason."""

@@ -7,7 +7,7 @@ and robots.txt of its host, and archived whatever its status is. It yields no it
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
@@ -15,7 +15,7 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.urls.host import authority_of, host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -33,7 +33,7 @@ class OptOuts:
     def __init__(
         self,
         crawler: Crawler,
-        callback: Callable[[Response], None],
+        callback: Callable[[Response], AsyncIterator[Any]],
         errback: Callable[[Failure], None],
     ):
         self._crawler = crawler

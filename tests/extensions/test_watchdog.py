@@ -63,6 +63,13 @@ def test_a_loop_that_turns_is_not_held_and_says_how_long_it_was() -> None:
     assert not hold.is_long
 
 
+def test_a_loop_that_turns_for_the_last_time_says_how_long_it_was_held() -> None:
+    hold = seen(*same(PAGE, 9))
+    assert hold.look(inf, PAGE, 0.0) == pytest.approx(7 * LOOK)
+    assert not hold.is_long
+    assert hold.look(inf, PAGE, LOOK) == 0.0
+
+
 def test_pages_in_turns_are_not_blamed() -> None:
     turns = [look for _ in range(5) for look in (*same(PAGE, 2), *same(OTHER, 2))]
     hold = seen(*turns)

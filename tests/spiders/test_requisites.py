@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.crawl.flights import Flights
+from krowlspider.spiders.requisites import RequisiteReader
 from krowlspider.urls.page.css import BYTES_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived
@@ -16,6 +19,9 @@ from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from scrapy import Request
+    from scrapy.http import Response
 
     from tests.mockweb.log import Entry
     from tests.support.crawling import Crawl
@@ -187,3 +193,28 @@ def test_long_style_sheet_is_read_up_to_a_bound(tmp_path: Path) -> None:
         assert f"{A}/last.png" not in asked
         assert crawl.stats["krowl/requisites/left_count/size"] == 1
         assert_archived(crawl.jobdir, web.log())
+
+
+def test_a_host_is_charged_for_the_reading_of_its_style_sheets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rests if that holds the event loop too long."""
+    charged: dict[str, float] = {}
+    charge = Flights.charge_page
+
+    async def read(self: RequisiteReader, response: Response) -> None:
+        end = thread_time() + 0.03
+        while thread_time() < end:
+            pass
+
+    def note(self: Flights, request: Request, took: float) -> None:
+        charged[request.url] = took
+        charge(self, request, took)
+
+    monkeypatch.setattr(RequisiteReader, "read", read)
+    monkeypatch.setattr(Flights, "charge_page", note)
+    with SimulatedWeb(spec=SITE) as web:
+        crawled(web, tmp_path, "site").run()
+    sheets = [took for url, took in charged.items() if url.endswith(".css")]
+    assert sheets
+    assert min(sheets) >= 0.03

@@ -60,10 +60,12 @@ class Hold:
         Return for how many seconds the loop was held if it has turned since, else 0.
         """
         if beat != self.beat or beat == inf:
+            # A crawl that closes beats no more: its last turn came since the last look.
+            turned = self.seconds + self.beat if beat == inf else beat
             before, self.beat = self.beat, beat
             self.seconds = self.steady = 0.0
             self.mark = mark
-            return 0.0 if inf in {before, beat} else beat - before - LOOK
+            return 0.0 if before == inf else turned - before - LOOK
         # Time for which the machine or the job was suspended is no hold.
         passed = min(passed, 2 * LOOK)
         self.seconds += passed
@@ -148,6 +150,7 @@ class Watchdog:
         try:
             while os.getppid() == self._pid:
                 if select([self._wake], [], [], LOOK)[0] and not self._hear():
+                    self._tell_if_free(0.0)
                     return
                 now = time.monotonic()
                 self._look(0.0 if self._is_stopped() else now - before)
@@ -171,15 +174,18 @@ class Watchdog:
         with open(f"/proc/{self._pid}/stat", "rb") as file:  # noqa: PTH123
             return file.read().rpartition(b") ")[2][:1] in {b"T", b"t"}
 
-    def _look(self, passed: float) -> None:
-        hold = self._hold
+    def _tell_if_free(self, passed: float) -> None:
         (beat,) = _BEAT.unpack_from(self._map, self._beat_at)
-        lasted = hold.look(beat, self._map[self._mark_at : self._beat_at], passed)
+        lasted = self._hold.look(beat, self._map[self._mark_at : self._beat_at], passed)
         if self._is_logged and lasted:
             self._log_line(
                 "INFO", "loop_free", f"The event loop is free again after {lasted:.0f} s"
             )
-        self._is_logged &= hold.is_long
+        self._is_logged &= self._hold.is_long
+
+    def _look(self, passed: float) -> None:
+        self._tell_if_free(passed)
+        hold = self._hold
         if not hold.is_long:
             return
         if not self._is_logged:
