@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy import signals
-
-from krowlspider.crawl.job import Job
+from krowlspider.engine.orders import order_received
 from krowlspider.views.ordering import carry_out
 
 if TYPE_CHECKING:
@@ -15,18 +12,20 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from krowlspider.cluster.transport.order_message import OrderAsk
+    from krowlspider.cluster.transport.order_post import Plain
+
 
 class ClusterOrders:
-    """Connects the orders of other nodes to the crawl; without a cluster it does nothing."""
+    """Carries the orders of other nodes out; without a cluster there are none."""
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        crawler.signals.connect(self.start, signals.spider_opened)
+        crawler.signals.connect(self.carry_out, order_received)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def start(self) -> None:
-        if (node := Job.of(self._crawler).node) is not None:
-            node.orders.carry_out = partial(carry_out, self._crawler)
+    def carry_out(self, order: OrderAsk) -> Plain:
+        return carry_out(self._crawler, order)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
 from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
+from krowlspider.cluster.transport.order_post import replied
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.cluster.transport.robots_message import RobotsAnswer
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.intake import Intake
@@ -45,6 +47,7 @@ class ClusterTraffic:
     """What a crawl sends to the other nodes of its cluster, and takes in from them.
 
     ``rests`` returns whether frontier and outbox are empty and nothing is in flight.
+    ``carry_out`` carries an order of another node out, as in `replied`.
     """
 
     def __init__(
@@ -56,12 +59,14 @@ class ClusterTraffic:
         *,
         settings: BaseSettings,
         rests: Callable[[], bool],
+        carry_out: Callable[[OrderAsk], Plain],
     ):
         self._job = job
         self._codec = codec
         self._node = node
         self._intake = intake
         self.rests = rests
+        self._carry_out = carry_out
         # Called when there is something new to fetch.
         self.wake: Callable[[], None] = intake.wake
         # Acknowledge the finished pages; stop the crawl because of an error; close all connections.
@@ -208,7 +213,7 @@ class ClusterTraffic:
         if self._node.cluster.client_of(message.node) is None:
             return f"from {message.node!r}, which is no member"
         try:
-            replies.append((message.node, orders.carried(message)))
+            replies.append((message.node, replied(message, self._carry_out)))
         except BadMessage as error:
             return str(error)
         return None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -506,7 +507,8 @@ def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | 
         from krowlspider.crawl.nodes.consul import ConsulCluster  # noqa: PLC0415
         from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
 
-        return Node(settings, spider, ConsulCluster, meters)
+        on_answer = None if meters is None else meters.consul.observe
+        return Node(settings, spider, partial(ConsulCluster, on_answer=on_answer), meters)
     return None
 
 

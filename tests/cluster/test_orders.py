@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from extensions import cluster_orders
 from extensions.cluster_orders import ClusterOrders
 from krowlspider.cluster.transport.inbox import orders_key
 from krowlspider.cluster.transport.meta import BadMessage
@@ -22,6 +23,7 @@ from krowlspider.cluster.transport.order_message import (
 from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.job import Job
 from krowlspider.engine.control import Control
+from krowlspider.engine.orders import order_received
 from krowlspider.frontier.schedule.orders import is_paused
 from krowlspider.views.console import Console, Text
 from krowlspider.views.ordering import Ordering
@@ -30,6 +32,10 @@ from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simula
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from pathlib import Path
+
+    from scrapy.crawler import Crawler
+
+    from krowlspider.cluster.transport.order_post import Plain
 
 ASK = OrderAsk(1, "a", 7, "HTTP from 127.0.0.1", "block", {"name": "b.test"})
 
@@ -72,8 +78,8 @@ class Ring:
         for name in "ab":
             self.cluster.start(name)
         self.cluster.until(lambda: len({each.ua for each in self.cluster.pages()}) == 2, 60)
-        for name in "ab":
-            ClusterOrders(self.crawler(name)).start()
+        # Signals keep only weak references to their listeners.
+        self.extensions = {name: ClusterOrders(self.crawler(name)) for name in "ab"}
         self.host = next(
             name for host in range(6) if self.owner(name := self.cluster.web.name(host)) == "b"
         )
@@ -120,21 +126,21 @@ def test_an_order_reaches_the_owner(
     orders = job.node.orders
     # What happens at the owner, in order: "durable", or a step with the number of its order.
     steps: list[str] = []
-    carried, reply = orders.carried, orders.reply
+    carry_out, reply = cluster_orders.carry_out, orders.reply
 
     async def make_durable() -> None:
         steps.append("durable")
 
-    def carry(order: OrderAsk) -> OrderReply:
+    def carry(crawler: Crawler, order: OrderAsk) -> Plain:
         steps.append(f"carried {order.number}")
-        return carried(order)
+        return carry_out(crawler, order)
 
     def send(node: str, outcome: OrderReply) -> None:
         steps.append(f"reply {outcome.number}")
         reply(node, outcome)
 
     monkeypatch.setattr(job, "make_durable", make_durable)
-    monkeypatch.setattr(orders, "carried", carry)
+    monkeypatch.setattr(cluster_orders, "carry_out", carry)
     monkeypatch.setattr(orders, "reply", send)
     outcome = ring.result(give("pause", {"host": host}))
     assert outcome == (True, f"node b: {host} is paused: krowl.resume({host!r}) lets it go on")
@@ -223,6 +229,15 @@ def test_an_owner_that_does_not_answer_is_named(ring: Ring) -> None:
     ring.cluster.run_for(2)
     frontier = ring.frontier("b")
     assert is_paused(frontier.schedule.cache.get(ring.host), frontier.now())
+
+
+def test_without_the_extension_orders_are_refused(ring: Ring) -> None:
+    crawler, extension = ring.crawler("b"), ring.extensions["b"]
+    crawler.signals.disconnect(extension.carry_out, order_received)
+    with pytest.raises(OwnerError, match="its extension ClusterOrders is off") as refused:
+        ring.result(ring.orders().give("pause", {"host": ring.host}))
+    assert refused.value.status == 409
+    crawler.signals.connect(extension.carry_out, order_received)
 
 
 def test_what_is_no_order_goes_to_the_dead_list(ring: Ring) -> None:

@@ -54,7 +54,15 @@ def traffic_in(
     job.open()
     codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
-    traffic = ClusterTraffic(job, NodeA(), codec, intake, settings=settings, rests=lambda: True)
+    traffic = ClusterTraffic(
+        job,
+        NodeA(),
+        codec,
+        intake,
+        settings=settings,
+        rests=lambda: True,
+        carry_out=lambda _: {},
+    )
     return job, traffic
 
 

@@ -441,7 +441,7 @@ class SimulatedCluster:
         agent = MemoryAgent(self.consul, is_alive)
         clients = MemoryClients(self.redis, is_alive)
         with (
-            patch.object(consul_node, "Agent", lambda *_: agent),
+            patch.object(consul_node, "Agent", lambda *_, **__: agent),
             patch.object(consul_node, "RedisClients", lambda: clients),
         ):
             return Node(self._settings(process.name), "broad", consul_node.ConsulCluster)

@@ -50,10 +50,18 @@ class Agent:
     """A Consul agent, called from the event loop.
 
     py-consul does not limit the time of a whole call, so it is given up after a while. Its thread
-    goes on: whatever must not be done late is asked for as a change of a known state.
+    goes on: whatever must not be done late is asked for as a change of a known state. ``on_answer``
+    is called with the seconds of each call that was answered, blocking queries aside.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = _TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = _TIMEOUT,
+        on_answer: Callable[[float], None] | None = None,
+    ) -> None:
         parts = urlsplit(url)
         self.url = url
         self._timeout = timeout
@@ -73,8 +81,7 @@ class Agent:
         if token:
             session.headers["X-Consul-Token"] = token
         self._pool = ThreadPoolExecutor(_THREADS, "consul")
-        # Called with the seconds of each call that was answered, blocking queries aside.
-        self.on_answer: Callable[[float], None] | None = None
+        self._on_answer = on_answer
 
     async def call(self, ask: Callable[[Consul], _T], *, wait: float = 0.0) -> _T:
         """Return what ``ask`` returns; ``wait`` are the seconds of a blocking query.
@@ -95,8 +102,8 @@ class Agent:
             if isinstance(error, NotFound) or "invalid session" in text:
                 raise SessionGoneError(text) from error
             raise UnansweredError(f"Consul at {self.url} {_what_failed(error, text)}") from error
-        if self.on_answer is not None and not wait:
-            self.on_answer(monotonic() - begun)
+        if self._on_answer is not None and not wait:
+            self._on_answer(monotonic() - begun)
         return found
 
     async def get(self, key: str) -> RegisterEntry | None:

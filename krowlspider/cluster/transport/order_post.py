@@ -35,16 +35,11 @@ class OwnerError(KrowlError):
 
 
 class OrderPost(MemoryOutbox):
-    """The orders from node ``own`` to others, and its replies to theirs.
-
-    ``carry_out`` carries an order of another node out. It returns the outcome, and raises
-    `OwnerError` if it cannot be carried out, and `BadMessage` if it is no order.
-    """
+    """The orders from node ``own`` to others, and its replies to theirs."""
 
     def __init__(self, own: str, reaches: Callable[[str], bool]) -> None:
         super().__init__(reaches)
         self._own = own
-        self.carry_out: Callable[[OrderAsk], Plain] = _refuse
         # A process before this one may have asked too.
         self._numbers = count(secrets.randbits(51))
         self._asked: dict[int, asyncio.Future[OrderReply]] = {}
@@ -74,16 +69,6 @@ class OrderPost(MemoryOutbox):
             raise OwnerError(f"node {node}: {reply.error}", reply.status)
         return reply.outcome
 
-    def carried(self, order: OrderAsk) -> OrderReply:
-        """Carry an order of another node out, and return the reply, which is to be sent.
-
-        :raises BadMessage: it is no order
-        """
-        try:
-            return OrderReply(VERSION, order.number, dict(self.carry_out(order)))
-        except OwnerError as error:
-            return OrderReply(VERSION, order.number, error=str(error), status=error.status)
-
     def reply(self, node: str, reply: OrderReply) -> None:
         """Send a reply. The node does not wait for it if it is not there any more."""
         self.put(node, b"reply %d" % reply.number, encode_order(reply))
@@ -95,6 +80,19 @@ class OrderPost(MemoryOutbox):
             asked.set_result(reply)
 
 
+def replied(order: OrderAsk, carry_out: Callable[[OrderAsk], Plain]) -> OrderReply:
+    """Carry an order of another node out, and return the reply, which is to be sent.
+
+    ``carry_out`` returns the outcome. It raises `OwnerError` if the order cannot be carried out.
+
+    :raises BadMessage: it is no order, as ``carry_out`` says
+    """
+    try:
+        return OrderReply(VERSION, order.number, dict(carry_out(order)))
+    except OwnerError as error:
+        return OrderReply(VERSION, order.number, error=str(error), status=error.status)
+
+
 def _unanswered(node: str, *, is_sent: bool) -> str:
     what = (
         "it may still be carried out: ask again, which does no harm"
@@ -102,7 +100,3 @@ def _unanswered(node: str, *, is_sent: bool) -> str:
         else "it was not sent, and nothing is changed: ask again"
     )
     return f"node {node} owns its host, and has not answered for {WAIT:g} s: {what}"
-
-
-def _refuse(_: OrderAsk) -> Plain:
-    raise OwnerError("it takes no orders of other nodes: its extension ClusterOrders is off", 409)

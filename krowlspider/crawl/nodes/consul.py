@@ -47,18 +47,26 @@ _GRACE = 0.15
 class ConsulCluster:
     """This node in KROWL_CLUSTER, registered in the Consul of KROWL_CONSUL; its Redis is REDIS_URL.
 
-    A job folder belongs to one ``place``. ``may_begin``: a new one may be created.
+    A job folder belongs to one ``place``. ``may_begin``: a new one may be created. ``on_answer`` is
+    called with the seconds of each answer of Consul.
 
     :raises ClusterError: REDIS_URL is invalid
     """
 
     may_begin = True
 
-    def __init__(self, settings: BaseSettings, node: str):
+    def __init__(
+        self,
+        settings: BaseSettings,
+        node: str,
+        on_answer: Callable[[float], None] | None = None,
+    ):
         self.name = cluster = settings["KROWL_CLUSTER"]
         self._ttl = settings.getint("KROWL_CONSUL_TTL")
         self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
-        self._agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
+        self._agent = Agent(
+            settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None, on_answer=on_answer
+        )
         redis: str = settings["REDIS_URL"]
         own = Member(node, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
         self.place = f"{node} of {cluster}"
@@ -120,10 +128,6 @@ class ConsulCluster:
             return await self.signals.read() is Signal.STOP
         except UnansweredError:
             return True
-
-    def measure(self, on_answer: Callable[[float], None]) -> None:
-        """Have ``on_answer`` called with the seconds of each answer of Consul."""
-        self._agent.on_answer = on_answer
 
     def serve_metrics(self, host: str, port: int) -> None:
         """Have Consul's service name the port of the metrics at an address of this machine."""

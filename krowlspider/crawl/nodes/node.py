@@ -48,8 +48,6 @@ class Node:
         self.cluster = cluster = make_cluster(settings, self.own)
         self._spider = spider
         self._meters = meters
-        if meters is not None:
-            cluster.measure(meters.consul.observe)
         self._inbox_max = settings.getint("KROWL_INBOX_MAX")
         pages = settings.getint("KROWL_CLUSTER_PAGES")
         # The part of the page limit of all nodes that this node may use; None without a limit.

@@ -12,8 +12,6 @@ from krowlspider.cluster.transport.redis_connection import RedisClients
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
@@ -67,9 +65,6 @@ class StaticCluster:
 
     def prepare(self, _: int | None) -> int:
         return int.from_bytes(self._seed, "big")
-
-    def measure(self, on_answer: Callable[[float], None]) -> None:
-        """Do nothing: no Consul is asked."""
 
     def serve_metrics(self, host: str, port: int) -> None:
         """Do nothing: no register has this node."""
