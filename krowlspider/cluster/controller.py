@@ -25,7 +25,7 @@ from krowlspider.cluster.ring.steps import Steps
 from krowlspider.cluster.tasks import end, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from krowlspider.cluster.membership import Membership
     from krowlspider.cluster.ring.record import Claims
@@ -49,10 +49,13 @@ class HandoverPort(Protocol):
     def hang_up(self) -> None:
         """Close the connections of all requests in flight: other nodes may fetch their hosts."""
 
-    async def hand_over(self, owner_of: Callable[[str], str | None]) -> None:
+    async def hand_over(
+        self, owner_of: Callable[[str], str | None], ranges: Sequence[tuple[int, int]]
+    ) -> None:
         """Return when everything of other nodes is durable there, requests in flight included.
 
-        ``owner_of`` returns the owner of a domain, None for this node.
+        ``owner_of`` returns the owner of a domain, None for this node. ``ranges`` are the positions
+        of domains that other nodes own, as of `Ring.ranges_of_others`.
         """
 
 
@@ -283,7 +286,8 @@ class OwnershipController:
             self._port.ring_changed()
 
     async def _hand_over(self, view: View) -> None:
-        await self._port.hand_over(self._taker_of if view.leaving else self.owner_of)
+        owner_of = self._taker_of if view.leaving else self.owner_of
+        await self._port.hand_over(owner_of, view.ring.ranges_of_others(view.own))
         self._handed_over_by = view.ring.checksum
         self._changed.set()
 

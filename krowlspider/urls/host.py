@@ -9,6 +9,7 @@ from functools import lru_cache
 from urllib.parse import SplitResult
 
 from tldextract import TLDExtract
+from xxhash import xxh3_64_intdigest
 
 # Domains kept in memory, about 250 bytes each: most links lead to hosts that were met lately.
 DOMAIN_CACHE = 65_536
@@ -49,6 +50,11 @@ def authority_of(url: str) -> str:
     Host and errors are those of `host_of`.
     """
     return f"{url.partition(':')[0]}://{host_of(url)}"
+
+
+def position_of(domain: str) -> int:
+    """Return the position of a domain in the ring of a cluster, below 2**64."""
+    return xxh3_64_intdigest(domain.encode())
 
 
 @lru_cache(maxsize=DOMAIN_CACHE)

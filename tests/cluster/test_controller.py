@@ -109,7 +109,7 @@ class Hosts:
     def ring_changed(self) -> None:
         self.steps.append("ring")
 
-    async def hand_over(self, owner_of: Callable[[str], str | None]) -> None:
+    async def hand_over(self, owner_of: Callable[[str], str | None], _: object) -> None:
         self.steps.append("hand over")
         await self.free.wait()
         for domain in sorted(self.has):
@@ -517,7 +517,7 @@ def test_hangs_up_in_time_while_a_hand_over_ends() -> None:
         place, over = Place("n0", register), asyncio.Event()
 
         class Slow(Hosts):
-            async def hand_over(self, owner_of: Callable[[str], str | None]) -> None:
+            async def hand_over(self, owner_of: Callable[[str], str | None], _: object) -> None:
                 try:
                     await asyncio.Event().wait()
                 finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from math import nan
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from krowlspider.cluster.ring.record import BadRecordError, Record
 from krowlspider.cluster.ring.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
+from krowlspider.urls.host import position_of
 from tests.support.domains import real_domains
 
 
@@ -85,6 +87,23 @@ def test_change_of_a_node_moves_domains_only_to_or_from_it(
             assert was == now or one.id in {was, now}
             # Where it is heavier, it loses nothing.
             assert now in {was, one.id} or other is not rings[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(members, st.data())
+def test_ranges_of_others_have_their_domains_only(some: list[Member], data: st.DataObject) -> None:
+    ring = Ring(some)
+    # "gone" is no member: it owns nothing.
+    own = data.draw(st.sampled_from([*(member.id for member in some), "gone"]))
+    ranges = ring.ranges_of_others(own)
+    for domain in real_domains()[:2000]:
+        is_within = any(first <= position_of(domain) <= last for first, last in ranges)
+        assert is_within == (ring.owner(domain) != own)
+    bounds = [bound for pair in ranges for bound in pair]
+    assert bounds == sorted(bounds)
+    assert all(after > last + 1 for (_, last), (after, _) in pairwise(ranges))
+    if own not in dict(ring.weights):
+        assert ranges == [(0, 2**64 - 1)]
 
 
 @settings(max_examples=25, deadline=None)

@@ -80,6 +80,10 @@ class HandOver:
     over: bool = False
 
 
+# The range of all positions in a ring.
+EVERYWHERE = (0, 2**64 - 1)
+
+
 class FrontierModel(RuleBasedStateMachine):
     """The frontier beside a dict of pages that are not yet done on disk."""
 
@@ -501,6 +505,18 @@ class FrontierModel(RuleBasedStateMachine):
         messages = [message for _, message in frontier.outbox.head("there", 1000)]
         assert [url.encode() for _, url in self.sent] == messages
         assert frontier.outbox.depth == len(messages)
+
+    @invariant()
+    def the_index_of_positions_has_the_hosts_on_disk(self) -> None:
+        if not hasattr(self, "pages"):
+            return
+        for world in (self.world, self.other):
+            positions = world.frontier.schedule.cache.positions
+            if not positions.is_complete:
+                for _ in world.departures.moving(lambda _: None, [EVERYWHERE]):
+                    pass
+            found = [name for names in positions.within([EVERYWHERE]) for name in names]
+            assert sorted(found) == [name for name, _ in records(world.store)]
 
     @invariant()
     def counts_match_the_disk_and_no_host_is_stuck(self) -> None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
+from krowlspider.urls.host import position_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -88,8 +90,26 @@ class Ring:
 
     def owner(self, domain: str) -> str:
         points, owners = self._points
-        place = bisect_left(points, xxh3_64_intdigest(domain.encode()))
+        place = bisect_left(points, position_of(domain))
         return self.weights[owners[place] if place < len(points) else owners[0]][0]
+
+    def ranges_of_others(self, node: str) -> list[tuple[int, int]]:
+        """Return the ranges of positions that other members own, each its first and last position.
+
+        They are in order, and do not touch each other.
+        """
+        points, owners = self._points
+        # The first member owns what is behind the last point.
+        ends = zip((*points, _SPACE - 1), (*owners, owners[0]), strict=True)
+        found: list[tuple[int, int]] = []
+        first = 0
+        for last, owner in ends:
+            if last >= first and self.weights[owner][0] != node:
+                if found and found[-1][1] == first - 1:
+                    first = found.pop()[0]
+                found.append((first, last))
+            first = last + 1
+        return found
 
     def share(self, node: str) -> float:
         """Return the part of all domains that a member owns, from 0 to 1."""

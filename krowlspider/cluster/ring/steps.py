@@ -27,17 +27,20 @@ _CHANGE_MAX = 4.0
 class Steps:
     """The steps by which a node comes to its ``target`` weight, 0 to leave.
 
-    ``part`` is the part of all domains that moves in one step.
+    ``part`` is the part of all domains that moves in one step, ``least`` the smallest one. A step
+    takes some seconds even without hosts: where these are many, the parts would shrink to nothing.
     """
 
     target: Weight
     part: float = 1.0
+    least: float = 0.0
     _begun: float = inf
 
     @classmethod
     def among(cls, target: Weight, urls: int) -> Steps:
         """Return the steps in a cluster whose nodes together have ``urls`` URLs."""
-        return cls(target, FIRST_URLS / max(urls, FIRST_URLS))
+        first = FIRST_URLS / max(urls, FIRST_URLS)
+        return cls(target, first, first)
 
     def next(self, weight: Weight, others: Weight, now: float) -> Weight:
         """Begin a step, with the sum of the weights of the ``others``; return the new weight.
@@ -46,7 +49,8 @@ class Steps:
         """
         if now > self._begun:
             change = STEP_SECONDS / (now - self._begun)
-            self.part *= min(max(change, 1 / _CHANGE_MAX), _CHANGE_MAX)
+            change = min(max(change, 1 / _CHANGE_MAX), _CHANGE_MAX)
+            self.part = max(change * self.part, self.least)
         self._begun = now
         return self.after(weight, others)
 

@@ -10,7 +10,7 @@ from krowlspider.crawl.handover.loop_share import REAL_TIME, SHARE, LoopShare, T
 from krowlspider.crawl.handover.peer import HandoverStats, PeerHandover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from redis.asyncio import Redis
 
@@ -51,8 +51,14 @@ class HandoverSender:
     def open(self) -> int:
         return sum(len(peer.open) for peer in self._peers.values())
 
-    async def send_all(self, owner_of: Callable[[str], str | None]) -> None:
+    async def send_all(
+        self,
+        owner_of: Callable[[str], str | None],
+        ranges: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
         """Return when nothing of other nodes is left here. A node in trouble holds up no other.
+
+        ``owner_of`` and ``ranges`` are as in `Departures.moving`.
 
         If this is cancelled, or raises, `Departures.stop` must follow.
 
@@ -65,7 +71,7 @@ class HandoverSender:
                 def begin(peer: PeerHandover) -> None:
                     workers.append(tasks.create_task(self._serve(peer)))
 
-                while await self._scan(owner_of, begin):
+                while await self._scan(self._departures.moving(owner_of, ranges), begin):
                     while any(peer.is_active for peer in self._peers.values()):
                         await self._time.sleep(_POLL)
                         self._warn_of_stalls()
@@ -79,11 +85,10 @@ class HandoverSender:
             peer.warn_if_stalled(is_member=self._client_for(owner) is not None)
 
     async def _scan(
-        self, owner_of: Callable[[str], str | None], begin: Callable[[PeerHandover], None]
+        self, steps: Iterator[list[tuple[str, str]]], begin: Callable[[PeerHandover], None]
     ) -> bool:
         """Give all hosts of other nodes to their peers; return whether there was any."""
         found = False
-        steps = self._departures.moving(owner_of)
         while True:
             async with self._share:
                 step = next(steps, None)

@@ -112,13 +112,15 @@ class NodeHandover:
         )
         self._crawl.hang_up()
 
-    async def hand_over(self, owner_of: Callable[[str], str | None]) -> None:
+    async def hand_over(
+        self, owner_of: Callable[[str], str | None], ranges: Sequence[tuple[int, int]]
+    ) -> None:
         for ours in self._crawl.outbox.rebucket(owner_of):
             if ours:
                 self._crawl.take_back(ours)
             await asyncio.sleep(0)
         before = self.sender.stats.hosts
-        await self.sender.send_all(owner_of)
+        await self.sender.send_all(owner_of, ranges)
         await self._crawl.make_durable()
         if moved := self.sender.stats.hosts - before:
             logger.info("Handed %s over to other nodes", counted(moved, "host"))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.hosts.positions import HostPositions
     from krowlspider.frontier.part import Identify
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
@@ -77,18 +78,44 @@ class Departures:
     def has_hosts(self) -> bool:
         return next(records(self.store), None) is not None
 
-    def moving(self, owner_of: Callable[[str], str | None]) -> Iterator[list[tuple[str, str]]]:
+    def moving(
+        self,
+        owner_of: Callable[[str], str | None],
+        ranges: Iterable[tuple[int, int]] | None = None,
+    ) -> Iterator[list[tuple[str, str]]]:
         """Yield hosts that belong to other nodes, with their owners; a list, often empty, a step.
 
-        ``owner_of`` returns the owner of a domain, None for this node.
+        ``owner_of`` returns the owner of a domain, None for this node. ``ranges`` has all positions
+        that other nodes own, as in `HostPositions.within`. The first call with it looks at all
+        hosts, and makes their index for the next ones.
         """
         # First, because they may get a record before the last step.
         unrecorded = self._unrecorded()
         yield self._others(unrecorded, owner_of)
+        positions = self.frontier.schedule.cache.positions
+        if ranges is None:
+            steps = self._all()
+        elif positions.is_complete:
+            steps = positions.within(ranges)
+        else:
+            steps = self._indexed(positions)
+        for names in steps:
+            yield self._others([name for name in names if name not in unrecorded], owner_of)
+
+    def _all(self) -> Iterator[list[str]]:
+        """Yield the hosts that have a record; a list a step."""
         after = ""
         while names := [name for name, _ in islice(records(self.store, after), _STEP)]:
             after = names[-1]
-            yield self._others([name for name in names if name not in unrecorded], owner_of)
+            yield names
+
+    def _indexed(self, positions: HostPositions) -> Iterator[list[str]]:
+        """Yield as `_all`, and make the index of their positions meanwhile."""
+        positions.begin()
+        for names in self._all():
+            positions.add(names)
+            yield names
+        positions.is_complete = True
 
     def _unrecorded(self) -> dict[str, None]:
         """Return the busy hosts that have no record, such as one asked for another's robots.txt."""

@@ -16,6 +16,7 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
+from krowlspider.frontier.hosts.positions import HostPositions
 from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
@@ -57,6 +58,7 @@ class HostCache:
         now: Callable[[], float],
     ):
         self.hosts: dict[str, Host] = {}
+        self.positions = HostPositions(store)
         self._store = store
         self._tally = tally
         self._due = due
@@ -174,6 +176,8 @@ class HostCache:
                 self._due.delete_place(host, batch)
             before, host.record = host.record, encode_host(host)
             batch.put(schema.host_key(host.name), host.record)
+            if not before:
+                self.positions.put(host.name, batch)
             self._tally.replace(before, host.record)
             self._changed.pop(host.name, None)
         if hosts:
@@ -198,6 +202,7 @@ class HostCache:
         """Put the removal of a host's record and of its place in the heap into the batch."""
         self._due.delete_place(host, batch)
         batch.delete(schema.host_key(host.name))
+        self.positions.delete(host.name, batch)
         self._tally.replace(host.record, b"")
         self._tally.put(batch)
         host.record = b""

@@ -41,13 +41,14 @@ key                          value
 ``y``                        present while a person has paused the crawl: empty
 ``C``                        counts of the answers to pages and of seeds: JSON ``{name: number}``
 ``D`` URL                    a seed: JSON ``[outcome, status, location]``; empty while it is queued
+``H`` position host          a host of a cluster's node, see ``HostPositions``: empty
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
 8 of sequence: the lane, then a number that counts up in it (see ``hosts``). ``due`` is 8 bytes,
-microseconds of the job clock. ``host`` is UTF-8 without a zero byte. ``identity`` and ``transfer``
-have 8 bytes. What belongs to a host is one range in each kind, so that a host can be handed over or
-forgotten as a whole.
+microseconds of the job clock. ``host`` is UTF-8 without a zero byte. ``identity``, ``transfer`` and
+``position`` have 8 bytes. What belongs to a host is one range in each kind, so that a host can be
+handed over or forgotten as a whole.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
 OUTCOMES = b"C"
 SEED = b"D"
+POSITION = b"H"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -108,6 +110,10 @@ def after_all(prefix: bytes) -> bytes:
 def host_key(host: str) -> bytes:
     """Return the key of a host's record, which is the prefix of its queue entries too."""
     return b"q%b\0" % host.encode()
+
+
+def position_prefix(position: int) -> bytes:
+    return POSITION + position.to_bytes(8)
 
 
 def is_record(key: bytes) -> bool:
