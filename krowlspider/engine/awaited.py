@@ -84,8 +84,6 @@ class AwaitedRequests:
         self.waiting: dict[bytes, _Waiter] = {}
         # Those that were popped and are under way, by the request that is sent.
         self.sent: dict[Request, _Waiter] = {}
-        # Sends one awaited request if its host is due, even if the engine takes no more pages.
-        self.send: Callable[[], object] = lambda: None
         self._engine = engine
         self._job = job
         self._schedule = job.frontier.schedule
@@ -103,8 +101,11 @@ class AwaitedRequests:
         """Return whether no page may be popped before some of them are done."""
         return len(self.waiting) >= self._most
 
-    async def fetch(self, request: Request) -> Response | Request:
+    async def fetch(self, request: Request, send: Callable[[], None]) -> Response | Request:
         """Queue a request, and return its response or the request that replaces it.
+
+        ``send`` sends one awaited request, if its host is due, even if the engine takes no more
+        pages.
 
         :raises IgnoreRequest: it may not be fetched, or the crawl ends
         :raises DownloadFailedError: its host is out of reach, or there is a cluster
@@ -119,7 +120,7 @@ class AwaitedRequests:
                 raise IgnoreRequest(f"{request} has no room in the queue")
             self._intake.wake()
             if not self._looking:
-                self._look_later()
+                self._look_later(send)
             return await waiter.future
         finally:
             del self.waiting[token]
@@ -200,12 +201,12 @@ class AwaitedRequests:
 
     # --- failing what will not be sent ---
 
-    def _look_later(self) -> None:
+    def _look_later(self, send: Callable[[], None]) -> None:
         self._looking = bool(self.waiting)
         if self._looking:
-            asyncio.get_running_loop().call_later(_LOOK, self._look)
+            asyncio.get_running_loop().call_later(_LOOK, self._look, send)
 
-    def _look(self) -> None:
+    def _look(self, send: Callable[[], None]) -> None:
         """Fail requests that will not be sent.
 
         If nothing is under way, send one: pages in memory may keep the engine from sending the
@@ -218,8 +219,8 @@ class AwaitedRequests:
                 for waiter in self._hosts[name].values():
                     waiter.fail(_out_of_reach(waiter.request))
             if not (self._flights.on_the_wire or self._engine.paused):
-                self.send()
-        self._look_later()
+                send()
+        self._look_later(send)
 
     def _is_out(self, name: str) -> bool:
         """Return whether a host is deferred or retired."""

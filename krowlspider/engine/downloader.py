@@ -122,15 +122,14 @@ class Downloader:
 
     def _make_runner(self) -> None:
         engine = self._crawler.engine
-        scheduler = self._scheduler
-        runner = RequestRunner(engine, self.active, self.download, scheduler.awaited)
-        start_requests_with(engine, runner.start_request)
+        awaited = self._scheduler.awaited
+        self._runner = RequestRunner(engine, self.active, self.download, awaited)
+        start_requests_with(engine, self._runner.start_request)
 
-        def send_awaited() -> None:
-            if (request := scheduler.next_awaited()) is not None:
-                runner.start(request)
-
-        scheduler.awaited.send = send_awaited
+    def _send_awaited(self) -> None:
+        """Send one awaited request, if its host is due."""
+        if (request := self._scheduler.next_awaited()) is not None:
+            self._runner.start(request)
 
     def needs_backout(self) -> bool:
         return len(self.active) >= self.total_concurrency or self._job.archive.full
@@ -142,7 +141,7 @@ class Downloader:
         elif is_data(request.url):
             work = self._through_middlewares(request)
         else:
-            work = self._scheduler.awaited.fetch(request)
+            work = self._scheduler.awaited.fetch(request, self._send_awaited)
         return Deferred.fromFuture(self._loop.create_task(work))
 
     def _through_middlewares(self, request: Request) -> Coroutine[Any, Any, Response | Request]:

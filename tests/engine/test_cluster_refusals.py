@@ -61,7 +61,7 @@ def test_refused_requests_of_a_node_say_why(
         )
 
         with pytest.raises(DownloadFailedError, match="not downloaded: in a cluster, yield it"):
-            await scheduler.awaited.fetch(Request(own))
+            await scheduler.awaited.fetch(Request(own), lambda: None)
 
         assert scheduler.enqueue_request(Request(other, cookies={"name": "value"}))
         ((_, message),) = frontier.outbox.head("b", 10)
