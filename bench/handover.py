@@ -150,7 +150,7 @@ async def _send(url: str, folder: Path, share: float, *, busy: bool) -> None:
     sender = HandoverSender(node.departures, lambda _: client, _SPIDER, share=lambda: share)
     async with Meter().at_work(busy=busy) as figures:
         begun = time.monotonic()
-        await sender.send_all(lambda _: "there")
+        await sender.send_all(lambda _: "there", [(0, 2**64 - 1)])
         figures["seconds"] = time.monotonic() - begun
     received = (await client.info("stats"))["total_net_input_bytes"]
     figures |= {"again": sender.stats.again, "mb": round(received / 1e6)}

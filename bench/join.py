@@ -8,9 +8,10 @@ steps. The periods are:
 - ``meanwhile``: from that start until the second node has its whole weight and all hosts have moved
 - ``after``: a minute after that
 
-Two nodes do more for a page than one, because each sends the other node the links to its hosts. So
-what the first node keeps meanwhile is compared with ``before`` and with ``after``. The domains of a
-step rest from its begin to its end at most; `_Steps` sees both within half a second.
+The crawl's rate is that of both nodes. Two nodes do more for a page than one, because each sends
+the other node the links to its hosts. So what the first node alone keeps meanwhile is given of its
+rate before and after. The domains of a step rest from its beginning to its end at most. `_Steps`
+measures to the beginning of the next one, which is no less, in looks of half a second.
 """
 
 from __future__ import annotations

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class ClusterOrders:
-    """Carries the orders of other nodes out; without a cluster there are none."""
+    """Carries out orders that people gave at other nodes, for hosts of this one."""
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        crawler.signals.connect(self.carry_out, order_received)
+        crawler.signals.connect(self.on_order, order_received)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def carry_out(self, order: OrderAsk) -> Plain:
+    def on_order(self, order: OrderAsk) -> Plain:
         return carry_out(self._crawler, order)

@@ -52,10 +52,10 @@ class HandoverPort(Protocol):
     async def hand_over(
         self, owner_of: Callable[[str], str | None], ranges: Sequence[tuple[int, int]]
     ) -> None:
-        """Return when everything of other nodes is durable there, requests in flight included.
+        """Return when all that other nodes own is durable there, requests in flight included.
 
-        ``owner_of`` returns the owner of a domain, None for this node. ``ranges`` are the positions
-        of domains that other nodes own, as of `Ring.ranges_of_others`.
+        ``owner_of`` decides: it returns the owner of a domain, None for what stays here. ``ranges``
+        limits the search to the positions of others, as returned by `Ring.ranges_of_others`.
         """
 
 

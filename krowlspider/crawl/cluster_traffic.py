@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
 from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
-from krowlspider.cluster.transport.order_post import replied
+from krowlspider.cluster.transport.order_post import reply_to
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
@@ -47,7 +47,7 @@ class ClusterTraffic:
     """What a crawl sends to the other nodes of its cluster, and takes in from them.
 
     ``rests`` returns whether frontier and outbox are empty and nothing is in flight.
-    ``carry_out`` carries an order of another node out, as in `replied`.
+    ``carry_out`` carries an order of another node out, as in `reply_to`.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class ClusterTraffic:
         if self._node.cluster.client_of(message.node) is None:
             return f"from {message.node!r}, which is no member"
         try:
-            replies.append((message.node, replied(message, self._carry_out)))
+            replies.append((message.node, reply_to(message, self._carry_out)))
         except BadMessage as error:
             return str(error)
         return None

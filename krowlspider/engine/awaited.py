@@ -104,8 +104,8 @@ class AwaitedRequests:
     async def fetch(self, request: Request, send: Callable[[], None]) -> Response | Request:
         """Queue a request, and return its response or the request that replaces it.
 
-        ``send`` sends one awaited request, if its host is due, even if the engine takes no more
-        pages.
+        ``send``, the same in each call, sends one awaited request, if its host is due, even if the
+        engine takes no more pages.
 
         :raises IgnoreRequest: it may not be fetched, or the crawl ends
         :raises DownloadFailedError: its host is out of reach, or there is a cluster

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from krowlspider.cluster.transport.order_message import OrderAsk
     from krowlspider.cluster.transport.order_post import Plain
 
-# The signal of each order. Its listener takes the crawler and ``order``, an `OrderAsk`, carries it
-# out, and returns the outcome. It raises as `carry_out`.
+# Signal: another node sent an order. Its one listener is called with ``order``, an `OrderAsk`. It
+# returns the outcome, or raises `BadMessage` or `OwnerError`.
 order_received = object()
 
 
-def carry_out(crawler: Crawler, order: OrderAsk) -> Plain:
-    """Have the listener of `order_received` carry an order out, and return the outcome.
+def send_order(crawler: Crawler, order: OrderAsk) -> Plain:
+    """Send `order_received`, and return the outcome of its listener.
 
-    :raises BadMessage: it is no order
+    :raises BadMessage: raised by the listener for a message that is no order
     :raises OwnerError: it cannot be carried out, or nobody listens
     """
     answers = crawler.signals.send_catch_log(
@@ -31,7 +31,9 @@ def carry_out(crawler: Crawler, order: OrderAsk) -> Plain:
     )
     if not answers:
         raise OwnerError(
-            "it takes no orders of other nodes: its extension ClusterOrders is off", 409
+            "it takes no orders of other nodes: its extension"
+            " extensions.cluster_orders.ClusterOrders is off; give the order at that node",
+            409,
         )
     outcome: Plain | Failure = answers[0][1]
     if isinstance(outcome, Failure):

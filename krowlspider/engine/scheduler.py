@@ -29,7 +29,7 @@ from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.listeners import send_where_heard
-from krowlspider.engine.orders import carry_out
+from krowlspider.engine.orders import send_order
 from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
@@ -164,7 +164,7 @@ class Scheduler(BaseScheduler):
             self.intake,
             settings=self._crawler.settings,
             rests=lambda: self._rests,
-            carry_out=partial(carry_out, self._crawler),
+            carry_out=partial(send_order, self._crawler),
         )
 
     async def join(

@@ -233,11 +233,11 @@ def test_an_owner_that_does_not_answer_is_named(ring: Ring) -> None:
 
 def test_without_the_extension_orders_are_refused(ring: Ring) -> None:
     crawler, extension = ring.crawler("b"), ring.extensions["b"]
-    crawler.signals.disconnect(extension.carry_out, order_received)
-    with pytest.raises(OwnerError, match="its extension ClusterOrders is off") as refused:
+    crawler.signals.disconnect(extension.on_order, order_received)
+    with pytest.raises(OwnerError, match="ClusterOrders is off; give") as refused:
         ring.result(ring.orders().give("pause", {"host": ring.host}))
+    crawler.signals.connect(extension.on_order, order_received)
     assert refused.value.status == 409
-    crawler.signals.connect(extension.carry_out, order_received)
 
 
 def test_what_is_no_order_goes_to_the_dead_list(ring: Ring) -> None:

@@ -91,7 +91,7 @@ def test_change_of_a_node_moves_domains_only_to_or_from_it(
 
 @settings(max_examples=25, deadline=None)
 @given(members, st.data())
-def test_ranges_of_others_have_their_domains_only(some: list[Member], data: st.DataObject) -> None:
+def test_ranges_of_others_are_exactly_theirs(some: list[Member], data: st.DataObject) -> None:
     ring = Ring(some)
     # "gone" is no member: it owns nothing.
     own = data.draw(st.sampled_from([*(member.id for member in some), "gone"]))

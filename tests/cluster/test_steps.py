@@ -25,6 +25,7 @@ def shares(steps: Steps, seconds: float, per_share: float) -> list[float]:
 
 @pytest.mark.parametrize("seconds", [0.1, 4.0])
 def test_steps_come_to_take_twenty_seconds(seconds: float) -> None:
+    """From the fifth one on, half of that at least; each one 50 s at most."""
     found = shares(Steps.among(1, URLS), seconds, 1000.0)
     took = [seconds + 1000 * (b - a) for a, b in pairwise(found)]
     assert all(each < 2.5 * STEP_SECONDS for each in took)
@@ -33,7 +34,7 @@ def test_steps_come_to_take_twenty_seconds(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("target", [1, 0])
-def test_steps_stay_as_large_as_the_first_one_where_any_step_takes_long(target: int) -> None:
+def test_slow_steps_never_get_smaller_than_the_first(target: int) -> None:
     """Else a cluster whose steps take longer than wanted would never come to the end."""
     steps, weight, now, count = Steps.among(target, URLS), 1 - target, 0.0, 0
     weight = steps.after(weight, 1)

@@ -29,6 +29,7 @@ from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store.queues import all_entries, entries, entry_keys, records
 from krowlspider.frontier.store.schema import (
     DUE,
+    POSITION,
     TALLY,
     due_key,
     seen_prefix,
@@ -515,7 +516,7 @@ class FrontierModel(RuleBasedStateMachine):
             if not positions.is_complete:
                 for _ in world.departures.moving(lambda _: None, [EVERYWHERE]):
                     pass
-            found = [name for names in positions.within([EVERYWHERE]) for name in names]
+            found = [key[9:].decode() for key in world.store.keys(POSITION)]
             assert sorted(found) == [name for name, _ in records(world.store)]
 
     @invariant()

@@ -94,12 +94,13 @@ class Ring:
         return self.weights[owners[place] if place < len(points) else owners[0]][0]
 
     def ranges_of_others(self, node: str) -> list[tuple[int, int]]:
-        """Return the ranges of positions that other members own, each its first and last position.
+        """Return the ranges of positions that other members own, in order.
 
-        They are in order, and do not touch each other.
+        A range is its first and its last position. Two ranges never touch. If ``node`` is no
+        member, the one range is all positions.
         """
         points, owners = self._points
-        # The first member owns what is behind the last point.
+        # Positions after the last point belong to the owner of the first one.
         ends = zip((*points, _SPACE - 1), (*owners, owners[0]), strict=True)
         found: list[tuple[int, int]] = []
         first = 0

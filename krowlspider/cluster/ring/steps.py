@@ -27,8 +27,8 @@ _CHANGE_MAX = 4.0
 class Steps:
     """The steps by which a node comes to its ``target`` weight, 0 to leave.
 
-    ``part`` is the part of all domains that moves in one step, ``least`` the smallest one. A step
-    takes some seconds even without hosts: where these are many, the parts would shrink to nothing.
+    ``part`` is the share of all domains, 0 to 1, that one step moves. It never falls below
+    ``least``: a step takes some seconds even if no host moves, so slow steps would shrink to zero.
     """
 
     target: Weight

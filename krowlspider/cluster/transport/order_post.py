@@ -80,12 +80,12 @@ class OrderPost(MemoryOutbox):
             asked.set_result(reply)
 
 
-def replied(order: OrderAsk, carry_out: Callable[[OrderAsk], Plain]) -> OrderReply:
+def reply_to(order: OrderAsk, carry_out: Callable[[OrderAsk], Plain]) -> OrderReply:
     """Carry an order of another node out, and return the reply, which is to be sent.
 
     ``carry_out`` returns the outcome. It raises `OwnerError` if the order cannot be carried out.
 
-    :raises BadMessage: it is no order, as ``carry_out`` says
+    :raises BadMessage: raised by ``carry_out`` for a message that is no order
     """
     try:
         return OrderReply(VERSION, order.number, dict(carry_out(order)))

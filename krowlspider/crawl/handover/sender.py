@@ -54,7 +54,7 @@ class HandoverSender:
     async def send_all(
         self,
         owner_of: Callable[[str], str | None],
-        ranges: Sequence[tuple[int, int]] | None = None,
+        ranges: Sequence[tuple[int, int]],
     ) -> None:
         """Return when nothing of other nodes is left here. A node in trouble holds up no other.
 

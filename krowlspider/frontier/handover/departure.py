@@ -83,11 +83,12 @@ class Departures:
         owner_of: Callable[[str], str | None],
         ranges: Iterable[tuple[int, int]] | None = None,
     ) -> Iterator[list[tuple[str, str]]]:
-        """Yield hosts that belong to other nodes, with their owners; a list, often empty, a step.
+        """Yield the hosts that other nodes own, in lists of (host, owner), which may be empty.
 
-        ``owner_of`` returns the owner of a domain, None for this node. ``ranges`` has all positions
-        that other nodes own, as in `HostPositions.within`. The first call with it looks at all
-        hosts, and makes their index for the next ones.
+        ``owner_of`` returns the owner of a domain, None for this node. ``ranges``: first and last
+        positions that cover all domains of other nodes. Until one scan with ``ranges`` has run to
+        its end, each scan reads all records, and makes the index of positions; later ones read the
+        ranges only. None: read all records, and leave the index alone.
         """
         # First, because they may get a record before the last step.
         unrecorded = self._unrecorded()
@@ -103,7 +104,7 @@ class Departures:
             yield self._others([name for name in names if name not in unrecorded], owner_of)
 
     def _all(self) -> Iterator[list[str]]:
-        """Yield the hosts that have a record; a list a step."""
+        """Yield the hosts that have a record, in lists."""
         after = ""
         while names := [name for name, _ in islice(records(self.store, after), _STEP)]:
             after = names[-1]
@@ -115,7 +116,7 @@ class Departures:
         for names in self._all():
             positions.add(names)
             yield names
-        positions.is_complete = True
+        positions.finish()
 
     def _unrecorded(self) -> dict[str, None]:
         """Return the busy hosts that have no record, such as one asked for another's robots.txt."""

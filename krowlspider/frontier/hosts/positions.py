@@ -1,7 +1,7 @@
 """The hosts on disk by the positions of their domains in the ring of a cluster.
 
-What changes its owner in a small step of a ring is a few ranges of positions. So its hosts are
-found without a look at all others.
+Hosts that another node owns are found within its ranges of positions. As they leave, these ranges
+hold only hosts that have come to them since: no look at all other hosts is needed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Batch, Store
 
-# Most ranges, and most hosts, that are looked at in one step of `within`.
+# Ranges that are taken together, and most hosts in a list.
 _RANGES = 200
 _NAMES = 500
 
 
 class HostPositions:
-    """An index of the hosts that have a record. Nothing is written to it before `begin`.
+    """An index of the hosts that have a record.
 
-    From then on, `put` and `delete` note each new and each erased record, in its batch. With `add`
-    for all records that there were at `begin`, the index ``is_complete``. The next process begins
-    anew: others, such as commands, do not keep the index. Entries that they left are passed over.
+    It is made while a node runs: `begin`, then `add` for all records, then `finish`, from when on
+    it ``is_complete``. Before `begin` nothing is written. Each process makes it anew, because
+    commands change records without it. Entries that have no record are passed over.
     """
 
     def __init__(self, store: Store):
@@ -36,13 +36,20 @@ class HostPositions:
         self.is_complete = False
 
     def begin(self) -> None:
+        """Note each new and each erased record from now on."""
         self._is_kept = True
 
+    def finish(self) -> None:
+        """Note that each record has its entry."""
+        self.is_complete = True
+
     def put(self, name: str, batch: Batch) -> None:
+        """Put the entry of a host into the batch of its first record."""
         if self._is_kept:
             batch.put(_key(name), b"")
 
     def delete(self, name: str, batch: Batch) -> None:
+        """Put the removal of an entry into the batch that erases the record."""
         if self._is_kept:
             batch.delete(_key(name))
 
@@ -54,9 +61,9 @@ class HostPositions:
         batch.write()
 
     def within(self, ranges: Iterable[tuple[int, int]]) -> Iterator[list[str]]:
-        """Yield the hosts within ranges of positions; a list, which may be empty, a step.
+        """Yield the hosts within ranges of positions, in lists, which may be empty.
 
-        A range is its first and its last position.
+        A range is its first and its last position. The index must be complete.
         """
         ranges = iter(ranges)
         while some := list(islice(ranges, _RANGES)):

@@ -46,6 +46,9 @@ _KINDS = (
     schema.DUE,
 )
 
+# The range of all positions in a ring.
+EVERYWHERE = [(0, 2**64 - 1)]
+
 
 def frontier(folder: Path, node: str) -> World:
     folder.mkdir(exist_ok=True)
@@ -166,7 +169,7 @@ async def _send(url: str, folder: Path) -> None:
     world = frontier(folder, "here")
     client = redis_client(url)
     sender = HandoverSender(_PrintingDepartures(world), lambda _: client, SPIDER)
-    await sender.send_all(lambda _: "there")
+    await sender.send_all(lambda _: "there", EVERYWHERE)
     world.store.close()
     print("all", flush=True)
 

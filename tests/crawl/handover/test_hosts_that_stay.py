@@ -14,7 +14,7 @@ from krowlspider.frontier.hosts.host import SEALED
 from tests.cluster.forwarding import clients, drive, eventually, quick_time
 from tests.cluster.servers import redis_server
 from tests.crawl.handover.hosts import DEAD, to_there
-from tests.crawl.handover.nodes import frontier, pages, receiving, sender_of, urls
+from tests.crawl.handover.nodes import EVERYWHERE, frontier, pages, receiving, sender_of, urls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def test_host_in_flight_goes_when_its_page_is_done(
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
             sender = sender_of(here, lambda _: client, time=quick_time(300))
-            sending = asyncio.create_task(sender.send_all(owner_of))
+            sending = asyncio.create_task(sender.send_all(owner_of, EVERYWHERE))
             await eventually(lambda: sender.stats.hosts == 19)
             # On a busy machine there may be a warning before any host has moved.
             why = f"{lease.host.name} is in flight, with 1 pages open. Hosts left for it: 1"
@@ -72,7 +72,7 @@ def test_host_that_leaves_the_receiver_is_sent_until_it_may_come(
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client) as receiver:
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await eventually(lambda: sender.stats.hosts == 19 and receiver.stats.busy > 3)
             assert not sending.done()
             leaving.abort()
@@ -94,7 +94,7 @@ def test_refused_host_stays_until_the_ring_changes(
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client) as receiver:
             sender = sender_of(here, lambda _: client)
-            await sender.send_all(to_there)
+            await sender.send_all(to_there, EVERYWHERE)
             assert (
                 sum(here.departures.kept.values()),
                 sender.stats.refused,
@@ -106,7 +106,7 @@ def test_refused_host_stays_until_the_ring_changes(
             assert "300" in json.loads(note)["reason"]
             there.arrivals = wide
             here.departures.stop()
-            await sender.send_all(to_there)
+            await sender.send_all(to_there, EVERYWHERE)
             assert sum(here.departures.kept.values()) == 0
 
     drive(main())
@@ -121,7 +121,7 @@ def test_host_with_a_too_long_entry_stays(server: Server, here: World, there: Wo
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
             sender = sender_of(here, lambda _: client)
-            await sender.send_all(to_there)
+            await sender.send_all(to_there, EVERYWHERE)
             assert (sum(here.departures.kept.values()), sender.stats.refused) == (1, 1)
 
     drive(main())
@@ -139,7 +139,7 @@ def test_requests_that_only_this_job_can_read_stay(
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
             sender = sender_of(here, lambda _: client)
-            await sender.send_all(to_there)
+            await sender.send_all(to_there, EVERYWHERE)
             assert (sum(here.departures.kept.values()), sender.stats.hosts) == (1, 3)
 
     drive(main())
@@ -158,7 +158,7 @@ def test_hosts_of_a_node_that_is_no_member_wait(
         async with clients(server.url) as (client,), receiving(there, client):
             known["there"] = client
             sender = sender_of(here, known.get, time=quick_time(300))
-            sending = asyncio.create_task(sender.send_all(owners.get))
+            sending = asyncio.create_task(sender.send_all(owners.get, EVERYWHERE))
             await eventually(lambda: sender.stats.hosts == 10)
             await eventually(lambda: "away for 30 s: the node takes no messages" in caplog.text)
             assert not sending.done()
@@ -185,7 +185,7 @@ def test_node_in_trouble_holds_up_no_other(
             sender = sender_of(here, clients_of.get, time=quick_time(10))
             async with receiving(there, one), receiving(other, two):
                 with second.frozen():
-                    sending = asyncio.create_task(sender.send_all(owners.get))
+                    sending = asyncio.create_task(sender.send_all(owners.get, EVERYWHERE))
                     await eventually(lambda: sender.stats.hosts == 50)
                     assert len(urls(there)) == 150
                     assert sender.stats.failed["timeout"] > 0

@@ -13,7 +13,7 @@ from krowlspider.cluster.transport.inbox import MAX_CHUNK, lengths
 from krowlspider.crawl.handover.receiver import arrived_key
 from tests.cluster.forwarding import LATE, SPIDER, clients, drive, lag
 from tests.crawl.handover.hosts import DEAD, KEY, cut, to_there
-from tests.crawl.handover.nodes import pages, receiving, sender_of, urls
+from tests.crawl.handover.nodes import EVERYWHERE, pages, receiving, sender_of, urls
 
 if TYPE_CHECKING:
     from tests.cluster.servers import Server
@@ -30,7 +30,7 @@ def test_repeated_and_unordered_chunks_change_nothing(
         async with clients(server.url) as (client,):
             await client.lpush(KEY, *found[::-1], *found[::2], *found[10:])
             async with receiving(there, client):
-                await sender_of(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there, EVERYWHERE)
 
     drive(main())
     assert urls(there) == pages(30, 7)
@@ -55,7 +55,7 @@ def test_junk_chunks_go_to_the_dead_list(server: Server, here: World, there: Wor
         async with clients(server.url) as (client,), lag() as late:
             await client.lpush(KEY, *junk)
             async with receiving(there, client) as receiver:
-                await sender_of(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there, EVERYWHERE)
                 found = await lengths(client, SPIDER, "there")
                 assert (found.hosts, found.processing, found.dead) == (0, 0, len(junk))
                 assert receiver.stats.refused == 8
@@ -78,7 +78,7 @@ def test_junk_acknowledgements_are_ignored(server: Server, here: World, there: W
             for junk in ("soon", "-1", "9" * 5000, "1.0"):
                 await client.set(arrived_key(SPIDER, "h0.test", transfer), junk)
                 sent = sender.stats.again
-                sending = asyncio.create_task(sender.send_all(to_there))
+                sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
                 while sender.stats.again == sent:
                     await client.delete(KEY)
                     await asyncio.sleep(0.01)
@@ -88,7 +88,7 @@ def test_junk_acknowledgements_are_ignored(server: Server, here: World, there: W
                     await sending
                 here.departures.stop()
             async with receiving(there, client):
-                await sender_of(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there, EVERYWHERE)
 
     drive(main())
     assert urls(there) == pages(1)
@@ -108,7 +108,7 @@ def test_acknowledgement_of_too_many_chunks_is_not_believed(
             key = arrived_key(SPIDER, "a.test", transfer)
             await client.set(key, count)
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             # It was read and removed.
             while await client.exists(key):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -10,7 +10,16 @@ import pytest
 
 from tests.cluster.forwarding import clients, drive
 from tests.crawl.handover.hosts import to_there
-from tests.crawl.handover.nodes import STEPS, frontier, pages, process, receiving, sender_of, urls
+from tests.crawl.handover.nodes import (
+    EVERYWHERE,
+    STEPS,
+    frontier,
+    pages,
+    process,
+    receiving,
+    sender_of,
+    urls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +104,7 @@ def test_host_lost_with_a_disk_is_sent_again(
 
         async with clients(server.url) as (client,):
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             async with receiving(there, client, taken, make_durable=make_durable):
                 await reached.wait()
             async with receiving(new, client):

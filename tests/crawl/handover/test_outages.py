@@ -11,7 +11,7 @@ from krowlspider.cluster.transport.inbox import lengths
 from tests.cluster.forwarding import LATE, SPIDER, clients, drive, eventually, lag
 from tests.cluster.servers import redis_server
 from tests.crawl.handover.hosts import to_there
-from tests.crawl.handover.nodes import pages, receiving, sender_of, urls
+from tests.crawl.handover.nodes import EVERYWHERE, pages, receiving, sender_of, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_hand_over_goes_on_after_an_outage(
                     begin(own_server)
 
             async with receiving(there, client, taken), lag() as late:
-                sending = asyncio.create_task(sender.send_all(to_there))
+                sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
                 await eventually(lambda: sender.stats.failed[kind] > 1)
                 assert not sending.done()
                 assert here.frontier.queued > 0
@@ -66,7 +66,7 @@ def test_chunks_that_redis_lost_are_sent_again(server: Server, here: World, ther
     async def main() -> None:
         async with clients(server.url) as (client,):
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await eventually(lambda: sender.open == 100 and sender.stats.chunks > 0)
             await client.flushall()
             async with receiving(there, client) as receiver:
@@ -85,7 +85,7 @@ def test_hand_over_waits_for_a_full_redis(tmp_path: Path, here: World, there: Wo
     async def main(server: Server) -> None:
         async with clients(server.url) as (client,), receiving(there, client):
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await eventually(lambda: sender.stats.failed["full"] > 0)
             assert urls(here) == pages(100)
             await client.config_set("maxmemory", "0")
@@ -104,7 +104,7 @@ def test_refused_acknowledgements_hold_up_nothing_else(
     async def main() -> None:
         async with clients(own_server.url) as (client,):
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await eventually(lambda: sender.open == 20)
             await client.config_set("maxmemory", "1")
             async with receiving(there, client) as receiver:

@@ -22,7 +22,15 @@ from krowlspider.frontier.store.schema import seen_prefix
 from tests.cluster.forwarding import QUICK_TIME, SPIDER, clients, drive, eventually
 from tests.cluster.servers import redis_server
 from tests.crawl.handover.hosts import KEY, cut, fill, left_of, to_there
-from tests.crawl.handover.nodes import content, frontier, pages, receiving, sender_of, urls
+from tests.crawl.handover.nodes import (
+    EVERYWHERE,
+    content,
+    frontier,
+    pages,
+    receiving,
+    sender_of,
+    urls,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +52,7 @@ def test_everything_of_every_host_arrives(
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client) as receiver:
             sender = sender_of(here, lambda _: client)
-            await sender.send_all(to_there)
+            await sender.send_all(to_there, EVERYWHERE)
             assert sender.stats.hosts == receiver.stats.hosts == len(names)
             assert sender.stats.chunks == receiver.stats.chunks > len(names)
             assert (sender.open, sum(here.departures.kept.values()), sender.stats.again) == (
@@ -79,7 +87,7 @@ def test_hosts_go_to_their_owners_and_ours_stay(tmp_path: Path, here: World, the
             receiving(there, one),
             receiving(other, two),
         ):
-            await sender_of(here, {"there": one, "other": two}.get).send_all(owners.get)
+            await sender_of(here, {"there": one, "other": two}.get).send_all(owners.get, EVERYWHERE)
 
     with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
         drive(main(first, second))
@@ -97,7 +105,7 @@ def test_order_of_a_host_in_many_chunks_is_kept(server: Server, here: World, the
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            await sender_of(here, lambda _: client).send_all(to_there)
+            await sender_of(here, lambda _: client).send_all(to_there, EVERYWHERE)
 
     drive(main())
     assert there.queued("a.test") == before
@@ -120,7 +128,7 @@ def test_stopped_hand_over_leaves_nothing_and_can_resume(
         async with clients(server.url) as (client,), receiving(there, client, taken):
             sender = sender_of(here, lambda _: client)
             for goal in (0, 1, 40, 90, 150, 220, 290):
-                sending = asyncio.create_task(sender.send_all(to_there))
+                sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
                 await (reached.wait() if goal else asyncio.sleep(0))
                 reached.clear()
                 sending.cancel()
@@ -131,7 +139,7 @@ def test_stopped_hand_over_leaves_nothing_and_can_resume(
                 assert (sender.open, here.departures.under_way) == (0, {})
                 # A URL in neither was removed here before it arrived there.
                 assert set(urls(here)) | set(urls(there)) == set(pages(150))
-            await sender.send_all(to_there)
+            await sender.send_all(to_there, EVERYWHERE)
 
     drive(main())
     assert urls(there) == pages(150)
@@ -155,17 +163,17 @@ def test_half_sent_host_goes_whole_to_another_owner(
 
             sender = sender_of(here, {"there": one, "other": two}.get)
             async with receiving(there, one, taken):
-                sending = asyncio.create_task(sender.send_all(to_there))
+                sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
                 await reached.wait()
                 sending.cancel()
                 with suppress(asyncio.CancelledError):
                     await sending
             here.departures.stop()
             async with receiving(other, two):
-                await sender.send_all(lambda _: "other")
+                await sender.send_all(lambda _: "other", EVERYWHERE)
                 # The first owner forwards its part to the new owner.
                 back = sender_of(there, {"other": two}.get)
-                await back.send_all(lambda _: "other")
+                await back.send_all(lambda _: "other", EVERYWHERE)
 
     with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
         drive(main(first, second))
@@ -181,7 +189,7 @@ def test_hosts_under_way_are_bounded(server: Server, here: World, there: World) 
     async def main() -> None:
         async with clients(server.url) as (client,):
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await eventually(lambda: sender.open == WINDOW)
             found = await lengths(client, SPIDER, "there")
             assert found.hosts <= WINDOW
@@ -218,7 +226,7 @@ def test_begun_removal_ends_in_steps_when_cancelled(
             sender = sender_of(
                 here, lambda _: client, time=Time(lambda: next(ticks) / 100, asyncio.sleep)
             )
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             under_way = here.departures.under_way
             while not any(each.is_ending for each in under_way.values()):  # noqa: ASYNC110
                 await asyncio.sleep(0)
@@ -296,7 +304,7 @@ def test_chunk_is_acknowledged_when_it_is_durable(
             ),
         ):
             sender = sender_of(here, lambda _: client)
-            sending = asyncio.create_task(sender.send_all(to_there))
+            sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await asked.wait()
             assert await client.keys(f"{SPIDER}:arrived:*") == []
             assert await client.llen(processing_key(KEY, "there")) == 1
@@ -316,7 +324,7 @@ def test_exception_of_the_frontier_propagates(server: Server, here: World, there
         async with clients(server.url) as (client,), receiving(there, client):
             here.store.failure = OSError("the disk is gone")
             with pytest.raises(ExceptionGroup, match="unhandled") as caught:
-                await sender_of(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there, EVERYWHERE)
             assert "the disk is gone" in repr(caught.value.exceptions)
 
     drive(main())

@@ -35,7 +35,7 @@ def moving(world: World, hosts: Iterable[str]) -> list[str]:
 
 
 def test_hosts_that_move_are_found_each_time(world: World, other: World) -> None:
-    """The first scan makes the index; new and removed hosts are in it and out of it."""
+    """The first scan makes the index. A new host enters it, a removed one leaves it."""
     world.add(*(f"http://{host}/" for host in HOSTS[:-2]))
     gone, late = HOSTS[3], HOSTS[-2]
     assert moving(world, HOSTS[:4]) == sorted(HOSTS[:4])
