@@ -90,6 +90,8 @@ class Downloader:
         self._handlers: dict[str, BaseDownloadHandler] = {
             scheme: self._make_handler(scheme) for scheme in ("http", "https")
         }
+        # None until the spider is opened.
+        self._runner: RequestRunner | None = None
         self.middleware = middlewares_of(crawler)
         if "scrapy.downloadermiddlewares.cookies" in sys.modules:
             from krowlspider.internals.cookies import mend_cookies  # noqa: PLC0415 - for few crawls
@@ -127,9 +129,10 @@ class Downloader:
         start_requests_with(engine, self._runner.start_request)
 
     def _send_awaited(self) -> None:
-        """Send one awaited request, if its host is due."""
-        if (request := self._scheduler.next_awaited()) is not None:
-            self._runner.start(request)
+        """Send one awaited request, if its host is due. Before the spider is opened, send none."""
+        runner = self._runner
+        if runner is not None and (request := self._scheduler.next_awaited()) is not None:
+            runner.start(request)
 
     def needs_backout(self) -> bool:
         return len(self.active) >= self.total_concurrency or self._job.archive.full

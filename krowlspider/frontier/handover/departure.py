@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
 
 # Host records looked at in one step of `Departures.moving`.
-_STEP = 1000
+_STEP = 500
 # Bytes of an entry in a chunk, besides twice those on disk, and of an identity.
 _ENTRY_OVERHEAD = 100
 _KEY_LENGTH = 11

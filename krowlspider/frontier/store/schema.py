@@ -41,7 +41,7 @@ key                          value
 ``y``                        present while a person has paused the crawl: empty
 ``C``                        counts of the answers to pages and of seeds: JSON ``{name: number}``
 ``D`` URL                    a seed: JSON ``[outcome, status, location]``; empty while it is queued
-``H`` position host          index of hosts by ring position, see ``HostPositions``: empty
+``H`` position host          index of hosts by ring position, see ``HostPositions``: a tag
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and

@@ -68,13 +68,25 @@ def test_a_scan_that_was_not_ended_is_made_again(world: World) -> None:
 
 
 def test_entries_of_an_earlier_process_are_passed_over(world: World) -> None:
-    """It may have erased hosts after this entry was written, such as a command that forgets one."""
-    (host,) = HOSTS[:1]
+    """Its hosts may be gone, such as by a command that forgets one, and domains may differ now."""
+    gone, there = HOSTS[:2]
+    world.add(f"http://{there}/")
     batch = world.store.batch()
-    batch.put(position_prefix(position_of(domain_of(host))) + host.encode(), b"")
+    for position, host in ((position_of(domain_of(gone)), gone), (7, there)):
+        batch.put(position_prefix(position) + host.encode(), b"of another")
     batch.write()
-    assert moving(world, [host]) == []
-    assert moving(world, [host]) == []
+    assert moving(world, [gone]) == []
+    steps = world.departures.moving(lambda _: "other", [(0, 2**64 - 1)])
+    assert [name for step in steps for name, _ in step] == [there]
+
+
+def test_wide_ranges_are_read_in_many_steps(world: World) -> None:
+    """One step reads a part of all positions, so it passes over few entries, removed ones too."""
+    world.add(f"http://{HOSTS[0]}/")
+    assert moving(world, []) == []
+    steps = list(world.departures.moving(lambda _: "other", [(0, 2**64 - 1)]))
+    assert len(steps) > 80
+    assert [name for step in steps for name, _ in step] == [HOSTS[0]]
 
 
 def test_all_hosts_are_looked_at_only_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
