@@ -17,6 +17,7 @@ from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.crawling import Crawl
@@ -147,9 +148,9 @@ def test_a_look_at_the_hosts_of_files_has_a_bound(
     looks: list[set[str]] = [set()]
     look, is_out = AwaitedRequests._look, AwaitedRequests._is_out
 
-    def begun(self: AwaitedRequests) -> None:
+    def begun(self: AwaitedRequests, send: Callable[[], None]) -> None:
         looks.append(set())
-        look(self)
+        look(self, send)
 
     def noted(self: AwaitedRequests, name: str) -> bool:
         looks[-1].add(name)
