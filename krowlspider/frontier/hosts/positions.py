@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Batch, Store
 
-# Ranges that are read together, and most hosts in a list. Wider ranges are divided: LevelDB passes
-# over the removed entries of a range in one call, which takes 1 ms for a thousand.
-_RANGES = 50
-_WIDEST = 2**64 // 4096
-_NAMES = 500
+# Most hosts and ranges that are looked at for one list.
+_STEP = 100
+# Behind all positions.
+_END = 2**64
 
 
 class HostPositions:
@@ -68,30 +67,30 @@ class HostPositions:
     def within(self, ranges: Iterable[tuple[int, int]]) -> Iterator[list[str]]:
         """Yield the hosts within ranges of positions, in lists, which may be empty.
 
-        A range is its first and its last position. The index must be complete.
+        A range is its first and its last position; they are in order. The index must be complete.
         """
-        narrow = (each for first, last in ranges for each in _divided(first, last))
-        while some := list(islice(narrow, _RANGES)):
-            names = (name for first, last in some for name in self._between(first, last))
-            while found := list(islice(names, _NAMES)):
-                yield found
-            yield []
+        found = self._found(ranges)
+        while step := list(islice(found, _STEP)):
+            yield [name for name in step if name is not None]
 
-    def _between(self, first: int, last: int) -> Iterator[str]:
-        after, end = schema.position_prefix(first), schema.position_prefix(last)
-        for key, tag in self._store.items(schema.POSITION, after=after):
-            if key[: len(end)] > end:
-                return
-            if tag == self._tag:
-                yield key[len(end) :].decode()
+    def _found(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str | None]:
+        """Yield the hosts, and None after each range.
 
-
-def _divided(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a range, none of them wider than `_WIDEST`."""
-    while last - first >= _WIDEST:
-        yield first, first + _WIDEST - 1
-        first += _WIDEST
-    yield first, last
+        A read passes over removed entries up to the next one that is there. What lies in between
+        is known to be empty then, and is not read again.
+        """
+        following = 0
+        for first, last in ranges:
+            if last >= following:
+                end, following = schema.position_prefix(last), _END
+                after = schema.position_prefix(first)
+                for key, tag in self._store.items(schema.POSITION, after=after):
+                    if key[: len(end)] > end:
+                        following = int.from_bytes(key[1 : len(end)])
+                        break
+                    if tag == self._tag:
+                        yield key[len(end) :].decode()
+            yield None
 
 
 def _key(name: str) -> bytes:

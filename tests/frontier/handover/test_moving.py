@@ -80,13 +80,23 @@ def test_entries_of_an_earlier_process_are_passed_over(world: World) -> None:
     assert [name for step in steps for name, _ in step] == [there]
 
 
-def test_wide_ranges_are_read_in_many_steps(world: World) -> None:
-    """One step reads a part of all positions, so it passes over few entries, removed ones too."""
-    world.add(f"http://{HOSTS[0]}/")
+def test_positions_known_to_be_empty_are_not_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read passes over all removed entries up to the next host, which may be many."""
+    world.add(*(f"http://{host}/" for host in HOSTS[:2]))
     assert moving(world, []) == []
-    steps = list(world.departures.moving(lambda _: "other", [(0, 2**64 - 1)]))
-    assert len(steps) > 80
-    assert [name for step in steps for name, _ in step] == [HOSTS[0]]
+    reads: list[bytes] = []
+    items = world.store.items
+
+    def counted(prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        reads.extend([after] * (prefix == POSITION))
+        return items(prefix, after)
+
+    monkeypatch.setattr(world.store, "items", counted)
+    assert moving(world, HOSTS) == sorted(HOSTS[:2])
+    # To each host, from behind each, and to the end.
+    assert len(reads) <= 5
 
 
 def test_all_hosts_are_looked_at_only_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
