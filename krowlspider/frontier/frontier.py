@@ -235,17 +235,20 @@ class Frontier:
         self.counters["queued"] += added
         return added
 
-    def _forward(self, items: Iterable[Foreign], batch: Batch) -> None:
+    def _forward(self, items: Sequence[Foreign], batch: Batch) -> None:
         """Put new items into the outbox and mark them as sent to their owner.
 
         Items put are counted as ``foreign``, known ones as ``known``. Those for which the outbox
         has no room are counted as ``dropped/outbox``, and not marked.
         """
+        keyed = [foreign_mark(each.owner, each.key) for each in items if each.key is not None]
+        known = self.seen.known_among([key for _, key in keyed], lambda at: keyed[at][0])
+        marks = iter(zip(keyed, known, strict=True))
         in_batch: set[tuple[str, bytes]] = set()
         for item in items:
             if item.key is not None:
-                mark = foreign_mark(item.owner, item.key)
-                if mark in in_batch or self.seen.known(*mark):
+                mark, is_known = next(marks)
+                if is_known or mark in in_batch:
                     self.counters["known"] += 1
                     continue
                 # Without a key, it goes in even then: its finder has marked it as sent, and would

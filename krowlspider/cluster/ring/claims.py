@@ -23,6 +23,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,9 +76,13 @@ class View:
         rivals = _rivals(own, self.ring, reading.claims)
         # No bound method: a cycle would keep the caches until the next full garbage collection.
         decide = partial(_may_fetch, own, self.ring, () if self.leaving else in_force, rivals)
-        # Of a domain: its owner, and whether its hosts may be popped while the lease is valid.
-        self.owner: Callable[[str], str] = lru_cache(maxsize=_CACHED)(self.ring.owner)
-        self.may_fetch: Callable[[str], bool] = lru_cache(maxsize=_CACHED)(decide)
+        # The owner of a host.
+        self.host_owner: Callable[[str], str] = lru_cache(_CACHED)(partial(_host_owner, self.ring))
+        # Whether the hosts of a domain may be popped while the lease is valid.
+        self.may_fetch: Callable[[str], bool] = lru_cache(_CACHED)(decide)
+
+    def owner(self, domain: str) -> str:
+        return self.ring.owner(domain)
 
     @property
     def settled(self) -> bool:
@@ -212,6 +217,10 @@ def next_claims(own: str, locks: Claims, ring: Ring, handed_over: str | None) ->
         return locks
     kept = tuple(claim for claim in locks if not ring.covers(claim, own))
     return locks if len(kept) >= CLAIMS_MAX else (*kept, ring)
+
+
+def _host_owner(ring: Ring, host: str) -> str:
+    return ring.owner(domain_of(host))
 
 
 def _rivals(own: str, ring: Ring, claims: Mapping[str, Claims]) -> dict[Ring, set[str]]:

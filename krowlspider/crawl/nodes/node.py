@@ -15,7 +15,6 @@ from krowlspider.cluster.transport.inbox import Inbox, orders_key, requests_key,
 from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
 from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
-from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +77,7 @@ class Node:
         view, own = self.cluster.view, self.own
         assert view is not None
         # Most links of a page lead to one host.
-        owners = {host: view.owner(domain_of(host)) for host in set(hosts)}
+        owners = {host: view.host_owner(host) for host in set(hosts)}
         return [None if (owner := owners[host]) == own else owner for host in hosts]
 
     @property
