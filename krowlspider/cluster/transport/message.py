@@ -87,12 +87,15 @@ class _LinkMeta(Struct, omit_defaults=True, forbid_unknown_fields=True, frozen=T
     krowl_hop: Annotated[str, Meta(max_length=1)] = ""
 
 
-class _Link(Struct, forbid_unknown_fields=True):
-    """Nearly all messages are of this form, which is read faster than a `_Request`."""
+_NO_META = _LinkMeta()
+
+
+class _Link(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """Nearly all messages are of this form, which is faster than a `_Request`."""
 
     url: str
     priority: _Priority = 0
-    meta: _LinkMeta = _LinkMeta()
+    meta: _LinkMeta = _NO_META
 
 
 class _Start(Struct, forbid_unknown_fields=True):
@@ -115,8 +118,6 @@ _decode_start = msgspec.json.Decoder(_Start).decode
 
 def encode(message: Message) -> bytes:
     """:raises ValueError: it is longer than `MAX_MESSAGE`, or its meta is no plain JSON"""
-    if not is_plain(message.meta) or not is_plain(message.rest):
-        raise ValueError("its meta is no plain JSON")
     known = _LinkMeta(
         min(message.depth, MAX_DEPTH),
         min(message.redirects, MAX_COUNT),
@@ -125,6 +126,11 @@ def encode(message: Message) -> bytes:
         message.via,
         message.hop if message.via else "",
     )
+    if not (message.meta or message.rest or message.chain):
+        known = _NO_META if known == _NO_META else known
+        return _bounded(_encode(_Link(message.url, message.priority, known)))
+    if not is_plain(message.meta) or not is_plain(message.rest):
+        raise ValueError("its meta is no plain JSON")
     meta = {**message.meta, **msgspec.to_builtins(known)}
     if message.chain:
         meta["redirect_urls"] = message.chain
