@@ -57,6 +57,13 @@ def test_claim_is_in_force_after_store_and_reading() -> None:
     assert view(node).agreed
 
 
+def test_a_host_is_of_the_owner_of_its_domain() -> None:
+    seen = view(settled("a", "a", "b"))
+    for domain in DOMAINS:
+        for host in (domain, f"www.{domain}", f"b.c.{domain}:8080"):
+            assert seen.host_owner(host) == seen.owner(domain)
+
+
 def test_join_keeps_old_claim_until_the_hand_over_is_done() -> None:
     node = settled("a", "a", "b")
     node.update(reading(2, a=(OLD,), b=(OLD,), c=()))

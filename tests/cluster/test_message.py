@@ -77,6 +77,15 @@ def test_defaults_take_no_room() -> None:
     }
 
 
+def test_a_plain_link_is_bounded() -> None:
+    with pytest.raises(ValueError, match=str(MAX_MESSAGE)):
+        encode(Message("http://a.test/" + MAX_MESSAGE * "a"))
+
+
+def test_a_hop_without_its_page_is_left_out() -> None:
+    assert encode(Message("http://a.test/", hop="L")) == b'{"url":"http://a.test/"}'
+
+
 def test_scrapy_reads_a_message_as_its_request() -> None:
     sent = Message(
         "http://a.test/2",

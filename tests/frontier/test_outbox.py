@@ -81,6 +81,20 @@ def test_a_message_is_put_once_in_a_batch(open_store: Callable[[], Store]) -> No
     assert world.forward([first, second, first]) == 2
 
 
+def test_known_messages_of_a_batch_are_those_of_their_owner(
+    open_store: Callable[[], Store],
+) -> None:
+    """Verify reads the disk by the name of each owner."""
+    world = World(open_store, verify=True)
+    first, second = urls(2)
+    nameless = foreign(first, known=False)
+    assert world.forward([nameless, foreign(first), foreign(second, "y")]) == 3
+    world.crash()
+    batch = [nameless, foreign(first, "y"), foreign(first), foreign(second, "y"), foreign(second)]
+    assert world.forward(batch) == 3
+    assert messages(world)[-2:] == [first, second]
+
+
 def test_a_message_without_an_identity_is_put_each_time(world: World) -> None:
     item = foreign("http://a.test/", known=False)
     assert world.forward([item, item]) == 2
