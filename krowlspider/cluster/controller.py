@@ -160,7 +160,7 @@ class OwnershipController:
     def owner_of(self, domain: str) -> str | None:
         """Return the node that owns a domain, None for this node."""
         assert self.view is not None
-        owner = self.view.owner(domain)
+        owner = self.view.ring.owner(domain)
         return None if owner == self._membership.own.id else owner
 
     def _taker_of(self, domain: str) -> str | None:

@@ -11,6 +11,7 @@ import json
 from collections import Counter, deque
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.admission import Admission
@@ -241,14 +242,13 @@ class Frontier:
         Items put are counted as ``foreign``, known ones as ``known``. Those for which the outbox
         has no room are counted as ``dropped/outbox``, and not marked.
         """
-        keyed = [foreign_mark(each.owner, each.key) for each in items if each.key is not None]
-        known = self.seen.known_among([key for _, key in keyed], lambda at: keyed[at][0])
-        marks = iter(zip(keyed, known, strict=True))
-        in_batch: set[tuple[str, bytes]] = set()
-        for item in items:
-            if item.key is not None:
-                mark, is_known = next(marks)
-                if is_known or mark in in_batch:
+        marks = [None if each.key is None else foreign_mark(each.owner, each.key) for each in items]
+        asked = [mark for mark in marks if mark is not None]
+        known = self.seen.known_among([key for _, key in asked], lambda at: asked[at][0])
+        sent = set(compress(asked, known))
+        for item, mark in zip(items, marks, strict=True):
+            if mark is not None:
+                if mark in sent:
                     self.counters["known"] += 1
                     continue
                 # Without a key, it goes in even then: its finder has marked it as sent, and would
@@ -256,7 +256,7 @@ class Frontier:
                 if self.outbox.full:
                     self._admission.refuse("outbox", item.host)
                     continue
-                in_batch.add(mark)
+                sent.add(mark)
                 self.seen.mark(mark[0], mark[1:])
             self.outbox.put(item.owner, item.host, item.message, batch)
             self.counters["foreign"] += 1

@@ -117,9 +117,12 @@ class Node:
     def moved(self) -> str | None:
         """The hand-over is done when no request of a domain of another node is in flight."""
         seen = self.claimant.view
-        if seen is None or any(seen.owner(domain) != self.member.id for domain in self.in_flight):
+        if seen is None:
             return None
-        return seen.ring.checksum
+        ring = seen.ring
+        if any(ring.owner(domain) != self.member.id for domain in self.in_flight):
+            return None
+        return ring.checksum
 
 
 class World:

@@ -61,14 +61,14 @@ def test_a_host_is_of_the_owner_of_its_domain() -> None:
     seen = view(settled("a", "a", "b"))
     for domain in DOMAINS:
         for host in (domain, f"www.{domain}", f"b.c.{domain}:8080"):
-            assert seen.host_owner(host) == seen.owner(domain)
+            assert seen.host_owner(host) == seen.ring.owner(domain)
 
 
 def test_join_keeps_old_claim_until_the_hand_over_is_done() -> None:
     node = settled("a", "a", "b")
     node.update(reading(2, a=(OLD,), b=(OLD,), c=()))
     going = GOING[0]
-    assert view(node).owner(going) == "c"
+    assert view(node).ring.owner(going) == "c"
     assert not view(node).may_fetch(going)
     assert view(node).may_fetch(KEPT[0])
     # The old claim locks what the new ring gives us: nothing to publish until the hand-over is
@@ -194,7 +194,7 @@ def test_leaving_node_owns_nothing_and_keeps_its_claims() -> None:
     assert view(node).ring == OLD
     assert view(node).in_force == (NEW,)
     assert not any(view(node).may_fetch(domain) for domain in going)
-    assert {view(node).owner(domain) for domain in going + DOMAINS} == {"a", "b"}
+    assert {view(node).ring.owner(domain) for domain in going + DOMAINS} == {"a", "b"}
     for moved in (None, OLD.checksum):
         assert node.wanted(moved) is None
 
@@ -221,12 +221,12 @@ def test_all_nodes_leaving_keep_what_they_have() -> None:
     node.leave()
     node.confirm(reading(2, leaving="ab", a=(OLD,), b=(OLD,)))
     assert view(node).leaving
-    assert {view(node).owner(domain) for domain in DOMAINS} == {"a"}
+    assert {view(node).ring.owner(domain) for domain in DOMAINS} == {"a"}
     assert not any(view(node).may_fetch(domain) for domain in KEPT + GOING)
     assert node.wanted(None) is None
     # One more comes while they go: what is here is its.
     node.update(reading(3, leaving="ab", a=(OLD,), b=(OLD,), c=()))
-    assert view(node).owner(KEPT[0]) == "c"
+    assert view(node).ring.owner(KEPT[0]) == "c"
 
 
 def test_leaving_without_a_lease_publishes_the_stored_claims() -> None:

@@ -81,9 +81,6 @@ class View:
         # Whether the hosts of a domain may be popped while the lease is valid.
         self.may_fetch: Callable[[str], bool] = lru_cache(_CACHED)(decide)
 
-    def owner(self, domain: str) -> str:
-        return self.ring.owner(domain)
-
     @property
     def settled(self) -> bool:
         """Whether every live member claims this ring and no other."""
@@ -117,7 +114,7 @@ class View:
         """Return whether the domain is ours and locked, so that a host may be handed over to us."""
         return (
             not self.leaving
-            and self.owner(domain) == self.own
+            and self.ring.owner(domain) == self.own
             and _gives(self.in_force, domain, self.own)
         )
 
