@@ -28,7 +28,9 @@ class PolitenessMiddleware:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         job, count = Job.of(crawler), crawler.stats.inc_value
-        self._feedback = HostFeedback(job.frontier, job.outages, job.rule, job.wall, count)
+        self._feedback = HostFeedback(
+            job.frontier, job.outages, job.rule, job.wall, count, chance=job.chance
+        )
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import time
 from functools import partial
 from math import inf
@@ -101,11 +102,13 @@ class Job:
     spills: Spills
     decoders: Decoders
     hasher: IdentityHasher
-    # The clocks, in seconds, and the writer's class. A simulation has its own.
+    # The clocks, in seconds, a random number from 0 to 1, and the writer's class. A simulation has
+    # its own.
     wall = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
     # CPU seconds of the event loop's thread: other processes may hold the cores for longer.
     cpu = staticmethod(time.thread_time)
+    chance = staticmethod(random.random)
     writer = WarcWriter
 
     def __init__(self, settings: BaseSettings, spider: str = ""):

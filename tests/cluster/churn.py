@@ -165,10 +165,9 @@ def churn(seed: int, folder: Path) -> SimulatedCluster:
 
 
 def _run(seed: int, folder: Path) -> _Churn:
-    # Nodes take chances too, as for their waits after a failure.
-    random.seed(seed)
     web = ClusterWeb(40, 30, redirecting=7)
-    cluster = SimulatedCluster(web, folder, {"KROWL_DELAY_MIN": DELAY})
+    chances = random.Random(seed)
+    cluster = SimulatedCluster(web, folder, {"KROWL_DELAY_MIN": DELAY}, chances=chances)
     made = _Churn(cluster, random.Random(seed))
     with patch.object(steps, "FIRST_URLS", _FIRST_URLS):
         made.run()

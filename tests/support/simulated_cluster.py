@@ -388,7 +388,7 @@ class SimulatedCluster:
     """Nodes that crawl ``web``.
 
     ``skew`` has the seconds by which a node's wall clock is wrong, ``ids`` and ``redis_urls`` the
-    ids and Redis of nodes that are not their own.
+    ids and Redis of nodes that are not their own. Waits after failures are partly by ``chances``.
     """
 
     web: ClusterWeb
@@ -397,6 +397,7 @@ class SimulatedCluster:
     skew: dict[str, float] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     redis_urls: dict[str, str] = field(default_factory=dict)
+    chances: Random = field(default_factory=lambda: Random(1))
 
     def __post_init__(self) -> None:
         self.now = START
@@ -490,7 +491,8 @@ class SimulatedCluster:
                 folder,
                 overrides,
                 clocks,
-                OwnJob,
+                chances=self.chances,
+                job_class=OwnJob,
                 may_fetch=node.may_fetch,
                 peers=node.robots_post,
             )

@@ -12,6 +12,7 @@ from email.utils import formatdate
 from heapq import heappop, heappush
 from ipaddress import ip_address
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -244,6 +245,7 @@ class SimulatedJob(Job):
         self.holds = []
         self.wall = lambda: simulation.clocks.wall
         self.cpu = lambda: simulation.clocks.monotonic
+        self.chance = simulation.chances.random
 
     def open(self, asked: AskedScope | None = None) -> None:
         """Open the parts; called by the downloader."""
@@ -293,7 +295,8 @@ class Simulation:
     """A crawl of a web by successive processes with a common store.
 
     ``reopen`` returns the store of the next process, after a clean end (True) or a kill (False).
-    ``may_fetch`` and ``peers`` are those of a node of a cluster.
+    ``may_fetch`` and ``peers`` are those of a node of a cluster. Waits after failures are partly by
+    ``chances``; all else is the same in each run.
     """
 
     web: Web
@@ -301,6 +304,7 @@ class Simulation:
     folder: Path
     overrides: dict[str, Any] = field(default_factory=dict)
     clocks: Clocks = field(default_factory=Clocks)
+    chances: Random = field(default_factory=lambda: Random(1))
     job_class: type[SimulatedJob] = SimulatedJob
     may_fetch: Callable[[str], bool] | None = None
     peers: Peers | None = None

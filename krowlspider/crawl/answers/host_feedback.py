@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from random import random
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
@@ -39,7 +38,8 @@ _LONG_REST = 10.0
 class HostFeedback:
     """Sets the wait of a host by its rate, and keeps the rate.
 
-    ``wall`` returns epoch seconds. ``count`` is called with the name of each stat to increment.
+    ``wall`` returns epoch seconds, ``chance`` a random number from 0 to 1. ``count`` is called with
+    the name of each stat to increment.
     """
 
     def __init__(
@@ -49,6 +49,8 @@ class HostFeedback:
         rule: DelayPolicy,
         wall: Callable[[], float],
         count: Callable[[str], None],
+        *,
+        chance: Callable[[], float],
     ):
         self._addresses = frontier.schedule.shares.addresses
         self._queues = frontier.queues
@@ -56,6 +58,7 @@ class HostFeedback:
         self._outages = outages
         self._rule = rule
         self._wall = wall
+        self._chance = chance
         self._count = count
         self._refusals = Refusals(time.monotonic)
 
@@ -128,9 +131,9 @@ class HostFeedback:
             # It is no failure of the host, which waits for its usual delay.
             return
         elif kind == NameNotFound.kind:
-            in_flight.must_wait(rule.after_no_such_name(rate, random()))
+            in_flight.must_wait(rule.after_no_such_name(rate, self._chance()))
         else:
-            in_flight.must_wait(rule.after_error(rate, random()))
+            in_flight.must_wait(rule.after_error(rate, self._chance()))
         in_flight.fail(kind, defers=rule.resting(rate))
         if rule.parked(rate):
             self._count("krowl/politeness/parked_count")
@@ -138,7 +141,7 @@ class HostFeedback:
     def _throttled(
         self, in_flight: InFlight, status: int, latency: float, retry_after: bytes | None
     ) -> None:
-        host, chance = in_flight.host, random()
+        host, chance = in_flight.host, self._chance()
         asked = None
         if retry_after is not None:
             asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())
