@@ -67,7 +67,7 @@ class PathRules:
     odd rank allows.
     """
 
-    __slots__ = ("_exact", "_heads", "_keyed", "_lengths", "_prefixes", "_wild", "size")
+    __slots__ = ("_exact", "_heads", "_keyed", "_lengths", "_prefixes", "_wild")
 
     def __init__(self, rules: Mapping[str, bool]):
         self._prefixes: dict[str, int] = {}
@@ -77,8 +77,6 @@ class PathRules:
             self._add(pattern, allow)
         self._heads = tuple(self._prefixes)
         self._lengths = sorted(set(map(len, self._heads)))
-        # The number of patterns kept in memory.
-        self.size = len(self._prefixes) + len(self._exact) + len(self._wild)
         self._keyed: dict[str, list[_Wild]] | None = None
         if len(self._wild) > _FEW:
             self._give_keys()
