@@ -101,6 +101,12 @@ class Build:
         for file, summary in read_summaries(folder.path):
             self.built.add(file, summary)
 
+    @property
+    def unknown_answers(self) -> tuple[int, str]:
+        """Return how many answers of hosts are revisits of responses in no WARC file, with the host
+        and path of one."""
+        return (0, "") if self._sites is None else (self._sites.unknown, self._sites.example)
+
     def run(self, source: Path, processes: int, *, follow: bool = False) -> None:
         """Read all finished files of ``source``; with ``follow`` until no file there is open.
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from krowlspider.archive.index.cdxj import payload_digest
 from krowlspider.archive.payloads.payload import payload_of
 from krowlspider.archive.reading import next_record
+from krowlspider.archive.tools.inputs import cut_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,6 +76,10 @@ def records(
             for record in ArchiveIterator(stream, parse_http=False, record_types=kinds):
                 last = record.stream_pos
                 yield last, record
+            # fastwarc ends without an error where a file ends within a record.
+            cut = cut_record(stream, last if is_record_start(stream, last) else 0)
+            if cut is not None:
+                damage(cut, "the file ends within this record")
             return
         except OSError as error:
             if error.errno is not None:
@@ -125,7 +131,7 @@ def page_of(
         (fields.get("WARC-Target-URI") or "").strip("<>"),
         fields.get("WARC-Date") or "",
         (record.record_id or "").strip("<>"),
-        fields.get("WARC-Payload-Digest") or "",
+        payload_digest(record, block),
         headers,
         body,
         media,

@@ -29,6 +29,7 @@ from krowlspider.corpus.quality.rules import default_text, read_rules
 from krowlspider.corpus.shards import ENDINGS
 from krowlspider.corpus.worker import Choice, Job
 from krowlspider.errors import KrowlError
+from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.programs.warc import folder_of
 from krowlspider.views import captures
@@ -221,6 +222,14 @@ class Command(Program):
             with write_durably(Path(opts.clusters)) as file:
                 file.writelines(line + b"\n" for line in clusters(folder))
         self.say(built(build.built.counts, folder.path))
+        unknown, example = build.unknown_answers
+        if unknown:
+            self.complain(
+                f"opt-outs not known, and not heeded: {counted(unknown, 'file')} such as {example},"
+                " archived as revisits of records in no file here; link the WARC files of the"
+                " earlier crawl too into one folder, and make the corpus of that",
+                0,
+            )
         for file_name, offset, reason in build.built.problems:
             self.complain(f"{file_name} at byte {offset}: {reason}", FOUND_WRONG)
         if build.late:

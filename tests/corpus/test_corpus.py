@@ -103,6 +103,8 @@ def test_hostile_pages_are_named_and_end_nothing(tmp_path: Path) -> None:
     )
     good = [gzip.compress(response(f"{NAME}b{n}", html(20 + n))) for n in range(3)]
     (source / "b.warc.gz").write_bytes(good[0] + b"no record" * 9 + good[1] + good[2][:-60])
+    robots = "http://c.example/robots.txt"
+    write(source / "c.warc.gz", [response(robots, b"", kind="revisit", digest="sha1:away")])
     out, rejected = tmp_path / "out", tmp_path / "rejected"
     options = ("--page-seconds", "3", "--rejected", str(rejected), "--processes", "1")
     _, errors = run(source, out, *options, code=1)
@@ -116,6 +118,8 @@ def test_hostile_pages_are_named_and_end_nothing(tmp_path: Path) -> None:
     assert named["line"] == ("chars", 9_999_999)
     assert f"{NAME}hangs: took too long" in errors
     assert "b.warc.gz at byte 0: damaged" in errors
+    assert f"b.warc.gz at byte {len(b''.join(good[:2])) + 81}: the file ends within" in errors
+    assert "opt-outs not known, and not heeded: 1 file such as c.example/robots.txt" in errors
 
 
 @pytest.mark.slow

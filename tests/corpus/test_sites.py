@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.sites.answers import AI, ROBOTS, TDM_FILE, site_of
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.corpus.sites.answers import AI, READ_MAX, ROBOTS, TDM_FILE, site_of
 from krowlspider.corpus.sites.index import SiteFile, SiteIndex
 from krowlspider.corpus.sites.scan import Finding, findings
 from tests.corpus.warcs import response
@@ -119,8 +120,8 @@ def robots(host: str, signal: str, day: int, status: str = "200 OK") -> bytes:
     return response(f"http://{host}/robots.txt", body, "A: b", status, date)
 
 
-def indexed(folder: Path, *files: Path) -> SiteFile:
-    """Return the answers in WARC files, read by name."""
+def index_of(folder: Path, *files: Path) -> SiteIndex:
+    """Return the published index of the answers in WARC files, read by name."""
     index = SiteIndex(folder / "index")
     for path in sorted(files):
         found = findings(path, lambda body, _: body)
@@ -128,6 +129,12 @@ def indexed(folder: Path, *files: Path) -> SiteFile:
         assert index.has(path.name)
     index.publish(folder / "sites")
     index.close()
+    return index
+
+
+def indexed(folder: Path, *files: Path) -> SiteFile:
+    """Return the answers in WARC files, read by name."""
+    index_of(folder, *files)
     return SiteFile(folder / "sites")
 
 
@@ -246,3 +253,41 @@ def test_the_newest_revisit_whose_payload_is_known_counts(tmp_path: Path) -> Non
     )
     sites = indexed(tmp_path, archive)
     assert sites.signals_for("http://one.example/", "html") == ["ai-train=no"]
+
+
+@pytest.mark.parametrize("size", [0, READ_MAX + 1])
+def test_a_revisit_finds_a_response_without_payload_digest(tmp_path: Path, size: int) -> None:
+    """A chunked response has none; of a long one, the whole payload has the digest."""
+    body = b"Content-Signal: ai-train=no\n" + b"#" * size
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    archive, url = tmp_path / "a", "http://{}.example/robots.txt"
+    archive.write_bytes(
+        response(url.format("one"), chunked, "Transfer-Encoding: chunked")
+        + response(url.format("two"), b"", kind="revisit", digest=digest(body, "sha1"))
+    )
+    sites = indexed(tmp_path, archive)
+    for host in ("one", "two"):
+        assert sites.signals_for(f"http://{host}.example/", "html") == ["ai-train=no"]
+
+
+def test_revisits_of_responses_that_are_elsewhere_are_counted(tmp_path: Path) -> None:
+    """The newest answer of each host counts."""
+
+    def revisit(host: str, day: int, payload: str = "sha1:away") -> bytes:
+        url, date = f"http://{host}.example/robots.txt", f"2026-01-{day:02}T00:00:00Z"
+        return response(url, b"", "A: b", "200 OK", date, kind="revisit", digest=payload)
+
+    archive = tmp_path / "a"
+    archive.write_bytes(
+        response("http://zero.example/robots.txt", b"", digest="sha1:here")
+        + revisit("one", 1)
+        + revisit("two", 1, "sha1:here")
+        + revisit("three", 1)
+        + robots("three.example", "search=no", 2)
+        + robots("four.example", "search=no", 2)
+        + revisit("four", 3)
+        + revisit("four", 4)
+    )
+    index = index_of(tmp_path, archive)
+    assert index.unknown == 2
+    assert index.example in {"one.example/robots.txt", "four.example/robots.txt"}

@@ -247,19 +247,26 @@ def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None
     http = content.startswith("application/http")
     status = _STATUS.match(block) if http else None
     mime = header(block, "Content-Type") if http else content
-    claimed = fields.get("WARC-Payload-Digest")
-    if claimed is None and kind != "revisit":
-        # The payload gets a digest of the kind that the block has.
-        sha256 = (fields.get("WARC-Block-Digest") or "").startswith("sha256:")
-        claimed = digest(payload_of(block) if http else block, "sha256" if sha256 else "sha1")
     return line(
         place,
         url=url,
         date=date,
         mime=REVISIT if kind == "revisit" else mime,
         status=status[1].decode() if status else "",
-        digest=claimed or "",
+        digest=payload_digest(record, block),
     )
+
+
+def payload_digest(record: WarcRecord, block: bytes) -> str:
+    """Return the digest that a record states for its payload, else one of the kind of its block
+    digest; empty for a revisit that states none."""
+    fields = record.headers
+    claimed = fields.get("WARC-Payload-Digest")
+    if claimed is not None or fields.get("WARC-Type") == "revisit":
+        return claimed or ""
+    sha256 = (fields.get("WARC-Block-Digest") or "").startswith("sha256:")
+    http = (fields.get("Content-Type") or "").startswith("application/http")
+    return digest(payload_of(block) if http else block, "sha256" if sha256 else "sha1")
 
 
 def capture_of(record: WarcRecord, block: bytes, member: Member, filename: str) -> IndexLine | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
 from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # The ends of the names of finished files.
 SUFFIXES = (".warc.gz", ".warc", ".warc.zst")
 _PIECE = 64 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
 # Bytes of a head: fastwarc reads no longer one.
 _HEAD_MAX = 32 * 1024
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
@@ -63,6 +65,57 @@ def records_of(
                 yield member, member.record()
     except RecordError as error:
         damaged.append((path.name, error.offset, error.reason))
+
+
+def cut_record(stream: BinaryIO, start: int) -> int | None:
+    """Return the offset of the record, or gzip member, within which a file ends; None if it ends
+    behind one.
+
+    One begins at ``start``. Bytes that are no record end the search. Zstandard is not read. Raises
+    OSError.
+    """
+    stream.seek(start)
+    magic = stream.read(4)
+    stream.seek(start)
+    if magic.startswith(_GZIP_MAGIC):
+        return _cut_member(stream)
+    return _cut_plain(stream) if magic == b"WARC" else None
+
+
+def _cut_member(stream: BinaryIO) -> int | None:
+    start, piece = stream.tell(), stream.read(_PIECE)
+    while piece:
+        decoder = zlib.decompressobj(_GZIP)
+        try:
+            while not decoder.eof:
+                if not piece:
+                    return start
+                decoder.decompress(piece)
+                piece = decoder.unused_data or stream.read(_PIECE)
+        except zlib.error:
+            return None
+        start = stream.tell() - len(piece)
+    return None
+
+
+def _cut_plain(stream: BinaryIO) -> int | None:
+    start, size = stream.tell(), os.fstat(stream.fileno()).st_size
+    while start < size:
+        stream.seek(start)
+        text = stream.read(_HEAD_MAX)
+        # Some tools end a record with more or fewer empty lines than the standard.
+        start += len(text) - len(text.lstrip(b"\r\n"))
+        head, end, _ = text.lstrip(b"\r\n").partition(b"\r\n\r\n")
+        length = _LENGTH.search(head + b"\r\n")
+        if not end and head and len(text) < _HEAD_MAX:
+            return start
+        if length is None:
+            return None
+        following = start + len(head) + len(end) + int(length[1])
+        if following > size:
+            return start
+        start = following
+    return None
 
 
 def _plain_records(stream: BinaryIO, advance: Advance) -> Iterator[Member]:

@@ -51,11 +51,16 @@ class _Newest(msgspec.Struct):
 
 
 class SiteIndex:
-    """The newest answers of each host. Only one process may open it."""
+    """The newest answers of each host. Only one process may open it.
+
+    ``unknown`` newest answers, as of the last `publish`, are revisits of responses in no WARC file;
+    ``example`` is the host and path of one.
+    """
 
     def __init__(self, folder: Path):
         self._db = plyvel.DB(str(folder), create_if_missing=True)
         self._is_published = False
+        self.unknown, self.example = 0, ""
 
     def close(self) -> None:
         self._db.close()
@@ -94,7 +99,7 @@ class SiteIndex:
         """
         if self._is_published:
             return
-        count = 0
+        count = self.unknown = 0
         with write_durably(path) as file, tempfile.TemporaryFile() as entries:
             for key, site in self._sites():
                 entries.write(key + file.tell().to_bytes(_ENTRY - len(key), "big"))
@@ -118,10 +123,14 @@ class SiteIndex:
         """Yield (hash of the host, answer), one for each path: the newest that is known."""
         for key, newest in groupby(self._db.iterator(prefix=_HOST), key=_of_path):
             found = [msgspec.json.decode(value, type=_Newest) for _, value in newest]
-            for each in sorted(found, key=lambda each: each.age, reverse=True):
+            found.sort(key=lambda each: each.age, reverse=True)
+            for each in found:
                 if (site := self._resolved(each.finding)) is not None:
                     yield key[1:_PATH_AT], site
                     break
+                if each is found[0]:
+                    self.unknown += 1
+                    self.example = each.finding.host + each.finding.path
 
     def _resolved(self, finding: Finding) -> Site | None:
         """Return the answer in a finding. For a revisit it is that of the response with its

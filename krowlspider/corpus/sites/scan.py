@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from fastwarc.warc import WarcRecordType
 
-from krowlspider.archive.index.cdxj import target
+from krowlspider.archive.index.cdxj import payload_digest, target
 from krowlspider.archive.payloads.payload import payload_of
 from krowlspider.corpus.folder import LINES
-from krowlspider.corpus.pages import codings_of, head_of, records
+from krowlspider.corpus.pages import BLOCK_MAX, codings_of, head_of, records
 from krowlspider.corpus.sites.answers import FILES, READ_MAX, Site, site_of
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
-_DIGEST = "WARC-Payload-Digest"
 _KINDS = WarcRecordType.response | WarcRecordType.revisit
 # Hosts remembered by the origin of a URL.
 _HOSTS_CACHED = 4096
@@ -31,8 +30,8 @@ _HOSTS_CACHED = 4096
 class Finding(msgspec.Struct):
     """A file of a host, when it was fetched, and what it says.
 
-    ``payload`` names the bytes of the file by WARC-Payload-Digest and content codings; it is empty
-    if there is no file or no digest. ``others`` has what these bytes say at each other path. If
+    ``payload`` names the bytes of the file by payload digest and content codings; it is empty if
+    there is no file or no digest. ``others`` has what these bytes say at each other path. If
     ``is_revisit``, ``site`` is empty: a response with this payload has the content.
     """
 
@@ -66,8 +65,8 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
                 host, name, record.headers.get("WARC-Date") or "", offset,
                 site_of(name, answer.content), is_revisit=answer.is_revisit,
             )  # fmt: skip
-            if answer.codings is not None and (digest := record.headers.get(_DIGEST)):
-                found.payload = f"{digest} {answer.codings}"
+            if answer.digest:
+                found.payload = f"{answer.digest} {answer.codings}"
             if found.payload and not found.is_revisit:
                 others = FILES - {name}
                 found.others = {path: site_of(path, answer.content) for path in others}
@@ -75,20 +74,21 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
 
 
 class _Answer(NamedTuple):
-    """The content of a file and its content codings, None if the host has no such file.
+    """The content of a file, with the digest of its payload and its content codings.
 
-    ``is_revisit``: another record has the content.
+    All are empty if the host has no such file. ``is_revisit``: another record has the content.
     """
 
     content: bytes = b""
-    codings: str | None = None
+    digest: str = ""
+    codings: str = ""
     is_revisit: bool = False
 
 
 def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answer | None:
     """Return what a record says of a file; None if it leaves open whether there is one."""
     try:
-        block = record.reader.read(READ_MAX)
+        block = record.reader.read(BLOCK_MAX)
     except OSError as error:
         if error.errno is not None:
             raise
@@ -99,10 +99,11 @@ def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answe
     if status != "200":
         return None
     codings = codings_of(headers)
+    digest = payload_digest(record, block)
     if record.record_type == WarcRecordType.revisit:
-        return _Answer(b"", codings, is_revisit=True)
+        return _Answer(b"", digest, codings, is_revisit=True)
     try:
-        return _Answer(decode(payload_of(block), codings), codings)
+        return _Answer(decode(payload_of(block[:READ_MAX]), codings), digest, codings)
     except ValueError:
         return None
 
