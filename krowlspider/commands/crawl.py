@@ -48,6 +48,8 @@ NOTHING_FETCHED = 4
 STOPPED = 5
 LEFT_BEHIND = 6
 NOT_UPLOADED = 7
+# The stat of Scrapy that counts feeds it could not store, without the kind of store.
+_FEED_FAILED = "feedexport/failed_count/"
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
 # The settings of the log file and of its lines.
@@ -190,6 +192,11 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"
         )
+        print(f"krowlspider: {why}", file=sys.stderr)
+        return NOT_UPLOADED, why
+    stats = crawler.stats.get_stats().items()
+    if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
+        why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
         print(f"krowlspider: {why}", file=sys.stderr)
         return NOT_UPLOADED, why
     reason = crawler.stats.get_value("finish_reason")

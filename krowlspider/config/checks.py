@@ -11,15 +11,18 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from math import inf, isfinite
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
+from tempfile import TemporaryFile
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from scrapy.settings import BaseSettings
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
+from w3lib.url import file_uri_to_path
 
 from krowlspider.archive.write.records import info_fault
 from krowlspider.config.contact import is_placeholder
@@ -32,6 +35,10 @@ Checker: TypeAlias = Callable[[BaseSettings, str], str | None]
 _EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535
+# Schemes of feeds that are files.
+_FILES = frozenset({"", "file"})
+# The module that Scrapy needs for a feed, and its package, by scheme.
+_FEED_PACKAGES = {"s3": ("boto3", "boto3"), "gs": ("google", "google-cloud-storage")}
 HEADER = r"[ -~]*[!-~][ -~]*"
 NO_HEADER = "must be plain printable ASCII: it is sent in a header"
 
@@ -255,14 +262,50 @@ def log_level(settings: BaseSettings, name: str) -> str | None:
 
 
 def feeds(settings: BaseSettings, name: str) -> str | None:
-    """Check the formats of feeds: Scrapy crawls on without a feed whose format it does not know."""
+    """Check feeds: Scrapy crawls on without one that it cannot write. It makes the folders of
+    files, as Scrapy does later."""
     formats = settings.getwithbase("FEED_EXPORTERS")
     for feed, options in settings.getdict(name).items():
         given = options.get("format") if isinstance(options, Mapping) else options
         if given not in formats:
             known = ", ".join(sorted(formats))
             return f"has {str(feed)!r} in the format {given!r}: give one of {known}"
+        if fault := _storage_fault(settings, str(feed)):
+            return f"has {str(feed)!r}, which {fault}"
     return None
+
+
+def _storage_fault(settings: BaseSettings, feed: str) -> str | None:
+    """Return why a feed cannot be stored there. What a server says is known at the end only."""
+    scheme = "" if PureWindowsPath(feed).drive else urlsplit(feed).scheme
+    storages = settings.getwithbase("FEED_STORAGES")
+    storage = storages.get(scheme)
+    if not storage:
+        known = ", ".join(sorted(each for each in storages if each and storages[each]))
+        return f"has the unknown scheme {scheme!r}: give a file, or a URL of {known}"
+    if storage != settings["FEED_STORAGES_BASE"].get(scheme):
+        return None
+    module, package = _FEED_PACKAGES.get(scheme, ("os", ""))
+    if find_spec(module) is None:
+        return f"needs the package {package}: pip install {package}"
+    return _file_fault(file_uri_to_path(feed) if scheme else feed) if scheme in _FILES else None
+
+
+def _file_fault(name: str) -> str | None:
+    # Scrapy replaces names such as %(time)s, in a folder too.
+    fixed, _, is_template = name.partition("%(")
+    target = Path(fixed + "x" if is_template else name)
+    try:
+        if not is_template and target.is_dir():
+            return "is a folder: give a file"
+        if not is_template and target.exists():
+            return None if os.access(target, os.W_OK) else "cannot be written: permission denied"
+        folder = target.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
 
 
 header = text(HEADER, NO_HEADER)

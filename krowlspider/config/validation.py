@@ -103,11 +103,11 @@ def validate(settings: BaseSettings) -> None:
 
 
 def offline(settings: Settings) -> Settings:
-    """Return a copy of settings for a command that fetches nothing: it needs no contact, and joins
-    no cluster."""
+    """Return a copy of settings for a command that fetches nothing: it needs no contact, joins
+    no cluster and writes no feed."""
     alone = settings.copy()
     alone.set("KROWL_CONTACT", "nobody@offline.internal", priority="cmdline")
-    alone.setdict({"KROWL_STATIC_NODES": "", "KROWL_CONSUL": ""}, priority="cmdline")
+    alone.setdict({"KROWL_STATIC_NODES": "", "KROWL_CONSUL": "", "FEEDS": {}}, priority="cmdline")
     return alone
 
 

@@ -15,6 +15,7 @@ from krowlspider.crawl.next_commands import same_again
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy
 from tests.support.crawls import ROBOTS, anchors, crawl_of, page, paths
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     import pytest
@@ -127,6 +128,14 @@ def test_feeds_that_a_later_start_would_spoil_are_named(tmp_path: Path) -> None:
         f"{tmp_path}/c.csv: {start_of} overwrites it{way}",
         f"{tmp_path}/d.json: {second}{way}",
     ]
+
+
+def test_feed_that_was_not_stored_has_an_exit_code(tmp_path: Path) -> None:
+    """No server listens at port 1."""
+    feeds = {"FEEDS": '{"ftp://a:b@127.0.0.1:1/x.jsonl": {"format": "jsonlines"}}'}
+    with SimulatedWeb(spec=SITE) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=feeds, feed=False).run(code=7)
+    assert "krowlspider: 1 feed not stored: the log says why" in crawl.log
 
 
 def test_command_to_go_on_names_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:

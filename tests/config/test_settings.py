@@ -358,6 +358,21 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
         ("FEEDS", {"a.foo": {"format": "foo"}}, "has 'a.foo' in the format 'foo': give one of csv"),
         ("FEEDS", {"a.jsonl": {}}, "has 'a.jsonl' in the format None: give one of csv"),
+        ("FEEDS", {"xx://a": {"format": "csv"}}, "has 'xx://a', which has the unknown scheme 'x"),
+        (
+            "FEEDS",
+            {"gs://a/b": {"format": "csv"}},
+            "has 'gs://a/b', which needs the package google",
+        ),
+        (
+            "FEEDS",
+            {"/proc/a": {"format": "csv"}},
+            "has '/proc/a', which cannot be written: No such",
+        ),
+        ("FEEDS", {"/proc/no/a": {"format": "csv"}}, "has '/proc/no/a', which cannot be written: "),
+        ("FEEDS", {"file:///proc/a": {"format": "csv"}}, "has 'file:///proc/a', which cannot be"),
+        ("FEEDS", {"/proc/%(name)s/a": {"format": "csv"}}, "has '/proc/%(name)s/a', which cannot"),
+        ("FEEDS", {"/dev": {"format": "csv"}}, "has '/dev', which is a folder: give a file"),
         ("LOG_LEVEL", "LOUD", "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"),
         ("LOG_LEVEL", [], "is no level of a log"),
         ("TELNETCONSOLE_PORT", "[6023,6023]", "is no list of the first and the last of several"),
@@ -479,3 +494,21 @@ def test_dedup_without_revisits_is_refused():
     assert refusal(KROWL_WARC_DEDUP="a", KROWL_WARC_REVISIT="0") == (
         "KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True"
     )
+
+
+def test_feeds_that_can_be_written_are_taken(tmp_path: Path) -> None:
+    """Whatever lies beside them; nothing is left by the check but their folders."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    (tmp_path / "there").write_text("kept")
+    names = ("new/a", "link", "there", "%(name)s", "new/x-%(batch_id)d")
+    for name in names:
+        validate(project_settings(FEEDS={str(tmp_path / name): {"format": "csv"}}))
+    found = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")}
+    assert found == {"x", "link", "there", "new"}
+    assert (tmp_path / "there").read_text() == "kept"
+
+
+def test_a_feed_with_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    feed = str(tmp_path / ("a" * 300))
+    assert "cannot be written: File name too long" in refusal(FEEDS={feed: {"format": "csv"}})
