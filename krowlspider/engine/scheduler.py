@@ -223,13 +223,13 @@ class Scheduler(BaseScheduler):
 
     def _warn_of_nothing(self) -> None:
         """Warn if the crawl has fetched no page although there were pages to fetch."""
-        stats = self._crawler.stats.get_stats()
-        why = why_nothing_was_fetched(self._frontier, self.counted(), stats)
+        # A node does not know what the other nodes have fetched.
+        stats, alone = self._crawler.stats.get_stats(), self._node is None
+        why = why_nothing_was_fetched(self._frontier, self.counted(), stats, alone=alone)
         if not why:
             return
-        # A node does not know what the other nodes have fetched.
-        self._job.nothing_fetched = self._node is None
-        by_whom = "" if self._node is None else " by this node"
+        self._job.nothing_fetched = alone
+        by_whom = "" if alone else " by this node"
         logger.warning("No page was fetched%s: %s", by_whom, why)
 
     # --- reasons to end ---

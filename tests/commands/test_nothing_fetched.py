@@ -156,7 +156,9 @@ def test_page_that_is_not_wanted_counts_as_fetched(reason: str, fetched: bool) -
     """Unlike a failure of the host."""
     frontier = cast("Frontier", SimpleNamespace(counters=Counter(), deferred_queued=0))
     counted = Counter({"queued": 2, f"dropped/{reason}": 1})
-    why = why_nothing_was_fetched(frontier, counted, {"krowl/fetch/failed_count/reset": 1})
+    why = why_nothing_was_fetched(
+        frontier, counted, {"krowl/fetch/failed_count/reset": 1}, alone=True
+    )
     assert bool(why) is not fetched
 
 
@@ -177,3 +179,16 @@ def test_ordinary_spider_that_fetched_nothing_is_warned_of(tmp_path: Path, wante
             settings={"SPIDER_MODULES": "tests.support.spiders", **QUICK},
         ).run(code=0 if wanted else 4)
         assert len(warnings(crawl)) == (0 if wanted else 1)
+
+
+@pytest.mark.parametrize("item", [False, True])
+def test_spider_that_makes_no_request_is_warned_of(tmp_path: Path, item: bool) -> None:
+    """Scrapy does not call start_requests(). Only items are something made, too."""
+    crawl = SimulatedCrawl(
+        tmp_path / "job",
+        spider="old",
+        arguments={"item": 1} if item else {},
+        settings={"SPIDER_MODULES": "tests.support.spiders", **QUICK},
+    ).run(code=0 if item else 4)
+    (line,) = warnings(crawl) or [""]
+    assert ("the spider made no request. Give it start_urls" in line) is not item

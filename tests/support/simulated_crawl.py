@@ -10,6 +10,7 @@ import json
 import shutil
 import signal
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from krowlspider.archive.write.writer import WarcWriter
@@ -65,7 +66,8 @@ class SimulatedJobs:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        _jobs[crawler] = SimulatedJob(crawler.settings, crawler.spidercls.name)
+        job = _jobs[crawler] = SimulatedJob(crawler.settings, crawler.spidercls.name)
+        job.chance = Random(1).random
         return cls()
 
 

@@ -85,15 +85,22 @@ _OF_REFUSAL = {"exclude": _EXCLUDED, "length": _LENGTH, "port": _PORT}
 # The stat that counts failed look-ups of seeds.
 UNKNOWN_SEEDS = "krowl/fetch/unknown_seed_count"
 _DROPPED = "dropped/"
+# Without these stats, the spider has made nothing.
+_MADE = ("downloader/request_count", "item_scraped_count")
+_NO_REQUEST = (
+    "the spider made no request. Give it start_urls, or a start() that yields requests: Scrapy no"
+    " longer calls start_requests()"
+)
 
 
 def why_nothing_was_fetched(
-    frontier: Frontier, counted: Counter[str], stats: Mapping[str, int]
+    frontier: Frontier, counted: Counter[str], stats: Mapping[str, int], *, alone: bool
 ) -> str:
     """Return the causes with their counts and the way out; "" if a page was fetched, or none was
     left to fetch.
 
     ``counted`` is what the frontier has counted since the start; ``stats`` are the crawl's.
+    ``alone``: no node of a cluster may have sent URLs.
     """
     if counted["done"] or any(counted[f"dropped/{reason}"] for reason in _ANSWERED):
         return ""
@@ -102,6 +109,9 @@ def why_nothing_was_fetched(
         causes[_DEFERRED] = frontier.deferred_queued
     if not causes and not (frontier.counters["queued"] or frontier.counters["foreign"]):
         causes = _refusals(counted)
+        is_new = not any(counted.values()) and not len(frontier.seen)
+        if not causes and alone and is_new and not any(stats.get(name) for name in _MADE):
+            return _NO_REQUEST
     if not causes:
         return ""
     largest = causes.most_common(_NAMED)
