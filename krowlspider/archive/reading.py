@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from math import inf
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from fastwarc.warc import ArchiveIterator
@@ -28,15 +26,9 @@ if TYPE_CHECKING:
 # Called with the number of bytes done since its last call.
 Advance = Callable[[int], object]
 
-# Called with the error of each damaged stretch.
-Damage = Callable[[RecordError], object]
-
-_PIECE = 16 * 1024
-_SEARCHED_AT_ONCE = 1024 * 1024
-# The first bytes of a gzip member (RFC 1952, 2.3).
-_MAGIC = b"\x1f\x8b\x08"
-_GZIP = 16 + zlib.MAX_WBITS
-_RECORD_END = b"\r\n\r\n"
+PIECE = 16 * 1024
+GZIP = 16 + zlib.MAX_WBITS
+RECORD_END = b"\r\n\r\n"
 
 
 class Location(NamedTuple):
@@ -77,18 +69,14 @@ class Member:
         if record is None:
             raise RecordError(self.offset, "the member is empty")
         length = record.content_length
-        block = self.content.find(_RECORD_END) + len(_RECORD_END)
-        if self.content[block + length :] != _RECORD_END:
+        block = self.content.find(RECORD_END) + len(RECORD_END)
+        if self.content[block + length :] != RECORD_END:
             raise RecordError(self.offset, f"Content-Length {length} does not fit the block")
         return record
 
 
 def ignore(size: int) -> None:
     """Report no progress."""
-
-
-def ignore_damage(error: RecordError) -> None:
-    """Report no damage."""
 
 
 def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
@@ -107,12 +95,12 @@ def read_member(stream: BinaryIO, offset: int) -> Member:
     :raises CutOffError: the file ends within the member
     :raises RecordError: no whole member with the right checksum and size begins there
     """
-    decoder = zlib.decompressobj(_GZIP)
+    decoder = zlib.decompressobj(GZIP)
     content: list[bytes] = []
     fed = 0
     stream.seek(offset)
     while not decoder.eof:
-        piece = stream.read(_PIECE)
+        piece = stream.read(PIECE)
         if not piece:
             raise CutOffError(offset)
         fed += len(piece)
@@ -121,50 +109,6 @@ def read_member(stream: BinaryIO, offset: int) -> Member:
         except zlib.error as error:
             raise RecordError(offset, f"not a gzip member: {error}") from error
     return Member(offset, fed - len(decoder.unused_data), b"".join(content))
-
-
-def read_readable(stream: BinaryIO, damage: Damage, advance: Advance = ignore) -> Iterator[Member]:
-    """Yield each member that is a WARC record; after damage, go on with the next one.
-
-    ``damage`` is called once for each stretch between two records. ``advance`` is called with the
-    bytes up to the end of each record. Raises OSError.
-    """
-    offset, size = 0, os.fstat(stream.fileno()).st_size
-    while offset < size:
-        try:
-            member = read_member(stream, offset)
-            member.record()
-        except RecordError as error:
-            damage(error)
-            found = next_record(stream, offset + 1)
-            if found is None:
-                return
-            member = found
-        yield member
-        advance(member.offset + member.length - offset)
-        offset = member.offset + member.length
-
-
-def next_record(stream: BinaryIO, start: int, end: float = inf) -> Member | None:
-    """Return the first member that is a WARC record and begins in the bytes from ``start`` to
-    ``end``; None without one. Raises OSError.
-
-    A body in a damaged record may hold gzip members, which are no records.
-    """
-    while start < end:
-        stream.seek(start)
-        piece = stream.read(_SEARCHED_AT_ONCE)
-        place = piece.find(_MAGIC)
-        while place != -1 and start + place < end:
-            with suppress(RecordError):
-                member = read_member(stream, start + place)
-                member.record()
-                return member
-            place = piece.find(_MAGIC, place + 1)
-        if len(piece) < _SEARCHED_AT_ONCE:
-            return None
-        start += len(piece) - len(_MAGIC) + 1
-    return None
 
 
 def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:

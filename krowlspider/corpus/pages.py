@@ -10,7 +10,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest
 from krowlspider.archive.payloads.payload import payload_of
-from krowlspider.archive.reading import next_record
+from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def records(
     """
     stream.seek(0)
     gzip = stream.read(2) == _GZIP
+    search = RecordSearch(stream)
     while True:
         stream.seek(start)
         last = start
@@ -85,11 +86,10 @@ def records(
             if error.errno is not None:
                 raise
             damage(last, f"damaged after this record: {error}")
-        # A whole record was yielded, or is damaged itself: the search begins behind its start.
-        found = next_record(stream, last + 1) if gzip else None
-        if found is None:
+        following = search.behind(last) if gzip else None
+        if following is None:
             return
-        start = found.offset
+        start = following
 
 
 def is_record_start(stream: BinaryIO, offset: int) -> bool:

@@ -38,6 +38,7 @@ from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import upload_folder
 from krowlspider.archive.write.compression import compressor
 from krowlspider.config.validation import offline, validate
+from krowlspider.crawl.archiving.open_note import read_synced
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, scrapy_with
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from krowlspider.archive.reading import Synced
     from krowlspider.archive.upload.uploader import UploadStats
 
 _MERGED = "index.cdxj"
@@ -243,8 +245,9 @@ class Command(Program):
         except ArchiveError as error:
             raise KrowlError(f"a crawl is writing to {folder}: stop it first") from error
         try:
+            synced = _synced(name)
             with bar("mending", _size(folder.glob(f"*.warc.gz{OPEN}"))) as count_bytes:
-                report = mend_folder(folder, count_bytes)
+                report = mend_folder(folder, count_bytes, synced=synced)
             made, damaged = _index_missing(folder)
         finally:
             os.close(lock)
@@ -420,6 +423,15 @@ def folder_of(settings: Settings, name: str) -> Path:
     raise KrowlError(
         f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
     )
+
+
+def _synced(name: str) -> Synced | None:
+    """Return what a JOBDIR knows of its open file; None for a folder of WARC files."""
+    try:
+        job = JobFolder.existing(name)
+    except JobError:
+        return None
+    return read_synced(job)
 
 
 @contextmanager

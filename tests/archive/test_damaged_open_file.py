@@ -15,6 +15,7 @@ from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.crawl.start_log import log_start
 
 from .archiving import FILE_SIZE, PAGE_SIZE, archive, job_in
+from .command import warc
 from .faultpoints import PAGES, Left, role_of
 from .syscalls import Act, Call
 
@@ -101,6 +102,15 @@ def test_pages_of_a_damaged_open_file_are_fetched_again(
         # Without the note, a cut or empty file is what a killed process may leave.
         if not by_hand or kept.exists():
             assert kept.read_bytes() == damaged, what
+
+
+def test_mend_of_a_jobdir_misses_synced_records(archiving: Archiving, tmp_path: Path) -> None:
+    dead = tmp_path / "dead"
+    path = killed(archiving, dead)
+    path.write_bytes(path.read_bytes()[: 2 * PAGE_SIZE + 500])
+    lines = warc("mend", dead)[0].decode().splitlines()
+    assert lines[1] == f"damaged, kept as {path}.damaged"
+    assert lines[2].startswith("salvaged 3 records into ")
 
 
 def test_lost_records_are_reported_with_their_file(

@@ -26,15 +26,8 @@ from krowlspider.archive.index.request_query import query_of
 from krowlspider.archive.index.surt import surt
 from krowlspider.archive.payloads.digests import digest, has_digest
 from krowlspider.archive.payloads.payload import header, payload_of
-from krowlspider.archive.reading import (
-    Advance,
-    Damage,
-    Location,
-    Member,
-    ignore,
-    read_members,
-    read_readable,
-)
+from krowlspider.archive.readable import Damage, read_readable
+from krowlspider.archive.reading import Advance, Location, Member, ignore, read_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -16,14 +16,8 @@ from krowlspider.archive.disk import (
 )
 from krowlspider.archive.errors import CutOffError, RecordError
 from krowlspider.archive.index.cdxj import INDEX, WARC, LineMaker, index_path, write_index
-from krowlspider.archive.reading import (
-    Advance,
-    ignore,
-    ignore_damage,
-    next_record,
-    read_members,
-    read_readable,
-)
+from krowlspider.archive.readable import ignore_damage, read_readable
+from krowlspider.archive.reading import Advance, ignore, read_members
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
@@ -118,13 +112,14 @@ def _mend(path: Path, report: MendReport, advance: Advance, synced: int | None) 
 class _Whole:
     """The whole members at the start of a file.
 
-    ``records`` is their number, ``end`` the offset after the last. ``lines`` are their index lines,
-    None if a member is no record; ``maker`` makes them. ``cut_off`` says that the rest is the start
-    of a member.
+    ``records`` is their number, ``last`` the offset of the last, ``end`` the offset after it.
+    ``lines`` are their index lines, None if a member is no record; ``maker`` makes them.
+    ``cut_off`` says that the rest is the start of a member.
     """
 
     maker: LineMaker
     records: int = 0
+    last: int = 0
     end: int = 0
     lines: list[str] | None = field(default_factory=list)
     cut_off: bool = False
@@ -145,6 +140,7 @@ def _whole_records(stream: BinaryIO, name: str, advance: Advance) -> _Whole:
 def _add(whole: _Whole, member: Member) -> None:
     """Count a member that follows, and add its index line."""
     whole.records += 1
+    whole.last = member.offset
     whole.end = member.offset + member.length
     try:
         lines = whole.maker.take(member)
@@ -181,11 +177,11 @@ def _is_damaged(stream: BinaryIO, whole: _Whole, size: int, synced: int | None) 
     if whole.end < (synced or 0) or size - whole.end > _SEARCHED:
         return True
     if synced is not None:
-        # A record found there may be of a body: crawled WARC files hold records too.
         return False
     if not whole.records and size and not whole.cut_off:
         return True
-    return next_record(stream, whole.end + 1, size) is not None
+    readable = read_readable(stream, ignore_damage, start=whole.last)
+    return any(member.offset >= whole.end for member in readable)
 
 
 def _put_aside(path: Path) -> Path:

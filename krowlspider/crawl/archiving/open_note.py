@@ -7,23 +7,29 @@ entries whose records are lost are queued again.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec import msgpack
 
 from krowlspider.archive.index.cdxj import WARC, index_path, parse
-from krowlspider.archive.reading import Synced, ignore_damage, read_readable
+from krowlspider.archive.readable import ignore_damage, read_readable
+from krowlspider.archive.reading import Synced
 from krowlspider.archive.tools.mend import damaged_path
+from krowlspider.crawl.folder import JobInUseError
+from krowlspider.errors import JobError
+from krowlspider.frontier.admin.repair import is_there
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from krowlspider.crawl.folder import JobFolder
     from krowlspider.frontier.frontier import Commit, Frontier
     from krowlspider.frontier.store.store import Store
 
@@ -138,6 +144,29 @@ class Loss:
     synced: int
     urls: int
     kept: Path | None
+
+
+def read_synced(folder: JobFolder) -> Synced | None:
+    """Return what the last commit of a stopped crawl noted; None if its frontier cannot be read.
+
+    :raises JobInUseError: a process uses the folder
+    """
+    if not is_there(folder.frontier):
+        return None
+    try:
+        folder.take()
+    except JobInUseError:
+        raise
+    except JobError:
+        # For example of an older format: the files can be mended all the same.
+        return None
+    try:
+        with closing(LevelStore(folder.frontier)) as store:
+            return OpenWarcNote(store).last
+    except STORE_ERRORS:
+        return None
+    finally:
+        folder.leave()
 
 
 def settle_open_file(note: OpenWarcNote, frontier: Frontier, directory: Path) -> Loss | None:
