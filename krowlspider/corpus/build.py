@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.tools.inputs import files_in
+from krowlspider.archive.tools.inputs import files_in, refuse_names
 from krowlspider.corpus.duplicates import DuplicateIndex
 from krowlspider.corpus.finish import Finisher
 from krowlspider.corpus.folder import Fatal, Slice, Summary, read_lines, read_summaries
@@ -112,7 +112,7 @@ class Build:
 
         Raises OSError.
 
-        :raises KrowlError: a worker cannot run
+        :raises KrowlError: a worker cannot run, or the name of a file is not in UTF-8
         """
         pool = Pool(self._job, processes)
         try:
@@ -120,7 +120,8 @@ class Build:
                 # Looked at first: a file finished in between is among those found.
                 is_closed = self._ranked is not None and self._ranked.is_closed
                 still_open = follow and not is_closed and any(source.glob("*.open"))
-                self._find(files_in(source))
+                refuse_names(found := files_in(source))
+                self._find(found)
                 self._drain(pool, patient=not still_open)
                 if self._is_full or not (still_open or self._waiting):
                     break

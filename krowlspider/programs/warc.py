@@ -26,7 +26,7 @@ from krowlspider.archive.index.indexes import index_open_files, indexes_in, make
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.dedup import build, source_at
 from krowlspider.archive.tools.extract import Choice, extract
-from krowlspider.archive.tools.inputs import files_in
+from krowlspider.archive.tools.inputs import files_in, refuse_names
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.tools.originals import copy_originals
 from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
@@ -297,8 +297,9 @@ class Command(Program):
         warcs = sorted(folder.glob("*.warc.gz"))
         if not warcs:
             raise KrowlError(f"{folder} has no finished WARC file: there is nothing to pack")
+        others = [warc for there in earlier for warc in sorted(there.glob("*.warc.gz"))]
+        refuse_names([*warcs, *others])
         with TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch:
-            others = [warc for there in earlier for warc in sorted(there.glob("*.warc.gz"))]
             originals = copy_originals(warcs, list(indexes_in(folder).there), others, Path(scratch))
             packed = pack(
                 [*warcs, *originals.files],

@@ -462,6 +462,16 @@ def test_warc_folder_of_a_job_is_that_of_its_settings(folder: Path, tmp_path: Pa
     assert warc("check", job.path)[0].startswith(b"2 files, ")
 
 
+@pytest.mark.parametrize("words", [["warc", "wacz"], ["corpus"]])
+def test_file_whose_name_is_not_utf8_is_refused(tmp_path: Path, words: list[str]) -> None:
+    name = os.fsdecode(b"a b\xff.warc.gz")
+    (tmp_path / name).write_bytes(gzip.compress(b""))
+    said = scrapy(*words, tmp_path, "-o", tmp_path / "out", code=2).stderr.decode()
+    assert said.splitlines()[-1] == (
+        "krowlspider: 'a b\\udcff.warc.gz' has a name that is not in UTF-8: rename it"
+    )
+
+
 def test_damaged_file_is_named_and_the_others_are_used(folder: Path, tmp_path: Path) -> None:
     first, _ = finished(folder)
     content = first.read_bytes()

@@ -11,9 +11,10 @@ from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
 
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.reading import Advance, Member, ignore, read_members
+from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from fastwarc.warc import WarcRecord
@@ -35,6 +36,15 @@ _DICTIONARY_MAX = 16 * 1024 * 1024
 def files_in(folder: Path) -> list[Path]:
     """Return the finished WARC files of a folder, sorted."""
     return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+
+
+def refuse_names(paths: Iterable[Path]) -> None:
+    """:raises KrowlError: the name of a file is not in UTF-8, so no JSON can hold it"""
+    for path in paths:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError as error:
+            raise KrowlError(f"{path.name!r} has a name that is not in UTF-8: rename it") from error
 
 
 def read_records(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
