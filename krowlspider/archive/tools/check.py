@@ -99,6 +99,8 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
                         check = _FileCheck(path, report, revisits, ids)
                         check.run(stream, advance)
                 except FileNotFoundError:
+                    if path.is_symlink():
+                        report.add(path.name, 0, "a link to a file that is missing")
                     continue
                 if check.unindexed:
                     captures.append(scratch / f"{path.name}{cdxj.INDEX}")

@@ -56,6 +56,12 @@ def test_an_empty_folder_is_valid(tmp_path: Path) -> None:
     assert (report.files, report.records, report.problem_count) == (0, 0, 0)
 
 
+def test_link_to_a_missing_file_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "a.warc.gz").symlink_to(tmp_path / "gone")
+    what = "a link to a file that is missing"
+    assert check_folder(tmp_path).problems == [Problem("a.warc.gz", 0, what)]
+
+
 def test_open_file_is_counted_and_not_checked(tmp_path: Path) -> None:
     files = series(tmp_path)
     files.append(capture())
