@@ -25,6 +25,7 @@ from krowlspider.archive.payloads.payload import payload_of, without_head
 from krowlspider.archive.reading import Advance, ignore
 from krowlspider.archive.tools.fields import faults_in
 from krowlspider.archive.tools.inputs import files_in, read_records
+from krowlspider.archive.tools.mend import salvaged_from
 from krowlspider.archive.tools.record_ids import RecordIds
 
 if TYPE_CHECKING:
@@ -86,7 +87,11 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
     """
     report = CheckReport(open_files=len(list(directory.glob(f"*{cdxj.WARC}{OPEN}"))))
     for path in sorted(directory.glob(f"*{cdxj.WARC}{OPEN}{DAMAGED}")):
-        report.warn(path.name, 0, "a damaged file: scrapy warc mend salvages its whole records")
+        out = salvaged_from(path)
+        whole = "scrapy warc mend salvages its whole records"
+        if out is not None:
+            whole = f"its whole records are in {out.name}"
+        report.warn(path.name, 0, f"a damaged file: {whole}")
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
         scratch = Path(name)
         ids = RecordIds(scratch)

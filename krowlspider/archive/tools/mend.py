@@ -82,6 +82,15 @@ def salvaged_path(warc: Path) -> Path:
     return warc.with_name(warc.name.removesuffix(WARC) + _SALVAGED + WARC)
 
 
+def salvaged_from(damaged: Path) -> Path | None:
+    """Return the path of the file with the whole records of a file with the suffix DAMAGED.
+
+    None if they are not salvaged. That file may be moved since: then its index stands there.
+    """
+    out = salvaged_path(damaged.with_name(damaged.name.removesuffix(OPEN + DAMAGED)))
+    return out if out.exists() or index_path(out).exists() else None
+
+
 def damaged_path(warc: Path) -> Path:
     """Return the path under which ``warc`` is kept if it was damaged while it was open."""
     return warc.with_name(warc.name + OPEN + DAMAGED)
@@ -194,9 +203,9 @@ def _put_aside(path: Path) -> Path:
 
 def _salvage(path: Path, report: MendReport, advance: Advance) -> None:
     """Copy the whole records of a damaged file into a finished file, unless that was done."""
-    out = salvaged_path(path.with_name(path.name.removesuffix(OPEN + DAMAGED)))
-    if out.exists() or index_path(out).exists():
+    if salvaged_from(path) is not None:
         return
+    out = salvaged_path(path.with_name(path.name.removesuffix(OPEN + DAMAGED)))
     whole = _Whole(LineMaker(out.name))
     with path.open("rb") as stream:
         members = read_readable(stream, ignore_damage, advance)

@@ -238,6 +238,17 @@ def test_damaged_file_is_kept_and_its_records_salvaged(tmp_path: Path) -> None:
     assert mend_folder(tmp_path) == MendReport()
 
 
+def test_check_advises_to_mend_until_it_is_salvaged(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    damage(path, ends[1] + 20)
+    path.rename(path.with_name(f"{path.name}.damaged"))
+    [before] = check_folder(tmp_path).warnings
+    mend_folder(tmp_path)
+    [after] = check_folder(tmp_path).warnings
+    assert "scrapy warc mend" in before.what
+    assert after.what.endswith(f"its whole records are in {finished(tmp_path)[0].name}")
+
+
 def test_records_are_salvaged_by_a_repeated_call(tmp_path: Path) -> None:
     """A process was killed before it had salvaged them, or the version before did not."""
     path, ends = open_file(tmp_path)
