@@ -66,6 +66,18 @@ def normalise(url: str, base: str | None = None) -> str | None:
     return _accept(parsed.href)
 
 
+def normalise_without_user(url: str, base: str) -> str | None:
+    """Return as `normalise` does, but leave out a user name and password."""
+    if not fits(url):
+        return None
+    try:
+        parsed = can_ada.parse(base) + url
+    except _UNPARSED:
+        return None
+    parsed.username = parsed.password = ""
+    return _accept(parsed.href)
+
+
 def normalise_all(
     hrefs: Iterable[str],
     base: str,

@@ -18,7 +18,7 @@ from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.politeness.robots import Ruling, judge
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise_without_user
 from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.ports import is_blocked
 
@@ -133,7 +133,8 @@ class RobotsFetches:
     def _follow(self, robots_fetch: RobotsFetch, location: str | None) -> None:
         """Follow a redirect, or settle for what it leads to. For other nodes, answer with it."""
         robots_fetch.redirects += 1
-        target = normalise(location, robots_fetch.url) if location else None
+        # RFC 9309 knows no user names: the file is fetched without them.
+        target = normalise_without_user(location, robots_fetch.url) if location else None
         if target is not None and len(target) > URL_MAX:
             target = None
         if target is not None and robots_fetch.asked_by:
@@ -161,10 +162,10 @@ class RobotsFetches:
     def _may_ask(self, url: str) -> bool:
         """Return whether a redirect of robots.txt may lead to a URL on another host.
 
-        It must be a file named robots.txt. Any other page there would be fetched without that
+        It must be a text file by its name. Any other page there would be fetched without that
         host's rules, and a home page holds no rules. A port must be one that links may lead to.
         """
-        if not url.partition("?")[0].lower().endswith("/robots.txt"):
+        if not url.partition("?")[0].lower().endswith(".txt"):
             return False
         host = host_of(url)
         return ":" not in host or (not is_blocked(host) and self._linked_ports.admits(host))

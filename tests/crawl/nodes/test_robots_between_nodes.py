@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SITES = 24
 RULES = b"User-agent: *\nDisallow: /private\n"
 PATHS = ("/", "/more", "/private")
+RULES_FILE = "/files/rules.txt"
 
 
 def in_loop(test: Callable[..., None]) -> Callable[..., None]:
@@ -43,19 +44,23 @@ def name_of(number: int) -> str:
 
 
 class RedirectingWeb(Web):
-    """Sites whose robots.txt is found along a way: ``way`` returns the next site, or None."""
+    """Sites whose robots.txt is found along a way: ``way`` returns the next site, or None.
 
-    def __init__(self, way: Callable[[int], int | None]) -> None:
+    The way leads to ``file`` of each site.
+    """
+
+    def __init__(self, way: Callable[[int], int | None], file: str = "/robots.txt") -> None:
         super().__init__()
         self._way = way
+        self._file = file
 
     def answer(self, host: str, path: str, now: float) -> Answer:
-        if path != "/robots.txt":
+        if path not in {"/robots.txt", self._file}:
             return Answer(0.05)
         to = self._way(int(host.removeprefix("site").removesuffix(".test")))
         if to is None:
             return Answer(0.05, body=RULES)
-        return Answer(0.05, 301, location=f"http://{name_of(to)}/robots.txt")
+        return Answer(0.05, 301, location=f"http://{name_of(to)}{self._file}")
 
     def address(self, host: str) -> str:
         number = int(host.removeprefix("site").removesuffix(".test"))
@@ -77,7 +82,7 @@ def crawl(folder: Path, web: Web, count: int, sites: int = SITES) -> SimulatedNo
 
 
 def fetched(web: Web) -> list[tuple[str, str]]:
-    return sorted((entry.host, entry.path) for entry in web.log if entry.path != "/robots.txt")
+    return sorted((e.host, e.path) for e in web.log if e.path not in {"/robots.txt", RULES_FILE})
 
 
 ALL = sorted((name_of(site), path) for site in range(SITES) for path in ("/", "/more"))
@@ -96,6 +101,17 @@ def test_nodes_reach_what_one_reaches(tmp_path: Path, count: int) -> None:
     assert max(robots.values()) <= 2 * count
     for node in nodes.nodes.values():
         assert (node.job.robots_fetches.waiting, node.job.robots_fetches.asked) == (0, 0)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@in_loop
+def test_nodes_follow_redirects_to_any_file(tmp_path: Path, count: int) -> None:
+    web = RedirectingWeb(lambda number: 0 if number else None, RULES_FILE)
+    nodes = crawl(tmp_path, web, count)
+    nodes.run_for(20)
+    assert fetched(web) == ALL
+    assert violations(web.log, min_delay=lambda _: 0.25) == []
+    assert (name_of(0), RULES_FILE) in {(entry.host, entry.path) for entry in web.log}
 
 
 @in_loop

@@ -174,11 +174,19 @@ def test_a_failed_fetch_after_a_redirect_is_not_reported(
     assert found(world) == []
 
 
+@pytest.mark.parametrize("location", [
+    LEGAL,
+    f"{B}/files/rules.txt",
+    f"{B}/other.TXT?a",
+    "http://user:password@b.test/rules.txt",
+])  # fmt: skip
 def test_a_robots_txt_at_another_path_decides_only_for_redirects(
-    world: World, robots: RobotsFetches
+    world: World, robots: RobotsFetches, location: str
 ) -> None:
+    """RFC 9309, section 2.3.1.2: it has to be followed."""
     robots_fetch = robots_fetch_of(world, robots)
-    assert answer(robots, robots_fetch, 302, location=LEGAL)
+    assert answer(robots, robots_fetch, 302, location=location)
+    assert robots_fetch.url == location.replace("user:password@", "")
     assert world.frontier.schedule.cache.get("b.test").robots.fetches == [robots_fetch]
     world.frontier.schedule.release(robots_fetch.host, 0.25)
     world.frontier.schedule.cache.get("b.test").robots.fetches.clear()
@@ -188,6 +196,18 @@ def test_a_robots_txt_at_another_path_decides_only_for_redirects(
     assert robots.gate.verdict(B, f"{B}/private") is Verdict.UNKNOWN
 
 
+def test_a_user_name_in_a_redirect_of_the_same_host_is_left_out(
+    world: World, robots: RobotsFetches
+) -> None:
+    robots_fetch = robots_fetch_of(world, robots)
+    assert not answer(
+        robots, robots_fetch, 302, location="http://user:password@a.test/x/robots.txt"
+    )
+    assert robots_fetch.url == f"{A}/x/robots.txt"
+    answer(robots, robots_fetch, 200, RULES)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+
+
 @pytest.mark.parametrize("location", [
     f"{B}/",
     B,
@@ -195,6 +215,7 @@ def test_a_robots_txt_at_another_path_decides_only_for_redirects(
     f"{B}/robots.txt/",
     f"{B}/login?back=/robots.txt",
     f"{B}/?url={A}/robots.txt",
+    "http://user@b.test/#robots.txt",
 ])  # fmt: skip
 def test_a_redirect_to_a_home_page_counts_as_no_robots_txt(
     world: World, robots: RobotsFetches, location: str
