@@ -20,7 +20,7 @@ from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.fetch.errors import FetchError, LocalExhausted
+from krowlspider.fetch.errors import FetchError, LocalExhausted, TooLarge
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
 
@@ -158,11 +158,13 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(frontier.schedule.reserve_address, in_flight.host),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
-                # The start of a robots.txt that is too large counts.
                 spills=self._job.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
+            if isinstance(error, TooLarge) and error.exchange and in_flight.robots_fetch:
+                # RFC 9309, section 2.5: the start of a robots.txt that is too large counts.
+                return error.exchange
             if self._log is not None:
                 self._log.failed(in_flight, error)
             if in_flight.trace is not None:
@@ -196,20 +198,20 @@ class DownloadHandler(BaseDownloadHandler):
         self, request: Request, in_flight: InFlight, exchange: Exchange, body: bytes
     ) -> Response:
         headers = headers_of(exchange.headers)
+        is_robots = in_flight.robots_fetch is not None
         try:
             if body and (coding := headers.pop(b"Content-Encoding", None)):
                 # No decoder is without a bound: a few bytes may stand for any number.
                 quarter = int(min(self._job.memory.limit / 4, sys.maxsize))
                 most = self._size_limit(request) or quarter
-                if in_flight.robots_fetch is not None:
-                    # The start of one that is too large counts.
-                    most = max(most, self._max_size)
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = page_mark(self._job.frontier, in_flight)
                 assert in_flight.memory is not None
                 body = await self._job.decoders.decode(
-                    mark, body, coding[-1], most, in_flight.memory
+                    mark, body, coding[-1], most, in_flight.memory, cuts=is_robots
                 )
+                if is_robots and exchange.truncated and len(body) < most:
+                    raise TooLarge("its first 500 KiB cannot be decoded")
         except FetchError as error:
             error.exchange = exchange
             in_flight.note = self._job.notes.failed(in_flight, error, request.meta)

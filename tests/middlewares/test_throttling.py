@@ -70,6 +70,18 @@ def test_robots_txt_too_large_to_read_allows_nothing(
         assert {entry.path for entry in web.log()} <= {"/robots.txt", "/rules"}
 
 
+@pytest.mark.parametrize("rest", [COMMENTS, "#\n" * 6_000_000], ids=["received", "decoded"])
+def test_start_of_a_coded_robots_txt_counts(tmp_path: Path, rest: str) -> None:
+    """It is over 500 KiB as received, or over 10 MB once decoded: RFC 9309, section 2.5."""
+    body = gzip.compress(f"User-agent: *\nDisallow: /no\n{rest}".encode(), 1)
+    spec = [{"path": "/robots.txt", **coded(body)}, page("^/", "x")]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url("a.test", path) for path in ("/no", "/yes")]
+        crawl = crawl_of(web, tmp_path, seeds).run()
+        assert [entry.path for entry in pages(web.log())] == ["/yes"]
+        assert crawl.stats["krowl/frontier/dropped_count/robots"] == 1
+
+
 def test_a_crawl_delay_holds_for_a_name_with_its_root_dot_too(tmp_path: Path) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
     with SimulatedWeb(spec=[robots, page("^/", "x")]) as web:

@@ -35,17 +35,24 @@ class Decoders:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     async def decode(
-        self, page: bytes, body: bytes, encodings: bytes, cap: int, memory: FetchMemory
+        self,
+        page: bytes,
+        body: bytes,
+        encodings: bytes,
+        cap: int,
+        memory: FetchMemory,
+        *,
+        cuts: bool = False,
     ) -> bytes:
         """Return the body of a page without its content codings.
 
         ``page`` is the page's mark (`page_mark`). From now on ``memory`` counts the decoded body.
-        ``cap`` is the most bytes that a coding may yield.
+        ``cap`` is the most bytes that a coding may yield; with ``cuts``, the rest is left out.
 
         :raises TooLarge: as of `Decoding`
         :raises DecodeFailed: as of `Decoding`
         """
-        decoding = Decoding(body, encodings, cap)
+        decoding = Decoding(body, encodings, cap, cuts=cuts)
         if not self._mark.during(page, decoding.run, _ON_LOOP):
             loop = asyncio.get_running_loop()
             if memory.must_wait(cap):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import is_final
-from krowlspider.fetch.errors import AddressForbidden, TooLarge
+from krowlspider.fetch.errors import AddressForbidden
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
@@ -54,33 +54,16 @@ class RobotsAnswers:
         self._count("robotstxt/response_count")
         self._count(f"robotstxt/response_status_count/{response.status}")
         location = response.headers.get(b"Location")
-        self._read(in_flight, robots_fetch, response.status, response.body, location)
-
-    def _read(
-        self,
-        in_flight: InFlight,
-        robots_fetch: RobotsFetch,
-        status: int,
-        body: bytes,
-        location: bytes | None,
-    ) -> None:
-        """Read an answer; ``location`` is its Location header as sent."""
         target = None if location is None else escape_octets(location)
         begun = self._frontier.now()
         mark = page_mark(self._frontier, in_flight)
-        self._mark.during(mark, self._fetches.answered, robots_fetch, status, body, target)
+        args = robots_fetch, response.status, response.body, target
+        self._mark.during(mark, self._fetches.answered, *args)
         self._charge(in_flight, self._frontier.now() - begun)
 
     def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> None:
-        """Record a failure. The start of a too large robots.txt is read as an answer: RFC 9309,
-        section 2.5."""
+        """Record a failure."""
         cause = error.__cause__
-        if isinstance(cause, TooLarge) and (cut := cause.exchange) is not None:
-            named = {name.lower(): value for name, value in cut.headers}
-            if b"content-encoding" not in named:
-                location = named.get(b"location")
-                self._read(in_flight, robots_fetch, cut.status, cut.body, location)
-                return
         self._count("robotstxt/exception_count")
         if isinstance(cause, AddressForbidden):
             self._warn(robots_fetch, cause)

@@ -48,7 +48,8 @@ class Decoding:
 
     A body that is cut short yields what could be decoded. Decoding stops at an unknown coding
     ("utf-8", "none"), as browsers leave such a body as it is. ``cap`` is the most bytes that any
-    coding may yield. ``clock`` returns the CPU seconds of the calling thread.
+    coding may yield; with ``cuts``, the rest is not decoded. ``clock`` returns the CPU seconds of
+    the calling thread.
     """
 
     def __init__(
@@ -57,8 +58,11 @@ class Decoding:
         encodings: bytes,
         cap: int,
         clock: Callable[[], float] = thread_time,
+        *,
+        cuts: bool = False,
     ) -> None:
         self._clock = clock
+        self._cuts = cuts
         self._cpu_left = CPU_BASE + CPU_PER_BYTE * cap
         self.sizes = _FIRST
         self.body = body
@@ -73,7 +77,7 @@ class Decoding:
     def run(self, seconds: float = inf) -> bool:
         """Decode for about ``seconds`` CPU seconds; return whether decoding is finished.
 
-        :raises TooLarge: a coding yields more than ``cap`` bytes
+        :raises TooLarge: a coding yields more than ``cap`` bytes, without ``cuts``
         :raises DecodeFailed: the body is not in its coding, has more than CODINGS_CAP codings or
             MEMBERS_CAP members, decodes to next to nothing, or takes too much CPU
         """
@@ -102,8 +106,11 @@ class Decoding:
                     yield from decode(self)
                 except _ERRORS as e:
                     raise DecodeFailed(f"broken {coding.decode()} data: {e}") from e
+                except TooLarge:
+                    if not self._cuts:
+                        raise
                 # A body may wait for the event loop once it is decoded: do not keep it twice.
-                self.body, self._pieces = b"".join(self._pieces), []
+                self.body, self._pieces = b"".join(self._pieces)[: self._cap], []
 
     def _gzip(self) -> Iterator[None]:
         make = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
@@ -163,11 +170,11 @@ class Decoding:
 
     def _add(self, piece: bytes) -> None:
         self._room -= len(piece)
+        self._pieces.append(piece)
         if self._room < 0:
             raise TooLarge(f"more than {self._cap} bytes once decoded")
         if self._at > IDLE_INPUT + INPUT_PER_BYTE * (self._cap - self._room):
             raise DecodeFailed(f"{self._at} bytes that decode to next to nothing")
-        self._pieces.append(piece)
 
 
 class _Brotli:

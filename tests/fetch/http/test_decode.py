@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
-from krowlspider.fetch.http.decode import MEMBERS_CAP, decode_body
+from krowlspider.fetch.http.decode import MEMBERS_CAP, Decoding, decode_body
 from tests.fetch.http.coders import CODERS, PAGE
 
 BIG = 10_000_000
@@ -40,6 +40,13 @@ def test_a_body_at_the_cap_passes_and_one_byte_more_does_not(coding: bytes) -> N
     assert decode_body(body, coding, len(PAGE)) == PAGE
     with pytest.raises(TooLarge):
         decode_body(body, coding, len(PAGE) - 1)
+
+
+@coding
+def test_a_body_is_cut_at_the_cap_if_asked(coding: bytes) -> None:
+    decoding = Decoding(CODERS[coding](PAGE), coding, 10_000, cuts=True)
+    assert decoding.run()
+    assert decoding.body == PAGE[:10_000]
 
 
 @coding
