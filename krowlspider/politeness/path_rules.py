@@ -47,7 +47,8 @@ def spelt(text: str) -> str:
 
     Visible ASCII stands as it is; all else is percent-encoded in upper case. The RFC encodes the
     reserved characters of RFC 3986, and this function decodes them. Either way both spellings
-    become one.
+    become one, except those of "/": "%2F" is another character, as for Google's parser. So the
+    RFC's example of a URL in a query does not match in its other spelling.
     """
     if " " in text or not (text.isascii() and text.isprintable()):
         text = text.encode().decode("latin-1").translate(_ESCAPED)

@@ -226,6 +226,17 @@ RULES: dict[str, tuple[str, str, bool]] = {
         "/foo/bar?baz=https%3A",
         False,
     ),
+    # By the RFC's example these two match. As in Google's parser, they do not.
+    "an escaped slash of a query is no slash": (
+        "User-agent: *\nDisallow: /foo/bar?baz=https%3A%2F%2Ffoo.bar",
+        "/foo/bar?baz=https://foo.bar",
+        True,
+    ),
+    "a slash of a query is no escaped one": (
+        "User-agent: *\nDisallow: /foo/bar?baz=https://foo.bar",
+        "/foo/bar?baz=https%3A%2F%2Ffoo.bar",
+        True,
+    ),
     "Japanese as it is": (
         "User-agent: *\nDisallow: /foo/bar/\u30c4",
         "/foo/bar/%E3%83%84",
