@@ -88,7 +88,8 @@ def _read(body: bytes, token: str) -> tuple[dict[str, _Group], list[str]]:
     """Return the groups for ``token`` and ``*``, those that exist, and the sitemaps.
 
     A crawl delay, request rate or visit time ends the list of user agents of a group, as a rule
-    does. The authors of such files mean it so.
+    does. The authors of such files mean it so. RFC 9309, section 2.2.4, does not: by it, the rules
+    of the next group count for these user agents too, and an Allow there may free them from a rule.
     """
     groups: dict[str, _Group] = {}
     sitemaps: list[str] = []

@@ -116,6 +116,12 @@ DIFFERENCES = {
         "Google has no crawl delay and ignores the line, so everyone shares the rules of BadBot."
         " For a reader the group is complete. RFC 9309, section 2.2.4, agrees with Google.",
     ),
+    "a crawl delay before an Allow": Difference(
+        EVERYONE + "Crawl-delay: 5\n\nUser-agent: GoodBot\nAllow: /\n\n" + EVERYONE + "Disallow: /",
+        "/a",
+        False,
+        "The same: everyone would share what GoodBot may do.",
+    ),
     "a request rate": Difference(
         EVERYONE + "Request-rate: 1/5\n\nUser-agent: BadBot\nDisallow: /", "/a", True, "The same."
     ),
