@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from krowlspider.urls.page.headers import rules_for
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,14 +32,15 @@ def signals(
 ) -> list[str]:
     """Return the signals of a page and its site, sorted.
 
-    Names of headers and meta elements are lower-case. A value for one named crawler ("googlebot:
-    noindex") is not for us. A reservation in the head of the page replaces that of the header, and
-    this one that of the site.
+    Names of headers and meta elements are lower-case. Rules of a header for one named crawler
+    ("googlebot: noindex") are not for us; a meta element names the crawler in its name. A
+    reservation in the head of the page replaces that of the header, and this one that of the site.
     """
     found, in_headers, in_metas = {*site}, set(), set()
     for name, value in headers:
         if name == "x-robots-tag":
-            found |= _tokens(value)
+            # Some servers separate the rules by semicolons.
+            found |= _tokens(",".join(rules_for("*", value.replace(";", ","))))
         elif name == "content-signal":
             found |= content_signals(value)
         elif name == TDM:
@@ -61,8 +64,5 @@ def content_signals(value: str) -> set[str]:
 
 
 def _tokens(value: str) -> set[str]:
-    agent, colon, _ = value.partition(":")
-    if colon and agent.strip().lower() not in {"unavailable_after", *_TOKENS} and "," not in agent:
-        return set()
     words = set(_SEPARATOR.split(value.lower()))
     return (words | {"noindex"} if "none" in words else words) & _TOKENS

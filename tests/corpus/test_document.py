@@ -293,6 +293,41 @@ def test_opt_outs_are_found(
     assert signals(headers, metas) == expected
 
 
+# Rules with a value, which has a colon, before and after the refusals.
+VALUED = (
+    "max-snippet:-1, max-image-preview:large, noindex, noai",
+    "Max-Video-Preview: 5, noai, noindex",
+    "noai, max-snippet:20, noindex",
+    "max-image-preview:large; noai; noindex",
+    "max-snippet:-1 noai noindex",
+    "unavailable_after: 25 Jun 2010 15:00:00 GMT, noai, noindex",
+    "unavailable_after: Friday, 25-Jun-10 15:00:00 GMT, noai, noindex",
+    "unavailable_after: Friday, 25-Jun-10 15:00:00 GMT; noai; noindex",
+    "unavailable_after: 2010-06-25T15:00:00+00:00, noai, noindex",
+)
+
+
+@pytest.mark.parametrize("rules", VALUED)
+def test_rules_with_values_hide_no_refusal(rules: str) -> None:
+    assert signals([("x-robots-tag", rules)], []) == ["noai", "noindex"]
+    assert signals([("x-robots-tag", f"*: {rules}")], []) == ["noai", "noindex"]
+    assert signals([("x-robots-tag", f"otherbot: {rules}")], []) == []
+    assert signals([], [("robots", rules)]) == ["noai", "noindex"]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("noai, otherbot: noindex, noarchive", ["noai"]),
+        ("otherbot: max-snippet:-1, noindex, *: noai", ["noai"]),
+        ("otherbot: noindex; noai", []),
+        ("360bot: noindex", []),
+    ],
+)
+def test_a_prefix_addresses_rules_up_to_the_next(header: str, expected: list[str]) -> None:
+    assert signals([("x-robots-tag", header)], []) == expected
+
+
 @pytest.mark.parametrize(
     ("headers", "metas", "expected"),
     [

@@ -96,21 +96,27 @@ _PRODUCT = re.compile(r"\*|[a-z_-]+[0-9a-z_-]*")
 
 
 def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
-    """Return the rules of X-Robots-Tag headers for all crawlers and for ``agent``, in lower case.
+    """Return the rules of X-Robots-Tag headers for all crawlers and for ``agent``, without their
+    values, in lower case."""
+    return {
+        rule.partition(":")[0].strip() for header in headers for rule in rules_for(agent, header)
+    }
+
+
+def rules_for(agent: str, header: str) -> Iterator[str]:
+    """Yield the rules of an X-Robots-Tag header for all crawlers and for ``agent``, with their
+    values, in lower case. Parts of dates that contain commas are yielded too.
 
     A name and a colon address the rules that follow in that header to one crawler, by its product
     token: ``otherbot: noindex, nofollow``.
     """
-    rules = set()
-    for header in headers:
-        addressed = "*"
-        for part in header.lower().split(","):
-            name, colon, rule = part.partition(":")
-            # Text before a colon that is no product token is part of a date.
-            if colon and _PRODUCT.fullmatch(name.strip()) and name.strip() not in _VALUED:
-                addressed = name.strip()
-            else:
-                rule = name
-            if addressed in {"*", agent.lower()}:
-                rules.add(rule.strip())
-    return rules
+    addressed = "*"
+    for part in header.lower().split(","):
+        name, colon, rule = part.partition(":")
+        # Text before a colon that is no product token is part of a date.
+        if colon and _PRODUCT.fullmatch(name.strip()) and name.strip() not in _VALUED:
+            addressed = name.strip()
+        else:
+            rule = part if name.strip() in _VALUED else name
+        if addressed in {"*", agent.lower()}:
+            yield rule
