@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.corpus.encodings import decoded
 from krowlspider.corpus.extractors import markdown, plain_text
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.head import links, read_head
@@ -15,11 +15,6 @@ from krowlspider.corpus.pages import first_of
 if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
 
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-# The standard looks for the declaration in the first 1,024 bytes.
-_DECLARED = 1024
 # Characters of text in which the language is detected.
 _DETECTED = 4000
 # A language at a larger distance is usually false (resiliparse's documentation).
@@ -100,31 +95,6 @@ def detected(text: str) -> tuple[str, int]:
     language, rank = need("resiliparse.parse.lang").detect_fast(text[:_DETECTED], cutoff=_RANK_ANY)
     # Not by the cutoff: it returns 0 as the rank of all that is above.
     return language if rank <= _RANK_MAX else "unknown", rank
-
-
-def decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """Return the encoding and the text of HTML: by byte order mark, header, meta element, guess.
-
-    An encoding that does not fit the bytes is guessed too.
-    """
-    encodings = need("resiliparse.parse.encoding")
-    for mark, name in _BOMS:
-        if body.startswith(mark):
-            return name, body[len(mark) :].decode(name, "replace")
-    header = _CHARSET.search(content_type)
-    meta = _META_CHARSET.search(body, 0, _DECLARED)
-    declared = header[1] if header else meta[1].decode("ascii") if meta else ""
-    for name in filter(None, (declared, "utf-8")):
-        try:
-            known = codecs.lookup(encodings.map_encoding_to_html5(name)).name
-            return known, body.decode(known)
-        except (LookupError, UnicodeDecodeError, ValueError):
-            continue
-    guessed = encodings.detect_encoding(body)
-    try:
-        return guessed, body.decode(guessed, "replace")
-    except LookupError:
-        return "windows-1252", body.decode("windows-1252", "replace")
 
 
 def _link_chars(html: str) -> int:
