@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest
-from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.payloads.payload import payload_of, unfolded
 from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record
 
@@ -149,9 +149,9 @@ def first_of(headers: list[tuple[str, str]], name: str) -> str:
 
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """Return the status, empty without one, and the headers of an HTTP message."""
+    """Return the status, empty without one, and the headers of an HTTP message, folds undone."""
     end = _HEAD_END.search(block, 0, _HEAD_MAX)
-    message = block[: end.end() if end else _HEAD_MAX].replace(b"\r\n", b"\n")
+    message = unfolded(block[: end.end() if end else _HEAD_MAX]).replace(b"\r\n", b"\n")
     head = message.partition(b"\n\n")[0].decode("latin-1")
     first, *lines = head.split("\n")
     words = first.split(None, 2)

@@ -15,7 +15,8 @@ from msgspec.json import encode as json_of
 
 from bench.venvs import python_of
 from krowlspider.corpus.document import Reading, with_markdown
-from krowlspider.corpus.pages import NoPage, Unreadable, page_of
+from krowlspider.corpus.encodings import decoded
+from krowlspider.corpus.pages import NoPage, Unreadable, first_of, page_of
 from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.signals import signals
@@ -291,6 +292,25 @@ def test_opt_outs_are_found(
     headers: list[tuple[str, str]], metas: list[tuple[str, str]], expected: list[str]
 ) -> None:
     assert signals(headers, metas) == expected
+
+
+FOLDED = (
+    "Content-Type:\r\n text/html;\r\n\t charset=koi8-r\r\nContent-Encoding:\r\n\tgzip\n , br\r\n"
+    "X-Robots-Tag: noindex,\r\n noai\r\ntdm-reservation:\r\n \r\n  1\r\nA: b\r\n X: y"
+)
+
+
+def test_folded_headers_are_whole() -> None:
+    record = response("http://a.example/", "Да".encode("koi8-r"), FOLDED)
+    codings = []
+    found = page_of(
+        next(ArchiveIterator(BytesIO(record), parse_http=False)),
+        lambda payload, coding: codings.append(coding) or payload,
+    )
+    assert codings == ["gzip , br"]
+    assert signals(found.headers, []) == ["noai", "noindex", "tdm-reservation"]
+    assert decoded(found.body, first_of(found.headers, "content-type")) == ("koi8-r", "Да")
+    assert found.headers[-1] == ("a", "b X: y")
 
 
 # Rules with a value, which has a colon, before and after the refusals.

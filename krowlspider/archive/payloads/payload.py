@@ -42,12 +42,17 @@ def without_head(message: bytes) -> bytes:
     return message[end.end() :] if end is not None else b""
 
 
+def unfolded(head: bytes) -> bytes:
+    """Return a head with each field on one line (RFC 9112, 5.2)."""
+    return _FOLD.sub(b" ", head)
+
+
 def header(message: bytes, name: str) -> str:
     """Return the value of the first header ``name``, folds undone; empty without such a header."""
     end = _HEAD_END.search(message)
     field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
     found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
-    return _FOLD.sub(b" ", found[1]).strip().decode("latin-1") if found else ""
+    return unfolded(found[1]).strip().decode("latin-1") if found else ""
 
 
 def media_type(message: bytes) -> str:
@@ -115,7 +120,7 @@ def _parsed(head: bytes) -> list[bytes] | None:
 def _mended(head: bytes) -> list[bytes]:
     """Return the codings that a browser finds: folds undone, names trimmed, any line end."""
     codings = _Codings()
-    for line in _FOLD.sub(b" ", head.replace(b"\0", b" ")).splitlines()[1:]:
+    for line in unfolded(head.replace(b"\0", b" ")).splitlines()[1:]:
         name, colon, value = line.partition(b":")
         if colon:
             codings.on_header(name.strip(), value)
