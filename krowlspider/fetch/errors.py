@@ -51,7 +51,11 @@ class NameMalformed(NameFailed, kind="dns_bad_name"):
 
 
 class NameServerFailed(NameFailed, kind="dns_servfail"):
-    """Name servers answered with SERVFAIL, REFUSED or NOTIMP, or with an invalid answer."""
+    """Name servers answered with SERVFAIL, REFUSED or NOTIMP, or with an invalid answer.
+
+    It is raised too if they cannot be reached for this name, but answer another question: they
+    refuse TCP after a truncated answer, for instance.
+    """
 
 
 class NameTimeout(NameFailed, kind="dns_timeout"):
@@ -59,7 +63,10 @@ class NameTimeout(NameFailed, kind="dns_timeout"):
 
 
 class NameServersDown(NameFailed, kind="dns_down"):
-    """No name server can be reached: their hosts refuse, or there is no route to them."""
+    """No name server can be reached: their hosts refuse, or there is no route to them.
+
+    A question about another name has confirmed it.
+    """
 
 
 # The kinds of failure by which there is no such host.

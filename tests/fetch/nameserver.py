@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
 FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = 1, 2, 3, 4, 5
-A, AAAA = 1, 28
+A, NS, AAAA = 1, 2, 28
+# The flag TC with no records: the answer is to be asked for over TCP.
+TRUNCATED = 0x0200
 
 
 @dataclass

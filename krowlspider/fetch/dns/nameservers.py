@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiodns
 from aiodns import error
-from pycares import AAAARecordData, ARecordData
+from pycares import ARES_FLAG_IGNTC, ARES_FLAG_NOCHECKRESP, AAAARecordData, ARecordData
 
 from krowlspider.fetch import errors
 
@@ -32,6 +32,8 @@ _CLASSES: dict[int, type[errors.FetchError]] = {
     error.ARES_ENOMEM: errors.LocalExhausted,
     error.ARES_EFILE: errors.LocalExhausted,
 }
+# Classes of a question that a server answered, with or without success.
+_HEARD = (errors.NameNotFound, errors.NameServerFailed)
 # c-ares keeps every answer for its TTL, up to an hour, without a bound, and pycares cannot change
 # that. At 1.2 KB a name, a channel is replaced before its cache passes 25 MB.
 QUESTIONS_PER_CHANNEL = 20_000
@@ -60,6 +62,7 @@ class NameServers:
         self._timeout = timeout
         self._questions_max = questions_max
         self._channel: _Channel | None = None
+        self._checking: asyncio.Task[bool] | None = None
 
     async def ask(self, name: str, kind: str) -> list[tuple[str, float]]:
         """Return (address, TTL in seconds) of each record of ``kind``, "A" or "AAAA".
@@ -76,7 +79,10 @@ class NameServers:
             code, reason = e.args
             if code == error.ARES_ENODATA:
                 return []
-            raise _class_of(code)(str(reason)) from e
+            failure = _class_of(code)
+            if failure is errors.NameServersDown and await self._any_answers():
+                failure = errors.NameServerFailed
+            raise failure(str(reason)) from e
         finally:
             channel.waiting -= 1
             if channel.retired and not channel.waiting:
@@ -89,6 +95,9 @@ class NameServers:
 
     async def close(self) -> None:
         """Cancel the look-ups in flight; they fail."""
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
         if self._channel is not None:
             await self._channel.dns.close()
             self._channel = None
@@ -99,15 +108,41 @@ class NameServers:
             if channel.asked < self._questions_max:
                 return channel
             channel.retired = True
+        self._channel = _Channel(self._open())
+        return self._channel
+
+    def _open(self, flags: int | None = None) -> aiodns.DNSResolver:
         # c-ares doubles its timeout at the second try, so both tries fit in ``timeout``.
-        dns = aiodns.DNSResolver(
+        return aiodns.DNSResolver(
             self._servers or None,
             loop=asyncio.get_running_loop(),
             timeout=self._timeout / 3,
             tries=TRIES,
+            flags=flags,
         )
-        self._channel = _Channel(dns)
-        return self._channel
+
+    async def _any_answers(self) -> bool:
+        """Return whether any server answers another question; concurrent calls share it.
+
+        c-ares reports the last try at the last server: TCP that is refused after a truncated
+        answer, or one of two servers that is down while the other fails for this name.
+        """
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.get_running_loop().create_task(self._check())
+        return await asyncio.shield(self._checking)
+
+    async def _check(self) -> bool:
+        """Ask for the root's name servers; any answer over UDP will do."""
+        # A channel of its own has no cached answer.
+        dns = self._open(ARES_FLAG_IGNTC | ARES_FLAG_NOCHECKRESP)
+        try:
+            await dns.query_dns(".", "NS")
+        except error.DNSError as e:
+            code = e.args[0]
+            return code == error.ARES_ENODATA or _CLASSES.get(code) in _HEARD
+        finally:
+            await dns.close()
+        return True
 
 
 def _class_of(code: int) -> type[errors.FetchError]:

@@ -25,9 +25,11 @@ from tests.fetch.nameserver import (
     AAAA,
     FORMERR,
     NOTIMP,
+    NS,
     NXDOMAIN,
     REFUSED,
     SERVFAIL,
+    TRUNCATED,
     A,
     closed_port,
     nameserver,
@@ -144,6 +146,58 @@ def test_servers_that_are_not_there_are_down(run: Run) -> None:
     async def main() -> None:
         async with resolver([closed_port(), closed_port()]) as made:
             assert type(await failure(made, "a.test")) is NameServersDown
+
+    run(main())
+
+
+@pytest.mark.parametrize(("entry", "others"), [(TRUNCATED, 0), (TRUNCATED, 1), (SERVFAIL, 1)])
+def test_servers_that_answer_other_names_are_not_down(run: Run, entry: int, others: int) -> None:
+    """Nothing listens at the server's port of TCP, nor at the ports of other servers."""
+
+    async def main() -> None:
+        names = {"a.test": (60, ["1.2.3.4"]), "cut.test": entry}
+        async with nameserver({**names}) as zone:
+            ports = [zone.port, *(closed_port() for _ in range(others))]
+            async with resolver(ports) as made:
+                assert type(await failure(made, "cut.test")) is NameServerFailed
+                assert await made.resolve("a.test") == ["1.2.3.4"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("code", [0, NXDOMAIN, SERVFAIL, REFUSED, TRUNCATED])
+def test_any_answer_shows_that_a_server_is_up(run: Run, code: int) -> None:
+    async def main() -> None:
+        names = {"cut.test": TRUNCATED, "": code or (60, [])}
+        async with nameserver({**names}) as zone, resolver(zone) as made:
+            assert type(await failure(made, "cut.test")) is NameServerFailed
+
+    run(main())
+
+
+def test_server_that_answered_before_and_stops_is_down(run: Run) -> None:
+    async def main() -> None:
+        names: dict[str, tuple[int, list[str]] | int | None]
+        names = {"cut.test": TRUNCATED, "": (3600, [])}
+        async with nameserver(names) as zone:
+            servers = NameServers([f"127.0.0.1:{zone.port}"], 3)
+            with pytest.raises(NameServerFailed):
+                await servers.ask("cut.test", "A")
+        for name in ("cut.test", "a.test"):
+            with pytest.raises(NameServersDown):
+                await servers.ask(name, "A")
+        await servers.close()
+
+    run(main())
+
+
+def test_failures_at_once_share_one_check(run: Run) -> None:
+    async def main() -> None:
+        names = {f"cut{number}.test": TRUNCATED for number in range(20)}
+        async with nameserver({**names}) as zone, resolver(zone) as made:
+            failures = await asyncio.gather(*(failure(made, name) for name in names))
+            assert {type(each) for each in failures} == {NameServerFailed}
+            assert 1 <= zone.asked.count(("", NS)) < len(names)
 
     run(main())
 
