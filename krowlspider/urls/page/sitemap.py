@@ -251,7 +251,8 @@ class _Xml:
 class _Text:
     """Reads text with one URL per line, in UTF-8; `feed` and `end` raise _Over or _Broken.
 
-    The body is a sitemap only if its first line is a URL; it may be the text of an error page.
+    A line ends with LF, CRLF or CR. The body is a sitemap only if its first line is a URL; it may
+    be the text of an error page.
     """
 
     def __init__(self, sitemap: Sitemap):
@@ -260,7 +261,8 @@ class _Text:
         self._rest = b""
 
     def feed(self, piece: bytes) -> None:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        text = (self._rest + piece).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, self._rest = text.split(b"\n")
         self._lines += len(lines)
         for line in lines:
             if place := line.strip():

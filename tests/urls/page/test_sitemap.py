@@ -90,6 +90,7 @@ def test_an_index_names_sitemaps_and_no_pages() -> None:
     [
         ("text", f"{ONE}\n{TWO}\n"),
         ("text", f"\ufeff{ONE}\r\n\r\n  {TWO}  "),
+        ("text", f"{ONE}\r{TWO}\r"),
         (
             "rss",
             (
