@@ -7,6 +7,7 @@ delay and robots.txt of its host, retried and archived. A sitemap yields no item
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.intake import Intake
 
+logger = logging.getLogger(__name__)
+
 # Levels of nested sitemap indexes that are followed.
 LEVELS_MAX = 3
 # Sitemaps taken from one robots.txt. Large sites name a few dozen.
@@ -40,6 +43,8 @@ _DOMAINS = 16_384
 # Page URLs and sitemaps queued between two turns of the event loop, so that no turn is long.
 _URLS_AT_ONCE = 500
 _SITEMAPS_AT_ONCE = 100
+# Domains of which the first broken sitemap is logged at INFO; all others are logged at DEBUG.
+_BROKEN_LOGGED = 20
 
 
 class SitemapReader:
@@ -63,6 +68,7 @@ class SitemapReader:
         # Only one sitemap is read at a time, because each step takes a turn of the event loop.
         self._reading = asyncio.Lock()
         self._taken: OrderedDict[str, int] = OrderedDict()
+        self._broken: set[str] = set()
 
     @property
     def _intake(self) -> Intake:
@@ -143,7 +149,24 @@ class SitemapReader:
             stats.inc_value("krowl/sitemaps/url_count", sitemap.found - len(sitemap.children))
         if sitemap.error is not None or sitemap.truncated:
             stats.inc_value("krowl/sitemaps/bad_count")
+        if sitemap.kind is not None and sitemap.error is not None:
+            self._report(response.url, domain, sitemap)
         return sitemap.kind is not None
+
+    def _report(self, url: str, domain: str, sitemap: Sitemap) -> None:
+        level = logging.DEBUG
+        if domain not in self._broken and len(self._broken) < _BROKEN_LOGGED:
+            self._broken.add(domain)
+            level = logging.INFO
+        logger.log(
+            level,
+            "Sitemap %s is not whole: %s. %d URLs were recognised in it. Further ones of %s are"
+            " logged with LOG_LEVEL=DEBUG",
+            url,
+            sitemap.error,
+            sitemap.found,
+            domain,
+        )
 
     def _charge(self, domain: str, size: int) -> int:
         """Add to the bytes read from a domain, and return their sum so far."""

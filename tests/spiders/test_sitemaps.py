@@ -143,6 +143,24 @@ def test_an_index_leads_to_sitemaps_of_every_form(tmp_path: Path) -> None:
         assert crawl.complaints == []
 
 
+def test_broken_sitemaps_are_named_and_read_on(tmp_path: Path) -> None:
+    """One line for each domain."""
+    spec = [robots("Sitemap: /1.xml", "Sitemap: /2.xml"), page("/sitemap.xml", "", status=404)]
+    spec += [HOME, LEAF]
+    for number in "12":
+        places = [here("a.site.test", f"/p{number}{end}") for end in ("a?x=1&y=2", "b")]
+        spec.append(xml(f"/{number}.xml", urlset(places)))
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        leaves = [f"/p{number}{end}" for number in "12" for end in ("a?x=1&y=2", "b")]
+        assert fetched(web) == once("/", "/sitemap.xml", "/1.xml", "/2.xml", *leaves)
+        assert counted(crawl) == {"read_count": 2, "url_count": 4, "bad_count": 2}
+        (line,) = [line for line in crawl.log.splitlines() if " is not whole: " in line]
+        assert f"Sitemap {web.url('a.site.test', '/1.xml')} is not whole: broken XML: " in line
+        assert ". 2 URLs were recognised in it." in line
+        assert crawl.complaints == []
+
+
 def test_a_sitemap_speaks_for_its_own_domain_only(tmp_path: Path) -> None:
     urls = [here("b.site.test", "/p1"), here("c.other.test", "/p1"), here("c.other.test", "/p2")]
     children = [here("c.other.test", "/map.xml"), here("b.site.test", "/map.xml")]

@@ -6,6 +6,7 @@ claims of the site and are ignored. Images and videos are no pages; alternates h
 own.
 
 expat parses the bytes incrementally, without a tree, so the work can be split into short steps.
+From an error of the XML on, `LocationScan` reads the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.page.sitemap_scan import (
+    CHILD,
+    ENTRY_LINK,
+    NESTING_MAX,
+    PAGE,
+    PLACE_MAX,
+    TOKEN_MAX,
+    LocationScan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +37,6 @@ BYTES_MAX = 50 * 1024 * 1024
 STEP = 32 * 1024
 # Elements, or lines of text, that are read: forty for each URL, images included.
 ELEMENTS_MAX = 2_000_000
-# Levels of nested elements. All forms and their extensions use at most six, and expat keeps each
-# open element in memory.
-NESTING_MAX = 32
-# Bytes of one tag or comment: expat scans an unfinished one again at each step.
-TOKEN_MAX = 256 * 1024
-# Characters of a location that are read: one more than are parsed.
-PLACE_MAX = REFERENCE_MAX + 1
 # Limits as for decoded bodies: gzip members, packed bytes that may yield nothing, and further ones
 # per unpacked byte. An ordinary body is one member and larger when unpacked.
 MEMBERS_MAX = 1000
@@ -47,10 +49,6 @@ _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 # The UTF-8 byte order mark, and whitespace that some generators write before the declaration.
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})
-# Locations of URLs as (parent, element); the parent excludes the ``loc`` of an image.
-_PAGE = frozenset({("url", "loc"), ("item", "link")})
-_CHILD = ("sitemap", "loc")
-_ENTRY_LINK = ("entry", "link")
 
 
 class _Over(Exception):
@@ -70,8 +68,8 @@ class Sitemap:
     pages. ``found`` counts both, and ``invalid`` the locations that are no http(s) URL. ``size`` is
     the number of unpacked bytes read.
 
-    ``truncated`` is True if a limit was reached. ``error`` is the reason why reading stopped early,
-    or None. The URLs read before still count.
+    ``truncated`` is True if a limit was reached. ``error`` is the first error, or None. The URLs
+    read before still count; after broken XML, those that can be recognised count too.
     """
 
     kind: str | None = None
@@ -107,7 +105,7 @@ class Sitemap:
         except _Over:
             self.truncated = True
         except _Broken as broken:
-            self.error = str(broken)
+            self.error = self.error or str(broken)
         if self._pages:
             yield self._take_pages()
 
@@ -188,26 +186,63 @@ class _Xml:
         self._open: list[str] = []
         self._elements = 0
         self._fed = 0
-        # The text of the location that is being read.
+        # The text of the location that is being read, and the number of elements that it is in.
         self._place = ""
+        self._depth = 0
+        # Where a scan would begin, as an index of all bytes, and the bytes from there on.
+        self._start_of_scan = 0
+        self._window = b""
+        self._encoding = "utf-8"
+        self._scan: LocationScan | None = None
         self._parser = parser = expat.ParserCreate()
         parser.buffer_text = True
+        parser.XmlDeclHandler = self._declared
         parser.StartDoctypeDeclHandler = self._doctype
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
 
     def feed(self, piece: bytes, *, end: bool = False) -> None:
+        if self._scan is not None:
+            self._go_on(self._scan, piece)
+            return
+        self._window += piece
+        self._fed += len(piece)
         try:
             self._parser.Parse(piece, end)
         except (expat.ExpatError, LookupError, ValueError) as error:
             # LookupError, ValueError: Python does not know the encoding, or has no table for it.
-            raise _Broken(f"broken XML: {error}") from error
-        self._fed += len(piece)
+            reason = f"broken XML: {error}"
+            if self._sitemap.kind is None:
+                raise _Broken(reason) from error
+            self._sitemap.error = reason
+            self._recover()
+            return
         if self._fed - self._parser.CurrentByteIndex > TOKEN_MAX:
             raise _Broken("a tag or comment without end")
+        waiting = self._fed - self._start_of_scan
+        self._window = self._window[-waiting:] if waiting <= TOKEN_MAX else b""
+
+    def _recover(self) -> None:
+        """Scan the bytes from the last tag on, or from the location that was being read."""
+        waiting = self._fed - self._start_of_scan
+        opened = self._open[: self._depth] if self._reads_place else self._open
+        self._scan = LocationScan(self._sitemap.add, opened, self._encoding)
+        self._go_on(self._scan, self._window[-waiting:])
+
+    def _go_on(self, scan: LocationScan, piece: bytes) -> None:
+        scan.feed(piece)
+        if self._elements + scan.tags > ELEMENTS_MAX:
+            raise _Over
+
+    @property
+    def _reads_place(self) -> bool:
+        return self._parser.CharacterDataHandler is not None
 
     def end(self) -> None:
         self.feed(b"", end=True)
+
+    def _declared(self, version: str, encoding: str | None, standalone: int) -> None:
+        self._encoding = encoding or self._encoding
 
     def _doctype(self, name: str, system: str | None, public: str | None, defines: int) -> None:
         if defines:
@@ -219,14 +254,18 @@ class _Xml:
             raise _Over
         local = name.rpartition(":")[2].lower()
         opened = self._open
+        if not self._reads_place:
+            # Behind the "<", so that a scan does not read this tag again.
+            self._start_of_scan = self._parser.CurrentByteIndex + 1
         if len(opened) == NESTING_MAX:
             raise _Broken("elements within one another without end")
         if opened:
             where = (opened[-1], local)
-            if where in _PAGE or where == _CHILD:
-                self._place = ""
+            if where in PAGE or where == CHILD:
+                self._place, self._depth = "", len(opened)
+                self._start_of_scan = self._parser.CurrentByteIndex
                 self._parser.CharacterDataHandler = self._text
-            elif where == _ENTRY_LINK and attributes.get("rel", "alternate") == "alternate":
+            elif where == ENTRY_LINK and attributes.get("rel", "alternate") == "alternate":
                 self._sitemap.add(attributes.get("href", ""))
         elif local in _ROOTS:
             self._sitemap.kind = local
@@ -239,13 +278,15 @@ class _Xml:
 
     def _end(self, name: str) -> None:
         local = self._open.pop()
-        if self._parser.CharacterDataHandler is None:
+        if not self._reads_place:
+            self._start_of_scan = self._parser.CurrentByteIndex + 1
             return
         where = (self._open[-1], local)
         # Other elements are inside a location.
-        if where in _PAGE or where == _CHILD:
+        if where in PAGE or where == CHILD:
             self._parser.CharacterDataHandler = None
-            self._sitemap.add(self._place, is_child=where == _CHILD)
+            self._start_of_scan = self._parser.CurrentByteIndex + 1
+            self._sitemap.add(self._place, is_child=where == CHILD)
 
 
 class _Text:
