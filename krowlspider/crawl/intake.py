@@ -234,7 +234,7 @@ class Intake:
 
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
-        queued anyway.
+        queued anyway. So is one in the chain itself, which comes back with a cookie.
 
         :raises StoreError: as of `add`
         """
@@ -242,7 +242,9 @@ class Intake:
         found = self._job.hasher.keys(urls)
         host_in = host_finder(page)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
-        itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
+        itself = bool(chain) and (
+            found == self._job.hasher.keys(chain[-1:]) or not set(urls).isdisjoint(chain)
+        )
         keys: Sequence[bytes | None] = [None] if itself else found
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
         new = [at for at, is_known in enumerate(known) if not is_known]

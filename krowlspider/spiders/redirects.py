@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 
 class Redirects:
-    """Follows REDIRECT_MAX_TIMES redirects in a row, and none without REDIRECT_ENABLED."""
+    """Follows REDIRECT_MAX_TIMES redirects in a row, and none without REDIRECT_ENABLED.
+
+    A redirect back to a URL in its own chain is a loop, unless cookies may change the next answer.
+    """
 
     def __init__(self, settings: BaseSettings):
         follows = settings.getbool("REDIRECT_ENABLED")
         self._most = settings.getint("REDIRECT_MAX_TIMES") if follows else 0
+        self._has_cookies = settings.getbool("COOKIES_ENABLED")
 
     def target(
         self, response: Response, location: bytes, drop: Callable[[str], object]
@@ -33,10 +37,17 @@ class Redirects:
         url = normalise(escape_octets(location), response.url)
         if url is None:
             drop("url")
-        elif url in chain:
+        elif url in chain and not self._uses_cookies(response):
             drop("redirect_loop")
         elif max(len(chain), meta.get("redirect_times", 0) + 1) > self._most:
             drop("redirects")
         else:
             return url, chain
         return None
+
+    def _uses_cookies(self, response: Response) -> bool:
+        """Return whether a response sets a cookie, or its request sent one that the chain set."""
+        if not self._has_cookies:
+            return False
+        assert response.request is not None
+        return b"Set-Cookie" in response.headers or b"Cookie" in response.request.headers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.support.archived import Records
 from tests.support.crawling import frontier_view
-from tests.support.crawls import crawl_raw, refused
+from tests.support.crawls import crawl_raw, dropped, refused
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_loop import clocks
@@ -193,3 +194,31 @@ def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
             crawl = crawl_raw(tmp_path / str(number), seeds, LOG_LEVEL="DEBUG", **settings)
             assert sent(web, b"Cookie")["/more"] == cookies
         assert ("['middlewares.retry.RetryMiddleware']" in crawl.log) == (not cookies)
+
+
+@pytest.mark.parametrize("cookies", [0, 1])
+def test_redirects_that_set_cookies_may_lead_back(tmp_path: Path, cookies: int) -> None:
+    """Up to the limit of redirects; those without a cookie are a loop."""
+    moved = {
+        # To itself, by way of another URL, and from a URL that only sends the cookie.
+        "/self": ("/self", b"self=1"),
+        "/p": ("/set", None),
+        "/set": ("/p", b"set=1"),
+        "/check": ("/checked", b"check=1"),
+        "/checked": ("/check", None),
+        "/plain": ("/again", None),
+        "/again": ("/plain", None),
+    }
+    pages = {"/robots.txt": Raw(answer(body=b""))}
+    for path, (target, cookie) in moved.items():
+        headers = [b"Location: " + target.encode()]
+        headers += [b"Set-Cookie: " + cookie + b"; Path=/"] if cookie else []
+        pages[path] = Raw(answer(*headers, status=FOUND))
+    with SimulatedRawWeb(pages) as web:
+        seeds = [web.url(f"{path[1:]}.test", path) for path in ("/self", "/p", "/check", "/plain")]
+        crawl = crawl_raw(tmp_path, seeds, COOKIES_ENABLED=cookies, REDIRECT_MAX_TIMES=4)
+    asked = Counter(path for path, _ in web.requests if path != "/robots.txt")
+    most = {"/self": 5, "/p": 3, "/set": 2, "/check": 3, "/checked": 2, "/plain": 1, "/again": 1}
+    assert asked == (most if cookies else dict.fromkeys(moved, 1))
+    ends = {"redirects": 3, "redirect_loop": 1} if cookies else {"redirect_loop": 4}
+    assert dropped(crawl) == ends
