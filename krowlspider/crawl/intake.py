@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
+from krowlspider.crawl.seed_redirects import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
@@ -85,6 +86,7 @@ class Intake:
         self.wake = wake
         self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
         self.exclusions = PatternList()
+        self.seed_redirects = SeedRedirects()
         self.requisite_budget = RequisiteBudget(settings.getint("KROWL_REQUISITES_HOST_MAX"))
         self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
 
@@ -265,6 +267,8 @@ class Intake:
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
+                if chain and not depth:
+                    self.seed_redirects.refuse(chain[0], urls[at], reason)
                 continue
             url, identity = urls[at], keys[at]
             if request:

@@ -218,6 +218,8 @@ class Scheduler(BaseScheduler):
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
         await self._job.close()
+        if refused := self.intake.seed_redirects.warning():
+            logger.warning(refused)
         if reason == "finished" and self._job.failure is None:
             self._warn_of_nothing()
 

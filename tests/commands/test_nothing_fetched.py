@@ -162,6 +162,31 @@ def test_page_that_is_not_wanted_counts_as_fetched(reason: str, fetched: bool) -
     assert bool(why) is not fetched
 
 
+@pytest.mark.parametrize(
+    ("argument", "value", "target"),
+    [("same_host", 1, "www.a.test"), ("same_domain", 1, "b.test"), ("allow", "/a$", "a.test")],
+)
+def test_seed_redirects_out_of_scope_are_warned_of(
+    tmp_path: Path, argument: str, value: object, target: str
+) -> None:
+    """By the names of the first ones; redirects of linked pages are not named."""
+    away = f"http://{target}:{{port}}/to"
+    moved = [{"path": f"/{n}", "redirect": away, "status": 301} for n in range(5)]
+    spec = [*moved, page("/a", "<a href=/4>x</a>"), page("^/to", "x")]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url("a.test", path) for path in ("/0", "/1", "/2", "/3", "/a")]
+        crawl = simulated(tmp_path, *seeds)
+        crawl.arguments = {**crawl.arguments, argument: value}
+        (line,) = crawl.run().complaints
+        to = web.url(target, "/to")
+        named = ", ".join(f"{seed} to {to} ({argument})" for seed in seeds[:3])
+        assert f"not followed: {named}, 1 more. Give the targets as seeds" in line
+        again = simulated(tmp_path, to)
+        again.arguments = {**again.arguments, argument: value}
+        assert again.run().complaints == []
+        assert "/to" in [entry.path for entry in web.log()]
+
+
 def test_interrupted_crawl_is_not_one_that_fetched_nothing(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[page("/robots.txt", "", latency=10.0)]) as web:
         crawl = simulated(tmp_path, web.url("a.test"), "http://10.0.0.1/")
