@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gzip
 import logging
+import os
 import zlib
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
@@ -21,7 +25,6 @@ from krowlspider.urls.seeds import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +44,19 @@ _GZIP_MAGIC = b"\x1f\x8b"
 class SeedsFile:
     """A file of seeds, plain or gzip. ``good`` and ``bad`` count the lines read so far.
 
+    A pipe is copied into a temporary file first, because the seeds are read more than once.
+
     :raises SeedsError: the file is missing, unreadable or binary
     """
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path = self._readable = path
         self.source = str(path)
         self.good = 0
         self.bad = 0
         try:
+            if path.is_fifo():
+                self._readable = Path(f"/dev/fd/{_copied(path)}")
             with self._open() as file:
                 probe = file.read(_PROBE)
         except (OSError, EOFError, zlib.error) as error:
@@ -62,10 +69,10 @@ class SeedsFile:
             )
 
     def _open(self) -> IO[bytes] | gzip.GzipFile:
-        file = self.path.open("rb")
+        file = self._readable.open("rb")
         if file.read(2) == _GZIP_MAGIC:
             file.close()
-            return gzip.open(self.path, "rb")
+            return gzip.open(self._readable, "rb")
         file.seek(0)
         return file
 
@@ -118,6 +125,17 @@ class SeedsFile:
         logger.log(level, "%s line %d skipped: %s%s", self.path, number, error, way)
         if self.bad == _BAD_LOGGED + 1:
             logger.warning("%s: further bad lines are logged with LOG_LEVEL=DEBUG", self.path)
+
+
+def _copied(path: Path) -> int:
+    """Return the descriptor of a copy of all that a pipe gives.
+
+    The copy has no name on the disk. It stays open until the process ends.
+    """
+    with TemporaryFile() as copy, path.open("rb") as pipe:
+        copyfileobj(pipe, copy)
+        copy.flush()
+        return os.dup(copy.fileno())
 
 
 def in_chunks(seeds: Iterator[Seed]) -> Iterator[tuple[list[str], frozenset[str]]]:

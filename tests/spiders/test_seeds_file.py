@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import logging
+import os
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from tests.support.crawling import frontier_view, write_seeds
 from tests.support.crawls import page, pages
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # As strings they take 100 bytes each.
 LINES = 32_000
@@ -49,6 +46,20 @@ def test_text_is_the_file_up_to_a_size(tmp_path: Path) -> None:
     assert SeedsFile(file).text() == (whole, True)
     file.write_bytes(b"e" * (TEXT_MAX + 1))
     assert SeedsFile(file).text() == (b"e" * TEXT_MAX, True)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_seeds_of_a_pipe_are_read(tmp_path: Path, packed: bool) -> None:
+    """As of the shell's <(...), which cannot be read twice."""
+    text = b"a.test\nb.test\n"
+    read_end, write_end = os.pipe()
+    os.write(write_end, gzip.compress(text) if packed else text)
+    os.close(write_end)
+    seeds = SeedsFile(Path(f"/dev/fd/{read_end}"))
+    os.close(read_end)
+    assert seeds.text() == (text, False)
+    assert [urls for urls, _ in seeds.chunks()] == [["https://a.test/", "https://b.test/"]]
+    assert seeds.source == f"/dev/fd/{read_end}"
 
 
 def test_passwords_are_neither_archived_nor_logged(
