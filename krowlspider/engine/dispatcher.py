@@ -22,6 +22,8 @@ from krowlspider.urls.data import DATA_HOST
 from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
@@ -51,7 +53,11 @@ def _ignore(response: object) -> None:
 
 
 class Dispatcher:
-    """Pops the next page that may be fetched, or the robots fetch that must come first."""
+    """Pops the next page that may be fetched, or the robots fetch that must come first.
+
+    ``on_page`` is called with the host, the authority and the depth of a page before its fetch, if
+    the page before it had another authority, or the host was not in memory.
+    """
 
     def __init__(
         self,
@@ -63,6 +69,7 @@ class Dispatcher:
         *,
         awaited: AwaitedRequests,
         obey_robots: bool,
+        on_page: Callable[[Host, str, int], None] | None,
     ):
         self._job = job
         self._frontier = job.frontier
@@ -74,6 +81,7 @@ class Dispatcher:
         self._waker = waker
         self._awaited = awaited
         self._obey_robots = obey_robots
+        self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
 
@@ -166,6 +174,8 @@ class Dispatcher:
             authority = authority_of(url)
             verdict = self._verdict(host, authority, url)
             if verdict is Verdict.ALLOWED:
+                if self._on_page is not None and host.robots.looked_at != authority:
+                    self._look(host, lease, authority)
                 return self._page(host, lease)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.queues.unpop(lease)
@@ -230,6 +240,12 @@ class Dispatcher:
                 " are dropped and counted as robots_undecided",
                 host,
             )
+
+    def _look(self, host: Host, lease: Lease, authority: str) -> None:
+        assert self._on_page is not None
+        if not lease.entry.is_requisite:
+            host.robots.looked_at = authority
+            self._on_page(host, authority, lease.entry.depth)
 
     def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
         entry = lease.entry

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
+    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.urls.rules.scope import Scope
 
@@ -135,6 +136,8 @@ class Scheduler(BaseScheduler):
             self._waker,
             awaited=self.awaited,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
+            # Without requisites, a page waits for each robots.txt.
+            on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
         )
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
@@ -313,13 +316,26 @@ class Scheduler(BaseScheduler):
             return
         self._frontier.queues.unpop(lease)
         if lease.entry.is_requisite:
-            # Its host need not be one whose pages are crawled.
+            # Its host need not be one whose pages are crawled: see `_look_at_robots`.
             return
-        base = robots_fetch.authority + "/"
+        self._report_robots(robots_fetch.host, robots_fetch.authority, sitemaps, lease.entry.depth)
+
+    def _look_at_robots(self, host: Host, authority: str, depth: int) -> None:
+        """Report a robots.txt that may have come for a requisite, as a page is fetched now.
+
+        Sitemaps that are known are not queued again.
+        """
+        _, rules = self._job.robots_fetches.cache.look_up(authority)
+        if self._on_robots is not None and self.reads_sitemaps and rules is not None:
+            self._report_robots(host, authority, rules.sitemaps, depth)
+
+    def _report_robots(self, host: Host, authority: str, sitemaps: list[str], depth: int) -> None:
+        assert self._on_robots is not None
+        base = authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.
-        if self.intake.scope.refusal(base, host_of(base), 0, robots_fetch.host.name) != "host":
-            self._on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
+        if self.intake.scope.refusal(base, host_of(base), 0, host.name) != "host":
+            self._on_robots(authority, sitemaps, depth)
 
     # --- the next request ---
 

@@ -121,8 +121,8 @@ POLITENESS_AND_BOUNDS = (
         "page-fetched-before-its-robots-txt",
         "3: no page while its robots.txt is unknown",
         "krowlspider/engine/dispatcher.py",
-        "if verdict is Verdict.ALLOWED:\n                return",
-        "if verdict in (Verdict.ALLOWED, Verdict.UNKNOWN):\n                return",
+        "if verdict is Verdict.ALLOWED:\n                if self._on_page",
+        "if verdict in (Verdict.ALLOWED, Verdict.UNKNOWN):\n                if self._on_page",
         ("tests/whole_crawls/test_limits.py::test_crawl_delay_is_kept",),
     ),
     Mutation(

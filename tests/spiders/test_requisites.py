@@ -117,6 +117,29 @@ def test_exactly_the_requisites_asked_for_are_fetched(
         assert {item["url"].rpartition("/")[2] for item in crawl.items} == {"", "next", "last"}
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_sitemaps_are_read_where_a_requisite_came_first(tmp_path: Path, restarts: bool) -> None:
+    """Also if a start lies between it and the first page of its host."""
+    picture, link = f'<img src="{at(OTHER, "/p.png")}">', f'<a href="{at(OTHER, "/")}">b</a>'
+    site = [
+        rule(A, "/", "text/html", f"{picture}<a href=/later>later</a>"),
+        rule(A, "/later", "text/html", link, latency=3.0),
+        rule(OTHER, "/robots.txt", "text/plain", f"Sitemap: {at(OTHER, '/map.txt')}"),
+        rule(OTHER, "/map.txt", "text/plain", f"{at(OTHER, '/mapped')}\n"),
+        *(rule(OTHER, path, "text/html") for path in ("/", "/mapped", "/p.png")),
+        page("/robots.txt", "", status=404),
+    ]
+    settings = {"KROWL_SITEMAPS": 1, "KROWL_WARC_REVISIT": 0}
+    with SimulatedWeb(spec=site) as web:
+        crawl = crawled(web, tmp_path, "any", settings=settings)
+        if restarts:
+            crawl.run_until_killed(web, lambda: "/later" in [e.path for e in web.log()])
+            crawl = crawled(web, tmp_path, "any", settings=settings)
+        crawl.run()
+        asked = fetched(web.log())
+    assert [asked[f"{OTHER}{path}"] for path in ("/p.png", "/", "/map.txt", "/mapped")] == [1] * 4
+
+
 def test_requisites_come_soon_and_say_how_they_were_found(tmp_path: Path) -> None:
     settings = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1}
     with SimulatedWeb(spec=SITE) as web:

@@ -204,11 +204,13 @@ class HostRobots:
     - ``fetches``: those that wait to be sent to it, for itself or for other hosts.
     - ``awaited``: those of its own that are to be sent to other hosts. Its pages wait for them.
     - ``served_last``: its last pop was for a robots fetch, so a page is next.
+    - ``looked_at``: the authority of its last page, whose robots.txt was looked at for sitemaps.
     """
 
     fetches: list[object] = field(default_factory=list)
     awaited: list[object] = field(default_factory=list)
     served_last: bool = False
+    looked_at: str = ""
 
 
 @dataclass(slots=True, eq=False)
