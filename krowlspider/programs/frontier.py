@@ -38,7 +38,7 @@ from krowlspider.programs.snapshots import snapshot_of_running
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, read_lines, written
-from krowlspider.views.names import named_host
+from krowlspider.views.names import named_host, whole_host
 
 if TYPE_CHECKING:
     import argparse
@@ -63,6 +63,11 @@ _ACTIONS = {
     "restore": ("DIR", "make JOBDIR, which must not exist, of the snapshot DIR"),
 }
 _GIVEN = {"NAME": "the name of a host", "URL": "a URL", "FILE": "a file", "DIR": "a folder"}
+# What to do with one URL, which these options would take for its host.
+_WAYS_FOR_PAGE = {
+    "drop-host": "KROWL_EXCLUDE excludes single URLs",
+    "forget": "krowl.forget() of a running crawl queues one URL again",
+}
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
@@ -205,11 +210,13 @@ class Command(Program):
             if result.useless:
                 self.exitcode = BAD_INPUT
         elif given["drop-host"]:
-            dropped = drop_host(store, named_host(given["drop-host"]))
+            dropped = drop_host(store, whole_host(given["drop-host"], _WAYS_FOR_PAGE["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
         elif given["forget"]:
             remove_filter = FilterFile(folder.seen).remove
-            seen, dropped = forget_host(store, named_host(given["forget"]), remove_filter)
+            seen, dropped = forget_host(
+                store, whole_host(given["forget"], _WAYS_FOR_PAGE["forget"]), remove_filter
+            )
             text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
             text += "; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped}, text)

@@ -16,7 +16,7 @@ from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
-from krowlspider.views.names import named_host
+from krowlspider.views.names import named_host, whole_host
 from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
 from krowlspider.views.statuses import ERRORS, status_of
 
@@ -125,10 +125,11 @@ class Ordering:
         return Outcome(False, f"not queued: {self._control.explain(url).why}")
 
     def forget(self, name: str) -> Outcome:
-        """Forget a host, or queue a URL again that was fetched."""
+        """Forget a host, or queue a URL again that was fetched. A name with a scheme is a URL."""
         host = named_host(name)
-        if "://" in name and name.rstrip("/").count("/") > 2:
+        if "://" in name:
             return self._forget_page(name)
+        host = whole_host(name, "for one URL, give it with http:// or https://")
         queued = counted(self._steering.forget(host), "URL")
         return Outcome(True, f"{host} is forgotten, with {queued} queued: links to it are new")
 
@@ -136,8 +137,10 @@ class Ordering:
         found = self._control.explain(url)
         if found.state in {"queued", "in flight", "set aside"}:
             return Outcome(False, f"not forgotten: {found.why}")
+        is_new = found.state in {"unknown", "refused"}
         if self._steering.forget_page(url):
-            return Outcome(True, f"{url} is forgotten, and queued again")
+            what = "was not known, and is queued" if is_new else "is forgotten, and queued again"
+            return Outcome(True, f"{url} {what}")
         return Outcome(False, f"not queued again: {self._control.explain(url).why}")
 
     def reload(self) -> Outcome:

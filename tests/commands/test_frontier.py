@@ -124,6 +124,16 @@ def test_an_unknown_host_is_refused(crawled: Path) -> None:
     assert "'a b' is not the name of a host" in complaint
 
 
+@pytest.mark.parametrize("option", ["--drop-host", "--forget"])
+def test_a_url_is_not_taken_for_its_whole_host(tmp_path: Path, option: str) -> None:
+    jobdir = made(tmp_path / "job", "http://a.test:81/1", "http://a.test:81/2")
+    for name in ("http://a.test:81/1", "http://a.test:81/", "a.test:81/1", "a.test:81?1"):
+        _, complaint = frontier(jobdir, option, name, code=2)
+        said = f"krowlspider: '{name}' is not a host: give 'a.test:81' for all its URLs; "
+        assert complaint.startswith(said)
+    assert frontier_view(jobdir)["queued"] == 2
+
+
 @pytest.mark.slow
 def test_another_crawl_imports_and_fetches_an_export(
     web: MockWeb, stopped: Crawl, tmp_path: Path

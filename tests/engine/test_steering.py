@@ -11,6 +11,7 @@ import pytest
 
 from krowlspider.crawl.job import _jobs
 from krowlspider.engine.steering import ForeignHostError, Steering
+from krowlspider.urls.host import host_of
 from krowlspider.views.console import Console
 from tests.mockweb.audit import violations
 from tests.support.crawling import scrapy
@@ -217,9 +218,9 @@ def test_a_forgotten_host_is_new(tmp_path: Path) -> None:
             krowl.pause(root)
             # What is in flight ends, and is committed.
             yield later(3)
-            said.append(repr(krowl.forget(root)))
+            said.append(repr(krowl.forget(host_of(root))))
             said.append(repr(krowl.explain(web.url("a.test", "/7"))))
-            said.append(repr(krowl.forget(root)))
+            said.append(repr(krowl.forget(host_of(root))))
             said.append(repr(krowl.add(root)))
 
         crawl = crawl_of(web, tmp_path, [root, web.url("b.test")])
@@ -261,6 +262,35 @@ def test_a_forgotten_page_is_fetched_again(tmp_path: Path) -> None:
     assert said[1].startswith("not forgotten: It is number ")
     assert pages.pop("/3") == 2
     assert set(pages.values()) == {1}
+
+
+def test_a_forgotten_front_page_leaves_its_host(tmp_path: Path) -> None:
+    said: list[str] = []
+    with SimulatedWeb(spec=SPEC) as web:
+        root = web.url("a.test")
+        host = host_of(root)
+
+        def steer() -> Script:
+            yield lambda: asked(web, "a.test")["/3"] > 0
+            krowl = console()
+            krowl.pause(root)
+            yield later(3)
+            names = (root, f"http://{host}", web.url("a.test", "/new"), f"{host}/3")
+            said.extend(repr(krowl.forget(name)) for name in names)
+            krowl.resume(root)
+
+        crawl = crawl_of(web, tmp_path, [root])
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.script = steer()
+        crawl.run()
+        pages = asked(web, "a.test")
+    assert said[0] == f"{root} is forgotten, and queued again"
+    assert said[1].startswith("not forgotten: It is number ")
+    assert said[2] == f"{root}new was not known, and is queued"
+    assert said[3].startswith(f"'{host}/3' is not a host: give '{host}' for all its URLs; ")
+    assert pages.pop("/") == 2
+    assert set(pages.values()) == {1}
+    assert pages.keys() >= PAGES - {"/"} | {"/new"}
 
 
 def test_an_order_about_a_foreign_host_names_its_owner() -> None:
