@@ -47,10 +47,10 @@ class Program(ScrapyCommand):
         text = error_text(error)
         if isinstance(error, OSError) and error.strerror is not None:
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        # The message of a KrowlError has the way out already.
-        if isinstance(error, KrowlError) or not for_want_of_room(error):
+        if not for_want_of_room(error):
             return text, BAD_INPUT
-        way = "" if isinstance(error, StoreError) else _MAKE_ROOM
+        # The messages of these have the way out already.
+        way = "" if isinstance(error, (KrowlError, StoreError)) else _MAKE_ROOM
         return f"{text}{way}", STORAGE_FAILED
 
     def say(self, text: str) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from krowlspider.commands.crawl import STORAGE_FAILED
-from krowlspider.errors import KrowlError, for_want_of_room
+from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import Program, refuse_options
 from krowlspider.urls.lists import FORMATS, content, recognise, seed_text
@@ -57,10 +56,6 @@ class Command(Program):
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         self._convert(self._checked(args, opts), opts)
 
-    def failure(self, error: Exception) -> tuple[str, int]:
-        text, code = super().failure(error)
-        return text, STORAGE_FAILED if for_want_of_room(error) else code
-
     def _checked(self, args: list[str], opts: argparse.Namespace) -> str:
         """Return the name of the list.
 
@@ -82,7 +77,7 @@ class Command(Program):
         name = "standard input" if name == STDIO else name
         form = _format_of(name, head, opts.format)
         conversion = Conversion(FORMATS[form](), chain(head, lines))
-        with written(opts.output, whole=True) as file:
+        with written(opts.output) as file:
             file.writelines(f"{seed}\n" for seed in islice(conversion.seeds(), opts.first))
             if not conversion.good:
                 raise KrowlError(

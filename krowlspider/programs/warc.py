@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from argparse import RawDescriptionHelpFormatter
@@ -226,8 +227,13 @@ class Command(Program):
             out.mkdir()
         except FileExistsError as error:
             raise KrowlError(f"{out} exists: give a new folder") from error
-        with bar("extracting", 3 * _size(files)) as count_bytes:
-            found = extract(files, choice, out, compress, count_bytes)
+        try:
+            with bar("extracting", 3 * _size(files)) as count_bytes:
+                found = extract(files, choice, out, compress, count_bytes)
+        except BaseException:
+            # The same command can be given again.
+            shutil.rmtree(out, ignore_errors=True)
+            raise
         self.say(
             f"{counted(found.captures, 'capture')}, {counted(found.records, 'record')}"
             f" in {counted(len(found.files), 'file')} in {out}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sys
 import zlib
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 STDIO = "-"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
+# Names of what a process has open.
+_OPEN = re.compile(r"/dev/(?:fd/|std(?:out|err)$)|/proc/[^/]+/fd/")
 
 
 def read_lines(name: str, split: Callable[[_Opened], Iterable[bytes]] = iter) -> Iterator[bytes]:
@@ -79,16 +82,16 @@ def _content(file: BufferedReader, name: str) -> _Opened:
 
 
 @contextmanager
-def written(name: str, *, whole: bool = False) -> Iterator[IO[str]]:
+def written(name: str) -> Iterator[IO[str]]:
     """Open a file for writing, as gzip if its name ends with ".gz", or standard output for "-".
 
-    With ``whole``, a file is written beside, and replaces the one of that name on exit. An error
-    leaves that as it was.
+    A file is written beside, and replaces the one of that name on exit. An error leaves that as it
+    was.
 
     :raises KrowlError: the file cannot be written
     """
     try:
-        with _opened(name, whole=whole) as file:
+        with _opened(name) as file:
             yield file
             file.flush()
     except (BrokenPipeError, plyvel.Error):
@@ -97,17 +100,20 @@ def written(name: str, *, whole: bool = False) -> Iterator[IO[str]]:
         if name != STDIO:
             raise _file_error(name, "written", error) from error
         drop_output()
-        raise _file_error("standard output", "written", error) from error
+        # Without its cause: no file of ours has too little room.
+        raise _file_error("standard output", "written", error) from None
 
 
-def _opened(name: str, *, whole: bool) -> AbstractContextManager[IO[str]]:
+def _opened(name: str) -> AbstractContextManager[IO[str]]:
     if name == STDIO:
         if sys.stdout is None:
             raise KrowlError("standard output cannot be written: it is closed")
         return nullcontext(sys.stdout)
     path = Path(name)
-    # A pipe or a device is not replaced.
-    if whole and (path.is_file() or not path.exists()):
+    # A pipe or a device is not replaced, nor what a process has open (/dev/stdout), nor a file in a
+    # folder that cannot be written.
+    is_special = _OPEN.match(name) or not os.access(path.parent, os.W_OK)
+    if not path.exists() or (path.is_file() and not is_special):
         return _replacing(path)
     if name.endswith(".gz"):
         return gzip.open(name, "wt", encoding="utf-8")

@@ -35,6 +35,7 @@ from tests.mockweb.robots import robots
 from tests.support import warm
 from tests.support.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
 from tests.support.crawls import DELAY, crawl_of, pages
+from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -429,6 +430,24 @@ def test_unwritable_output_is_one_line_and_exit_code_2(tmp_path: Path, options: 
     assert errors.read_text() == (
         "krowlspider: standard output cannot be written: No space left on device\n"
     )
+
+
+def test_export_to_a_full_disk_leaves_no_part_of_it(tmp_path: Path) -> None:
+    jobdir = made(tmp_path / "job", *(f"http://a.test/{page}" for page in range(100)))
+    disk = SmallDisk(tmp_path / "disk", 64_000)
+    try:
+        if not disk.mounted:
+            pytest.skip("no small file system can be mounted here")
+        disk.fill()
+        for name in ("urls.jsonl", "urls.gz"):
+            file = disk.outside / name
+            _, complaint = frontier(jobdir, "--export", str(file), code=3)
+            assert complaint == (
+                f"krowlspider: {file} cannot be written: No space left on device\n"
+            )
+            assert not file.exists()
+    finally:
+        disk.close()
 
 
 def test_closed_output_is_one_line_and_exit_code_2(

@@ -41,6 +41,7 @@ from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import crawl_of, page
 from tests.support.in_process import execute_here
 from tests.support.simulated_web import SimulatedWeb
+from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture
@@ -486,7 +487,7 @@ def test_damaged_file_is_named_and_the_others_are_used(folder: Path, tmp_path: P
         assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["check"], ["cat", "http://example.org/page/1"]])
+@pytest.mark.parametrize("words", [["check"], ["stats"], ["cat", "http://example.org/page/1"]])
 def test_output_that_cannot_be_written_exits_with_2(folder: Path, words: list[str]) -> None:
     # What waits in a buffer meets the full disk last.
     said, null = folder.with_name("said"), Path(os.devnull)
@@ -499,6 +500,20 @@ def test_output_that_cannot_be_written_exits_with_2(folder: Path, words: list[st
     assert said.read_text() == (
         "krowlspider: standard output cannot be written: No space left on device\n"
     )
+
+
+def test_an_extract_that_fails_can_be_repeated(folder: Path, tmp_path: Path) -> None:
+    disk = SmallDisk(tmp_path / "disk", 64_000)
+    try:
+        if not disk.mounted:
+            pytest.skip("no small file system can be mounted here")
+        disk.fill()
+        _, said = warc("extract", folder, "-o", disk.outside / "out", code=3)
+        assert said.endswith("No space left on device: make room on its disk, and do it again\n")
+        disk.make_room()
+        warc("extract", folder, "-o", disk.outside / "out")
+    finally:
+        disk.close()
 
 
 @pytest.mark.slow
