@@ -32,6 +32,8 @@ _STATUS = "status.json"
 # Fixed size of the status file in bytes, padded with blanks; the counters need about 300.
 _STATUS_SIZE = 4096
 _HEAD = "job.json"
+# The file of a snapshot that names the folder of its crawl, and its time.
+SNAPSHOT = "snapshot.json"
 _HEAD_DRAFT = "job.json.new"
 
 
@@ -227,8 +229,15 @@ class JobFolder:
     ) -> JobHead:
         """Return the head with spider, scope and delays of a crawl that is to start.
 
-        :raises JobError: the folder belongs to another spider, or keeps another scope
+        :raises JobError: the folder is a snapshot, belongs to another spider, or keeps another
+            scope
         """
+        if spider and (self.path / SNAPSHOT).exists():
+            way = scrapy_with("frontier", "NEWDIR", "--restore", self.path)
+            raise JobError(
+                f"JOBDIR {self.path} is a snapshot, which a crawl would change: start the crawl in"
+                f" a copy that this command makes: {way}"
+            )
         if spider and head.spider not in {"", spider}:
             raise JobError(
                 f"JOBDIR {self.path} belongs to the spider {head.spider!r}, not to {spider!r}:"

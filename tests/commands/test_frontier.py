@@ -19,7 +19,7 @@ from scrapy.utils.request import RequestFingerprinter, fingerprint
 from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.engine.dupefilter import DupeFilter
-from krowlspider.errors import KrowlError
+from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.rebuild import Found
 from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
@@ -359,6 +359,20 @@ def test_a_repair_that_leaves_no_host_says_what_to_do(tmp_path: Path) -> None:
     assert f"give a new JOBDIR; as they were they are in {jobdir}/frontier.before-repair-1" in text
     frontier(jobdir, "--forget", "a.test")
     assert answer(jobdir, "--import", "-", given='{"url": "http://a.test/1"}')["imported"] == 1
+
+
+def test_a_crawl_refuses_a_snapshot_as_its_folder(tmp_path: Path) -> None:
+    jobdir, taken, again = (tmp_path / name for name in ("job", "taken", "again"))
+    made(jobdir, "http://a.test/")
+    (jobdir / "warc").mkdir()
+    frontier(jobdir, "--snapshot", str(taken))
+    said = f"{taken} is a snapshot, .*: scrapy frontier NEWDIR --restore {taken}"
+    with pytest.raises(JobError, match=said):
+        JobFolder(taken).take(spider="broad")
+    frontier(again, "--restore", str(taken))
+    folder = JobFolder(again)
+    folder.take(spider="broad")
+    folder.leave()
 
 
 def test_the_command_that_queues_poison_again_is_quoted(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.index.cdxj import INDEX, WARC
+from krowlspider.crawl.folder import SNAPSHOT
 from krowlspider.crawl.snapshots.copier import Copier, Made
 from krowlspider.crawl.snapshots.draft import kept_if_whole
-from krowlspider.crawl.snapshots.taking import ABOUT, HEAD
+from krowlspider.crawl.snapshots.taking import HEAD
 from krowlspider.errors import JobError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def restore(snapshot: Path, jobdir: Path) -> Made:
     :raises JobError: it is no snapshot, or ``jobdir`` cannot be made
     :raises OSError: the disk failed or has no room
     """
-    if not (snapshot / ABOUT).is_file() or not (snapshot / HEAD).is_file():
+    if not (snapshot / SNAPSHOT).is_file() or not (snapshot / HEAD).is_file():
         raise JobError(f"{snapshot} is not a snapshot: give a folder that --snapshot has made")
     copier = Copier()
     with kept_if_whole(jobdir) as draft:
@@ -34,6 +35,6 @@ def restore(snapshot: Path, jobdir: Path) -> Made:
                 target.mkdir()
             elif source.name.endswith(_LINKED):
                 copier.take(source, target)
-            elif source != snapshot / ABOUT:
+            elif source != snapshot / SNAPSHOT:
                 copier.copy_file(source, target)
     return copier.made(jobdir)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.upload.notes import NOTES
+from krowlspider.crawl.folder import SNAPSHOT
 from krowlspider.crawl.snapshots.copier import Copier, Made
 from krowlspider.crawl.snapshots.draft import check_new, kept_if_whole
 from krowlspider.errors import JobError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import LevelStore
 
 HEAD = "job.json"
-# The file that names the folder of the crawl, and the time of the snapshot.
-ABOUT = "snapshot.json"
 ARCHIVE = "warc"
 _DRAFT = ".new"
 
@@ -131,7 +130,7 @@ class Snapshot:
             self._copier.copy(self._seen, self._draft / self._folder.seen.name)
             self._copier.copied += 1
         self._take_archive()
-        about = self._draft / ABOUT
+        about = self._draft / SNAPSHOT
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         about.write_text(json.dumps({"of": str(self._folder.path.resolve()), "taken": moment}))
         sync(about)
