@@ -64,6 +64,12 @@ _CHOICE = (
     *("--url PREFIX", "--surt PREFIX", "--host NAME", "--mime TYPE", "--status N"),
     *("--from DATE", "--to DATE"),
 )
+# The form of some of these; another value would fit no capture.
+_FORMS = {
+    "host": (re.compile("[^/:]+"), "give a name without scheme, port and path"),
+    "mime": (re.compile("[^/]+/.*"), "give a media type such as text/html, or text/ for all texts"),
+    "status": (re.compile("[0-9]{3}"), "give three digits, such as 200"),
+}
 # After an argument that may be repeated.
 _MORE = ">..."
 # The usage of each subcommand. It names all options that the subcommand accepts.
@@ -212,6 +218,10 @@ class Command(Program):
         if not opts.output:
             raise KrowlError("give a new folder: scrapy warc extract <JOBDIR> -o FOLDER")
         begin, end = getattr(opts, "from"), opts.to
+        for option, (form, way) in _FORMS.items():
+            given = getattr(opts, option)
+            if given and not form.fullmatch(given):
+                raise KrowlError(f"--{option} {given} fits no capture: {way}")
         choice = Choice(
             url=opts.url or "",
             surt=opts.surt or "",

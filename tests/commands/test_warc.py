@@ -435,6 +435,9 @@ WORDS = (
         (["cat", "ftp://example.org/", "FOLDER"], "'ftp://example.org/' is not a URL that is"),
         (["cat", "http://example.org/page/1", "FOLDER", "--at", "soon"], "'soon' is not a date"),
         (["cat", "http://example.org/page/1", "FOLDER", "--at", "2026-13"], "'2026-13' is not a"),
+        (["extract", "FOLDER", "-o", "FOLDER/x", "--status", "abc"], "--status abc fits no"),
+        (["extract", "FOLDER", "-o", "FOLDER/x", "--mime", "html"], "--mime html fits no"),
+        (["extract", "FOLDER", "-o", "FOLDER/x", "--host", "a.test:81"], "--host a.test:81 fits"),
         (["check", "FOLDER", "-s", "KROWL_WARC_PREFX=x"], "KROWL_WARC_PREFX is not a setting"),
     ],
 )
@@ -443,6 +446,8 @@ def test_mistake_is_reported_in_one_line(folder: Path, words: list[str], complai
     assert text == b""
     assert said.startswith(f"krowlspider: {complaint.replace('FOLDER', str(folder))}"), said
     assert said.count("\n") == 1
+    # So the right command can be given at once.
+    assert not (folder / "x").exists()
 
 
 def test_wrong_number_of_arguments_shows_the_usage(folder: Path) -> None:
