@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Lines that become one batch: about 1 MB.
 _BATCH = 1000
+# A line that can be imported.
+EXAMPLE = '{"url": "https://..."}'
 
 
 def export_lines(store: Store) -> Iterator[str]:
@@ -51,6 +53,11 @@ class Imported:
         """Return whether there were lines, and all were bad."""
         return bool(self.bad and not (self.imported or self.known or self.refused))
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there was no line but blank ones."""
+        return not (self.imported or self.known or self.refused or self.bad)
+
 
 def parse_line(
     line: bytes, identify: Callable[[Entry], bytes | None], *, url_max: int
@@ -69,7 +76,7 @@ def parse_line(
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as error:
-        raise ValueError('not JSON: a line is {"url": "https://..."}') from error
+        raise ValueError(f"not JSON: a line is {EXAMPLE}") from error
     entry = found.entry(url_max)
     return Candidate(host_of(entry.url), identify(entry), entry, found.priority)
 
