@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.programs.program import BadLines
 from krowlspider.urls.length import REFERENCE_MAX
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.folder import JobFolder, JobHead
     from krowlspider.frontier.store.store import LevelStore
+
+# Bad lines that are named; further ones are counted.
+_BAD_NAMED = 10
 
 
 def import_into(
@@ -32,8 +35,8 @@ def import_into(
 ) -> Imported:
     """Queue the new URLs in ``lines``, and return the counts of the import.
 
-    Each bad line is reported on standard error with its number. The store is left as after a
-    crash: at the next start, each host waits its delay once.
+    The first bad lines are reported on standard error with their numbers. The store is left as
+    after a crash: at the next start, each host waits its delay once.
     """
     frontier = Frontier(
         store,
@@ -47,8 +50,4 @@ def import_into(
     url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
     identify = ImportedIdentity(offline(settings), head.seed)
     parse = partial(parse_line, identify=identify, url_max=url_max)
-    return import_lines(frontier, store, lines, parse, _complain)
-
-
-def _complain(number: int, mistake: str) -> None:
-    print(f"krowlspider: line {number} skipped: {mistake}", file=sys.stderr)
+    return import_lines(frontier, store, lines, parse, BadLines(_BAD_NAMED).add)

@@ -63,6 +63,19 @@ class Program(ScrapyCommand):
         self.exitcode = code
 
 
+class BadLines:
+    """Counts the bad lines of a file, and names the first ``most`` of them on standard error."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.count = 0
+
+    def add(self, number: int, mistake: str) -> None:
+        self.count += 1
+        if self.count <= self._most:
+            print(f"krowlspider: line {number} skipped: {mistake}", file=sys.stderr)
+
+
 def refuse_options(program: str, args: list[str]) -> None:
     """:raises KrowlError: one of the arguments of a program is an option that it does not have"""
     for name in args:

@@ -10,7 +10,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
-from krowlspider.programs.program import Program, refuse_options
+from krowlspider.programs.program import BadLines, Program, refuse_options
 from krowlspider.urls.lists import FORMATS, content, recognise, seed_text
 from krowlspider.urls.seeds import BadSeed, seed_lines
 from krowlspider.views.files import STDIO, read_lines, written
@@ -98,7 +98,11 @@ class Conversion:
         self._read = read
         self._lines = lines
         self.good = 0
-        self.bad = 0
+        self._bad = BadLines(_BAD_NAMED)
+
+    @property
+    def bad(self) -> int:
+        return self._bad.count
 
     def seeds(self) -> Iterator[str]:
         """Yield the seeds as lines of a file of seeds."""
@@ -108,9 +112,7 @@ class Conversion:
             try:
                 seed = self._read(text)
             except BadSeed as error:
-                self.bad += 1
-                if self.bad <= _BAD_NAMED:
-                    print(f"krowlspider: line {number} skipped: {error}", file=sys.stderr)
+                self._bad.add(number, str(error))
                 continue
             if seed is not None:
                 self.good += 1

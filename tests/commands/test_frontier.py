@@ -406,6 +406,20 @@ def test_an_import_of_nothing_but_bad_lines_is_a_mistake(tmp_path: Path) -> None
     assert "line 1 skipped" in complaint
 
 
+def test_an_import_names_only_the_first_bad_lines(tmp_path: Path) -> None:
+    given = "x\n" * 1000 + '{"url": "http://a.test/"}\n'
+    text, complaint = frontier(made(tmp_path / "job"), "--import", "-", given=given)
+    assert text == "imported 1, known 0, refused 0, bad 1000\n"
+    assert complaint.count("\n") == complaint.count(" skipped: not JSON") == 10
+
+
+def test_an_import_recognises_lines_for_urlfrontier(tmp_path: Path) -> None:
+    jobdir = made(tmp_path / "job", "http://a.test/")
+    lines, _ = frontier(jobdir, "--export", "--format", "urlfrontier")
+    _, complaint = frontier(jobdir, "--import", "-", given=lines, code=2)
+    assert "line 1 skipped: a line for URLFrontier: export without --format" in complaint
+
+
 @pytest.mark.parametrize("given", ["", "\n \n"])
 def test_an_import_of_nothing_is_a_mistake(tmp_path: Path, given: str) -> None:
     text, complaint = frontier(made(tmp_path / "job"), "--import", "-", given=given, code=2)

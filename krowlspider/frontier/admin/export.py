@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _BATCH = 1000
 # A line that can be imported.
 EXAMPLE = '{"url": "https://..."}'
+# The beginning of a line of `url_items`.
+_OF_URLFRONTIER = re.compile(rb'\s*{\s*"(discovered|known)"')
 
 
 def export_lines(store: Store) -> Iterator[str]:
@@ -73,7 +76,11 @@ def parse_line(
         return None
     try:
         found = msgspec.json.decode(line, type=EntryLine)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        if _OF_URLFRONTIER.match(line):
+            raise ValueError(
+                "a line for URLFrontier: export without --format urlfrontier, and import that"
+            ) from error
         raise
     except msgspec.DecodeError as error:
         raise ValueError(f"not JSON: a line is {EXAMPLE}") from error
