@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scrapy.commands import ScrapyCommand
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
+    from scrapy.spiderloader import SpiderLoaderProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -76,16 +77,7 @@ class Command(CrawlCommand):
         :raises SettingsError: they are not, or a setting of the spider is wrong
         """
         assert self.settings is not None
-        try:
-            loader = get_spider_loader(self.settings)
-        except ModuleNotFoundError as error:
-            modules = self.settings.getlist("SPIDER_MODULES")
-            # If a spider's own import failed, the traceback shows the place.
-            if not any(f"{module}.".startswith(f"{error.name}.") for module in modules):
-                raise
-            raise SettingsError(
-                f"SPIDER_MODULES={','.join(modules)}: there is no module {error.name!r}"
-            ) from error
+        loader = loaded_spiders(self.settings)
         names = sorted(loader.list())
         if not args:
             raise SettingsError(
@@ -107,10 +99,51 @@ class Command(CrawlCommand):
         run_crawl(self, args[0], opts.spargs)
 
 
+def loaded_spiders(settings: BaseSettings) -> SpiderLoaderProtocol:
+    """Return the spiders of SPIDER_MODULES.
+
+    :raises SettingsError: there is no such module
+    """
+    try:
+        return get_spider_loader(settings)
+    except ModuleNotFoundError as error:
+        modules = settings.getlist("SPIDER_MODULES")
+        # If a spider's own import failed, the traceback shows the place.
+        if not any(f"{module}.".startswith(f"{error.name}.") for module in modules):
+            raise
+        raise SettingsError(
+            f"SPIDER_MODULES={','.join(modules)}: there is no module {error.name!r}"
+        ) from error
+
+
 def check_spider(name: str, names: list[str]) -> None:
     """:raises SettingsError: ``name`` is none of the spiders' ``names``"""
     if name not in names:
         raise SettingsError(f"there is no spider {name!r}: give one of these: {', '.join(names)}")
+
+
+@contextmanager
+def _pid_file_named(opts: argparse.Namespace) -> Iterator[None]:
+    """:raises SettingsError: the file of --pidfile could not be written in the ``with`` block"""
+    try:
+        yield
+    except OSError as error:
+        if opts.pidfile is None or str(error.filename) != opts.pidfile:
+            raise
+        raise SettingsError(
+            f"--pidfile {opts.pidfile} cannot be written: {error.strerror}"
+        ) from error
+
+
+@contextmanager
+def one_line_errors(opts: argparse.Namespace) -> Iterator[None]:
+    """For an error of the input in the ``with`` block, print one line, and exit."""
+    try:
+        with _pid_file_named(opts):
+            yield
+    except SettingsError as error:
+        print(f"krowlspider: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
 
 
 @contextmanager
@@ -122,7 +155,8 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
     try:
         given = (word.partition("=") for word in opts.set)
         check_mappings(settings, {name: value for name, _, value in given})
-        yield
+        with _pid_file_named(opts):
+            yield
     except KrowlError as error:
         print(f"krowlspider: {error}", file=sys.stderr)
         if settings["LOG_FILE"]:

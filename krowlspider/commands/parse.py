@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from time import monotonic
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from scrapy.commands.parse import Command as ScrapyCommand
 
+from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.commands.single_page import SinglePage
 from krowlspider.crawl.loop_throttle import LoopThrottle
 from krowlspider.crawl.turns import Turns
@@ -45,6 +47,13 @@ class Command(SinglePage, ScrapyCommand):
         # Only links are shown.
         own = {"KROWL_OPT_OUTS": False, "KROWL_REQUISITES": "none"}
         self.settings.setdict(own, priority="cmdline")
+
+    def set_spidercls(self, url: str, opts: argparse.Namespace) -> None:
+        super().set_spidercls(url, opts)
+        if self.spidercls is None:
+            # Scrapy says so in the log alone.
+            print(f"krowlspider: no spider is for {url}: give one by --spider", file=sys.stderr)
+            self.exitcode = BAD_INPUT
 
     def prepare_request(
         self, spider: Spider, request: Request, opts: argparse.Namespace

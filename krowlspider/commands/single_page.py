@@ -5,13 +5,13 @@ These commands need no frontier, no archive and no contact: a person requests ea
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from scrapy.settings import default_settings as scrapy
 
-from krowlspider.commands.crawl import BAD_INPUT
+from krowlspider.commands.crawl import check_spider, loaded_spiders, one_line_errors
 from krowlspider.config.validation import problem
+from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
     import argparse
@@ -37,12 +37,16 @@ class SinglePage:
     settings: Settings | None
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        super().process_options(args, opts)  # type: ignore[misc]
         settings = self.settings
         assert settings is not None
-        if faults := [fault for name in _CHECKED if (fault := problem(settings, name))]:
-            print(f"krowlspider: {'; '.join(faults)}", file=sys.stderr)
-            sys.exit(BAD_INPUT)
+        with one_line_errors(opts):
+            super().process_options(args, opts)  # type: ignore[misc]
+            if faults := [fault for name in _CHECKED if (fault := problem(settings, name))]:
+                raise SettingsError("; ".join(faults))
+            names = sorted(loaded_spiders(settings).list())
+            # Those of --spider, and of `scrapy check`.
+            for name in self._spiders(args, opts):
+                check_spider(name, names)
         own = {name: getattr(scrapy, name) for name in _SCRAPYS}
         # The console's password is written to a job folder, and there is none here.
         own["TELNETCONSOLE_ENABLED"] = False
@@ -53,3 +57,9 @@ class SinglePage:
             own["USER_AGENT"] = scrapy.USER_AGENT
         own["ADDONS"] = {}
         settings.setdict(own, priority="cmdline")
+
+    def _spiders(self, args: list[str], opts: argparse.Namespace) -> list[str]:
+        """Return the names of the spiders that are given."""
+        # Without a page to fetch, a command has no such option.
+        name = getattr(opts, "spider", None)
+        return [] if name is None else [name]

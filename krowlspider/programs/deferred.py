@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.commands import ScrapyCommand
 
+from krowlspider.commands.crawl import one_line_errors
+
 if TYPE_CHECKING:
     import argparse
 
@@ -40,6 +42,10 @@ class DeferredCommand(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         self._command.settings = self.settings
         self._command.add_options(parser)
+
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        with one_line_errors(opts):
+            super().process_options(args, opts)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:

@@ -86,6 +86,25 @@ def test_a_bad_setting_of_the_log_is_named(command: list[str], setting: str, sai
     assert message.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["parse", "--spider", "nope", "http://127.0.0.1:1/", "--nolog"], "there is no spider"),
+        (["parse", "http://127.0.0.1:1/", "--nolog"], "no spider is for http://127.0.0.1:1/"),
+        (["fetch", "--spider", "nope", "http://127.0.0.1:1/"], "there is no spider 'nope'"),
+        (["list", "-s", "SPIDER_MODULES=nope"], "SPIDER_MODULES=nope: there is no module 'nope'"),
+        (["crawl", "broad", "--pidfile", "/proc/x"], "--pidfile /proc/x cannot be written: No"),
+        (["list", "--pidfile", "/proc/x"], "--pidfile /proc/x cannot be written: No such file"),
+        (["frontier", "x", "--pidfile", "/proc/x"], "--pidfile /proc/x cannot be written: No"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_line_with_nolog_too(words: list[str], said: str) -> None:
+    message = scrapy(*words, code=2).stderr.decode()
+    assert message.startswith(f"krowlspider: {said}")
+    assert message.count("\n") == 1
+
+
 @pytest.mark.slow
 def test_check_names_the_spiders_there_are() -> None:
     message = scrapy("check", "nope", code=2).stderr.decode()
