@@ -59,11 +59,16 @@ if TYPE_CHECKING:
     from krowlspider.archive.upload.uploader import UploadStats
 
 _MERGED = "index.cdxj"
-# What extract chooses by.
-_CHOICE = (
-    *("--url PREFIX", "--surt PREFIX", "--host NAME", "--mime TYPE", "--status N"),
-    *("--from DATE", "--to DATE"),
-)
+# What extract chooses by: the captures that it copies.
+_CHOICE = {
+    "--url PREFIX": "of URLs that begin so",
+    "--surt PREFIX": "of URLs whose SURT begins so, such as 'org,example)/news'",
+    "--host NAME": "of one host, at all ports",
+    "--mime TYPE": "of a media type, such as text/html, or text/ for all texts",
+    "--status N": "of an HTTP status, such as 200",
+    "--from DATE": "of this date in UTC or later",
+    "--to DATE": "of this date in UTC or earlier",
+}
 # The form of some of these; another value would fit no capture.
 _FORMS = {
     "host": (re.compile("[^/:]+"), "give a name without scheme, port and path"),
@@ -138,9 +143,9 @@ class Command(Program):
 
         parser.add_argument("--json", action="store_true", help="print all counts of stats as JSON")
 
-        for choice in _CHOICE:
+        for choice, text in _CHOICE.items():
             option, metavar = choice.split()
-            parser.add_argument(option, metavar=metavar, help="captures that extract copies")
+            parser.add_argument(option, metavar=metavar, help=f"extract captures {text}")
 
         packing = "of a WACZ"
         parser.add_argument("--title", metavar="TEXT", help=f"title {packing}")
@@ -502,4 +507,6 @@ def _writable(name: str | Path) -> Path:
         raise KrowlError(f"{path} cannot be written: it is a folder")
     if not path.parent.is_dir():
         raise KrowlError(f"{path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise KrowlError(f"{path} cannot be written: no permission to write to {path.parent}")
     return path

@@ -450,6 +450,18 @@ def test_mistake_is_reported_in_one_line(folder: Path, words: list[str], complai
     assert not (folder / "x").exists()
 
 
+@pytest.mark.parametrize("word", ["index", "wacz"])
+def test_folder_without_permission_is_named(
+    folder: Path, tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The permissions of a folder do not hold for root.
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    _, said = warc(word, folder, "-o", tmp_path / "out", code=2)
+    assert said == (
+        f"krowlspider: {tmp_path}/out cannot be written: no permission to write to {tmp_path}\n"
+    )
+
+
 def test_wrong_number_of_arguments_shows_the_usage(folder: Path) -> None:
     for words in (["check"], ["cat", folder], ["mend", folder, folder]):
         text, said = warc(*words, code=2)

@@ -323,6 +323,16 @@ def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
     run_on_uvloop(main())
 
 
+def test_a_host_without_an_address_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        # A blank is in no name, so no name server is asked.
+        assert await PageServer([]).serve("no host", range(1)) == ""
+
+    run_on_uvloop(main())
+    assert "PROMETHEUS_HOST=no host has no address (" in caplog.text
+    assert "Unknown error" not in caplog.text
+
+
 def test_a_server_that_cannot_be_loaded_is_logged_and_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

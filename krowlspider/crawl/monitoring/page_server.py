@@ -121,6 +121,14 @@ class PageServer:
         and return ""."""
         try:
             address, port = await self.open(host, ports)
+        except socket.gaierror as error:
+            _logger.warning(
+                "No metrics and no live page: PROMETHEUS_HOST=%s has no address (%s);"
+                " give another, or PROMETHEUS_ENABLED=False",
+                host,
+                error.strerror,
+            )
+            return ""
         except OSError as error:
             _logger.warning(
                 "No metrics and no live page: no free port in PROMETHEUS_PORT=%s at %s (%s);"
