@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scrapy.extensions import telnet
 from twisted.internet.error import CannotListenError
 
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.secret import TELNET_PASSWORD, Secret
+from krowlspider.crawl.monitoring.telnet import QuietConsole
 from krowlspider.views.console import Console
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class TelnetConsole(telnet.TelnetConsole):
+class TelnetConsole(QuietConsole):
     """Writes a generated password to a file that only its owner can read, and never logs it.
 
     Anyone with the password can run Python in the crawl, and many people read logs.
