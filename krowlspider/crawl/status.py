@@ -12,6 +12,7 @@ from krowlspider.crawl.next_commands import archive_commands, same_again
 from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import lacks_room, scrapy_with
 from krowlspider.frontier.admin.words import counted, data_size, duration
+from krowlspider.frontier.schedule.orders import PAUSED
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -111,7 +112,7 @@ class Progress:
         counted, in_flight = self._measure()
         seconds, pages = now - since[0], counted["done"] - since[1]
         frontier = self._job.frontier
-        due = frontier.schedule.count_due()
+        queued, due = frontier.queued - frontier.deferred_queued, frontier.schedule.count_due()
         paused = pause_reason(self._job)
         return {
             "time": time.time(),
@@ -125,7 +126,8 @@ class Progress:
             "paused": paused,
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],
-            "queued": frontier.queued - frontier.deferred_queued,
+            "queued": queued,
+            "held": bool(queued) and not due and not in_flight and self._are_all_held(),
             "deferred": frontier.deferred_queued,
             "hosts": frontier.schedule.host_count,
             "due": due,
@@ -134,6 +136,12 @@ class Progress:
             "dropped": sum(by_last_part(counted, "dropped/").values()),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 4),
         }
+
+    def _are_all_held(self) -> bool:
+        """Return whether no host is due before the pauses of people end."""
+        frontier = self._job.frontier
+        due = frontier.schedule.next_due()
+        return due is not None and due - frontier.now() > PAUSED / 2
 
     def end(self, reason: str, now: float) -> None:
         """Leave the last figures in the job folder: the crawl has ended for a reason."""
@@ -179,6 +187,9 @@ class Progress:
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
 
 
+_HELD = "paused or blocked"
+
+
 def status_line(figures: Mapping[str, Any]) -> str:
     """Return the figures that `Progress.line` leaves in the job folder, as a line for people."""
     parts = [
@@ -194,7 +205,7 @@ def status_line(figures: Mapping[str, Any]) -> str:
         or (
             not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])
             and figures["queued"]
-            and "every host is within its delay"
+            and f"every host is {_HELD if figures.get('held') else 'within its delay'}"
         ),
     ]
     return " | ".join(part for part in parts if part)

@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.crawl.status import Progress, status_line
 from krowlspider.crawl.time_left import Limits, progress
+from krowlspider.frontier.schedule.orders import PAUSED
 
 
 def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +24,23 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
     job.archive.stats.bytes_written = 0
     times = (109.9995, 110.0, 119.9991, 120.0, 130.0)
     assert [now for now in times if progress.due_line(now, 10.0)] == [109.9995, 119.9991, 130.0]
+
+
+@pytest.mark.parametrize(
+    ("wait", "reason"), [(PAUSED - 60, "paused or blocked"), (86_400.0, "within its delay")]
+)
+def test_hosts_that_a_person_holds_are_not_within_a_delay(wait: float, reason: str) -> None:
+    stats, job = Mock(), Mock(is_paused=False, full=None, node=None)
+    stats.get_value.return_value = 0
+    job.outages.paused = job.memory.keeps_out = False
+    job.frontier.queued, job.frontier.deferred_queued = 5, 0
+    job.frontier.schedule.host_count = 2
+    job.frontier.schedule.count_due.return_value = 0
+    job.frontier.schedule.next_due.return_value = 50.0 + wait
+    job.frontier.now.return_value = 50.0
+    job.archive.stats.bytes_written = 0
+    progress = Progress(job, stats, lambda: (Counter(), 0), 100.0, Limits())
+    assert progress.line(110.0).endswith(f" | every host is {reason}")
 
 
 @pytest.mark.parametrize(
