@@ -211,7 +211,7 @@ class DownloadHandler(BaseDownloadHandler):
                     mark, body, coding[-1], most, in_flight.memory, cuts=is_robots
                 )
                 if is_robots and exchange.truncated and len(body) < most:
-                    raise TooLarge("its first 500 KiB cannot be decoded")
+                    raise TooLarge("what was received of it decodes to less than 500 KiB")
         except FetchError as error:
             error.exchange = exchange
             in_flight.note = self._job.notes.failed(in_flight, error, request.meta)

@@ -226,8 +226,8 @@ class Command(Program):
         if unknown:
             self.complain(
                 f"opt-outs not known, and not heeded: {counted(unknown, 'file')} such as {example},"
-                " archived as revisits of records in no file here; link the WARC files of the"
-                " earlier crawl too into one folder, and make the corpus of that",
+                " archived as revisits of responses in no WARC file here; link the WARC files of"
+                " the earlier crawl and these into one folder, and make a new corpus of that",
                 0,
             )
         for file_name, offset, reason in build.built.problems:

@@ -46,7 +46,7 @@ class Redirects:
         return None
 
     def _uses_cookies(self, response: Response) -> bool:
-        """Return whether a response sets a cookie, or its request sent one that the chain set."""
+        """Return whether a response sets a cookie, or its request had one."""
         if not self._has_cookies:
             return False
         assert response.request is not None

@@ -160,8 +160,8 @@ class SitemapReader:
             level = logging.INFO
         logger.log(
             level,
-            "Sitemap %s is not whole: %s. %d URLs were recognised in it. Further ones of %s are"
-            " logged with LOG_LEVEL=DEBUG",
+            "Sitemap %s is not whole: %s. %d URLs were recognised in it. Further broken ones of %s"
+            " are logged with LOG_LEVEL=DEBUG",
             url,
             sitemap.error,
             sitemap.found,

@@ -100,7 +100,7 @@ def written(name: str) -> Iterator[IO[str]]:
         if name != STDIO:
             raise _file_error(name, "written", error) from error
         drop_output()
-        # Without its cause: no file of ours has too little room.
+        # Without its cause, so that the exit code is that of bad input.
         raise _file_error("standard output", "written", error) from None
 
 

@@ -105,7 +105,7 @@ def test_nodes_reach_what_one_reaches(tmp_path: Path, count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 @in_loop
-def test_nodes_follow_redirects_to_any_file(tmp_path: Path, count: int) -> None:
+def test_nodes_follow_robots_redirects_to_txt_files(tmp_path: Path, count: int) -> None:
     web = RedirectingWeb(lambda number: 0 if number else None, RULES_FILE)
     nodes = crawl(tmp_path, web, count)
     nodes.run_for(20)
