@@ -1,7 +1,8 @@
 """Bound the time of one scan of HTML to 0.25 s, for any bytes.
 
 For an end tag that closes nothing, the scanner walks its whole stack of open elements. So many
-``<div>`` and then as many ``</span>`` take quadratic time. All else takes linear time.
+``<div>`` and then as many ``</span>`` take quadratic time. So do ``<frameset>`` and then
+``<body>``, and the name of a tag that does not end. All else takes linear time.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ _WALK_MAX = (_TAGS_SAFE // 2) ** 2
 # at most b * b / 48 elements.
 _BYTES_SAFE = 41_500
 
+# The scanner reads the name of each tag in the first bytes, up to its end, to find the encoding.
+_PRESCAN = 1024
+_NAME_MAX = 64 * 1024
+_NAME_END = re.compile(rb"[ \t\n\r\f>/]")
+_NAME = re.compile(rb"<[A-Za-z][^ \t\n\r\f>/]*\Z")
+
 # All end tags except those that end raw text. They can be removed, as no selector of the reading
 # plan depends on the parent of an element.
 _NEEDLESS_END = re.compile(
     rb"</(?=[a-z])(?!(?:script|style|title|textarea|xmp|iframe|noembed|noframes)\b)", re.IGNORECASE
 )
+_FRAMESET = re.compile(rb"<(?=frameset[\s/>])", re.IGNORECASE)
+_BODY = re.compile(rb"<(?=body[\s/>])", re.IGNORECASE)
+_NUL_IN_NAME = re.compile(rb"<[^>\s\0]{0,8}\0")
 # Any bytes that may begin an end tag, in any encoding: in UTF-16, NUL follows every "<".
 _MAYBE_END = re.compile(rb"<(?![A-Za-z!?])")
 
@@ -37,12 +47,20 @@ def bounded(body: bytes) -> bytes:
     if len(body) <= _BYTES_SAFE:
         return body
     body = body[:_BYTES_MAX]
+    after = _PRESCAN + _NAME_MAX
+    if not _NAME_END.search(body, _PRESCAN, after) and _NAME.search(body, 0, _PRESCAN):
+        body = body[:after]
     tags = body.count(b"<")
     if tags <= _TAGS_SAFE:
         return body
     if tags > _TAGS_MAX:
         body = _first_tags(body, _TAGS_MAX)
-    body = _NEEDLESS_END.sub(b"<!", body)
+    if _NUL_IN_NAME.search(body):
+        # The scanner leaves NUL out, so it may hide such tags.
+        return _first_tags(body, _TAGS_SAFE)
+    body = _FRAMESET.sub(b"<!", _NEEDLESS_END.sub(b"<!", body))
+    if first := _BODY.search(body):
+        body = body[: first.end()] + _BODY.sub(b"<!", body[first.end() :])
     if len(_MAYBE_END.findall(body)) * min(tags, _TAGS_MAX) <= _WALK_MAX:
         return body
     return _first_tags(body, _TAGS_SAFE)

@@ -45,6 +45,16 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     ),
     "robots": lambda: b"<meta name=robots content=nofollow>" * 200_000,
     "a title of spaces": lambda: b"<title>" + b" x" * 5_000_000,
+    "frames": lambda: b"<frameset>" * 6_000 + b"<body/>" * 5_999,
+    "many frames": lambda: b"<frameset>" * 50_000 + b"<body/>" * 50_000,
+    "frames that NUL hides": lambda: b"<fra\0meset>" * 50_000 + b"<bo\0dy/>" * 50_000,
+    "frames before NUL": lambda: b"<frameset\0>" * 50_000 + b"<body\0/>" * 50_000,
+    "end tags that NUL hides": lambda: b"<div>" * 100_000 + b"<\0/span>" * 100_000,
+    "bodies": lambda: b"<body/>" + b"<div>" * 100_000 + b"<body/>" * 100_000,
+    "bodies in UTF-16": lambda: ("<body/>" + "<div>" * 100_000 + "<body/>" * 100_000).encode(
+        "utf-16"
+    ),
+    "a tag name without end": lambda: b"<a" * 512 + b"x" * 10_000_000,
 }
 
 
