@@ -21,7 +21,7 @@ from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.edit import drop_host, forget_host
-from krowlspider.frontier.admin.export import EXAMPLE, export_lines
+from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.admin.migrate import copy_frontier
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
@@ -209,8 +209,6 @@ class Command(Program):
             self._say(opts, asdict(result), frontier.imported(result))
             if result.useless:
                 self.exitcode = BAD_INPUT
-            elif result.is_empty:
-                self.complain(f"nothing to import: a line is {EXAMPLE}", BAD_INPUT)
         elif given["drop-host"]:
             dropped = drop_host(store, whole_host(given["drop-host"], _WAYS_FOR_PAGE["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")

@@ -71,7 +71,7 @@ _CHOICE = {
 }
 # The form of some of these; another value would fit no capture.
 _FORMS = {
-    "host": (re.compile("[^/:]+"), "give a name without scheme, port and path"),
+    "host": (re.compile("[^/]+"), "give a name without scheme and path"),
     "mime": (re.compile("[^/]+/.*"), "give a media type such as text/html, or text/ for all texts"),
     "status": (re.compile("[0-9]{3}"), "give three digits, such as 200"),
 }

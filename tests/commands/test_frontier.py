@@ -420,13 +420,6 @@ def test_an_import_recognises_lines_for_urlfrontier(tmp_path: Path) -> None:
     assert "line 1 skipped: a line for URLFrontier: export without --format" in complaint
 
 
-@pytest.mark.parametrize("given", ["", "\n \n"])
-def test_an_import_of_nothing_is_a_mistake(tmp_path: Path, given: str) -> None:
-    text, complaint = frontier(made(tmp_path / "job"), "--import", "-", given=given, code=2)
-    assert text == "imported 0, known 0, refused 0, bad 0\n"
-    assert complaint == 'krowlspider: nothing to import: a line is {"url": "https://..."}\n'
-
-
 def test_a_gzip_export_is_imported_under_any_name(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job", "http://a.test/", "http://b.test/")
     packed = tmp_path / "urls.gz"

@@ -437,7 +437,10 @@ WORDS = (
         (["cat", "http://example.org/page/1", "FOLDER", "--at", "2026-13"], "'2026-13' is not a"),
         (["extract", "FOLDER", "-o", "FOLDER/x", "--status", "abc"], "--status abc fits no"),
         (["extract", "FOLDER", "-o", "FOLDER/x", "--mime", "html"], "--mime html fits no"),
-        (["extract", "FOLDER", "-o", "FOLDER/x", "--host", "a.test:81"], "--host a.test:81 fits"),
+        (
+            ["extract", "FOLDER", "-o", "FOLDER/x", "--host", "http://a.test"],
+            "--host http://a.test fits",
+        ),
         (["check", "FOLDER", "-s", "KROWL_WARC_PREFX=x"], "KROWL_WARC_PREFX is not a setting"),
     ],
 )

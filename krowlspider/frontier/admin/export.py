@@ -56,11 +56,6 @@ class Imported:
         """Return whether there were lines, and all were bad."""
         return bool(self.bad and not (self.imported or self.known or self.refused))
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether there was no line but blank ones."""
-        return not (self.imported or self.known or self.refused or self.bad)
-
 
 def parse_line(
     line: bytes, identify: Callable[[Entry], bytes | None], *, url_max: int
