@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # Lines that become one batch: about 1 MB.
 _BATCH = 1000
-# A line that can be imported.
-EXAMPLE = '{"url": "https://..."}'
 # The beginning of a line of `url_items`.
 _OF_URLFRONTIER = re.compile(rb'\s*{\s*"(discovered|known)"')
 
@@ -78,7 +76,7 @@ def parse_line(
             ) from error
         raise
     except msgspec.DecodeError as error:
-        raise ValueError(f"not JSON: a line is {EXAMPLE}") from error
+        raise ValueError('not JSON: a line is {"url": "https://..."}') from error
     entry = found.entry(url_max)
     return Candidate(host_of(entry.url), identify(entry), entry, found.priority)
 
