@@ -20,7 +20,7 @@ from scrapy.utils.request import request_from_dict
 
 from krowlspider.cluster.transport.message import Message, dumps, encode, loads
 from krowlspider.cluster.transport.meta import carried
-from krowlspider.frontier.entry import REQUISITE, Entry
+from krowlspider.frontier.entry import AS_JSON, JSON, OPT_OUT, PICKLE, REQUISITE, SITEMAP, Entry
 from krowlspider.urls.data import is_data
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.requisites import Requisite
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-_JSON = b"J"
-_PICKLE = b"P"
+# What a meta key of a broad spider's request says that it is for.
+_FILES = {"krowl_sitemap": SITEMAP, "krowl_opt_out": OPT_OUT}
 # Request classes that may come from another node, besides Request itself.
 _CLASSES = {
     f"{kind.__module__}.{kind.__name__}" for kind in (FormRequest, JsonRequest, XmlRpcRequest)
@@ -228,7 +228,7 @@ class RequestCodec:
         """
         if entry.is_requisite:
             return self.request(entry)
-        if entry.request[:1] != _JSON:
+        if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle")
         try:
             data = json.loads(entry.request[1:])
@@ -239,7 +239,7 @@ class RequestCodec:
             meta = carried(given)
             self._lower(meta, data.get("callback"))
             if meta != given:
-                entry.request = _JSON + json.dumps({**data, "meta": meta}).encode()
+                entry.request = entry.request[:1] + json.dumps({**data, "meta": meta}).encode()
             return self.request(entry)
         except (TypeError, AttributeError, KeyError, RecursionError) as error:
             raise ValueError(str(error)) from error
@@ -293,19 +293,27 @@ class RequestCodec:
         try:
             text = json.dumps(as_json)
             if json.loads(text) == as_json:
-                return _JSON + text.encode()
+                return self._letter(request) + text.encode()
         except (TypeError, ValueError):
             pass
         try:
-            return _PICKLE + pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
+            return PICKLE + pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ValueError(
                 "its meta or cb_kwargs cannot be stored; pass text, numbers or items in place of a"
                 f" response, selector or item loader: {error}"
             ) from error
 
+    def _letter(self, request: Request) -> bytes:
+        """Return the first byte of a request that is stored as JSON."""
+        if self._page_spider is not None:
+            for name, letter in _FILES.items():
+                if name in request.meta:
+                    return letter
+        return JSON
+
     def _unpack(self, packed: bytes) -> Request:
-        if packed[:1] == _PICKLE:
+        if packed[:1] == PICKLE:
             data = pickle.loads(packed[1:])  # noqa: S301 - written by this job, in its own folder
         else:
             data = json.loads(packed[1:])

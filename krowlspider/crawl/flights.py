@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.entry import JSON
+from krowlspider.frontier.entry_queues import REDIRECT
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
@@ -60,8 +62,7 @@ class Flights:
         if self._job.outages.paused:
             self._job.outages.sent(in_flight.host)
         lease = in_flight.lease
-        # Most pages have no request of their own, and need no call.
-        if lease is not None and (not lease.entry.request or _counts(lease)):
+        if _counts(lease):
             self._budget.take()
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
@@ -160,6 +161,19 @@ class Flights:
         if _counts(lease):
             self._budget.give_back()
 
+    def make_page(self, request: Request | None) -> bool:
+        """Count a request in flight for a sitemap as one for a page: HTML has come.
+
+        Return False, with nothing changed, if no page may be fetched any more.
+        """
+        in_flight = None if request is None else self._requests.get(request)
+        if in_flight is None or in_flight.lease is None or self._budget.is_spent:
+            return False
+        entry = in_flight.lease.entry
+        entry.request = JSON + entry.request[1:]
+        self._budget.take()
+        return True
+
     def keep_all(self) -> None:
         """Leave the pages of all present requests queued for the next start when they are over."""
         for in_flight in self._requests.values():
@@ -180,11 +194,13 @@ class Flights:
         if in_flight.lease is not None:
             if in_flight.stays:
                 return
-            if in_flight.failure is not None and _counts(in_flight.lease):
+            lease = in_flight.lease
+            if _counts(lease) and (in_flight.failure is not None or lease.kind == REDIRECT):
                 self._budget.give_back()
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)
 
 
 def _counts(lease: Lease | None) -> bool:
-    """Return whether a lease counts as a page: requisites and robots fetches do not."""
-    return lease is not None and not lease.entry.is_requisite
+    """Return whether a lease counts as a page: a robots fetch has none, and requisites, sitemaps
+    and opt-out files are no pages."""
+    return lease is not None and not (lease.entry.request and lease.entry.file)

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 class PageBudget:
-    """Counts the pages that may still be popped. Robots fetches are free.
+    """Counts the pages that may still be popped. Whatever else is fetched is free: robots.txt,
+    sitemaps, requisites, opt-out files, redirects.
 
     ``left`` is this node's own number, and ``total`` what it was at first; None is no limit.
     ``left`` is below 0 if pages under way have awaited more requests. ``allowance`` is this node's

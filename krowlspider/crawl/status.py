@@ -11,8 +11,9 @@ from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.crawl.next_commands import archive_commands, same_again
 from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import lacks_room, scrapy_with
-from krowlspider.frontier.admin.words import counted, data_size, duration
+from krowlspider.frontier.admin.words import besides_pages, counted, data_size, duration
 from krowlspider.frontier.schedule.orders import PAUSED
+from krowlspider.frontier.stopped import fetched_in
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -161,6 +162,7 @@ class Progress:
         late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
         rows = {
             "pages done": f"{done:,} ({done / max(seconds, 0.001):.1f}/s)",
+            "besides": besides_pages(fetched_in(numbers)),
             "answers": f"{answers} (robots.txt and retries included)",
             "URLs": f"{numbers['queued']:,} queued, {numbers['known']:,} known already,"
             f" {sum(reasons.values()):,} dropped, {frontier.pending:,} left",
@@ -250,6 +252,10 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
         "scheduler/enqueued": counted["queued"],
         "dupefilter/filtered": counted["known"],
         "krowl/frontier/done_count": counted["done"],
+        **{
+            f"krowl/frontier/fetched_count/{kind}": number
+            for kind, number in fetched_in(counted).items()
+        },
         "krowl/frontier/queued": frontier.queued,
         "krowl/frontier/hosts": frontier.schedule.host_count,
         "krowl/frontier/due": frontier.schedule.count_due(),

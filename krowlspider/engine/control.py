@@ -21,6 +21,7 @@ from krowlspider.frontier.admin.host_view import Reason, view_of
 from krowlspider.frontier.admin.live import host_now, why_host_waits_now
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.hosts.table import SchedulingState
+from krowlspider.frontier.stopped import fetched_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,7 +46,7 @@ _INDEXES = 100
 # What hosts may be sorted by: fields of `HostRow`, and their values for a host and its policy.
 _KEYS: dict[str, Callable[[Host, DelayPolicy], float]] = {
     "queued": lambda host, _: host.queue.queued,
-    "done": lambda host, _: host.queue.done,
+    "done": lambda host, _: host.queue.pages,
     "dropped": lambda host, _: host.queue.dropped,
     "delay": lambda host, policy: policy.of(host.name).delay(host.rate),
     "due_in": lambda host, _: host.due,
@@ -94,8 +95,9 @@ class Control:
     def status(self) -> dict[str, Any]:
         """Return the figures of the crawl now, and why no request is sent, "" usually.
 
-        Counts are since the start; ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed``
-        are counts by status and by kind of failure.
+        Counts are since the start. ``done`` are pages, ``fetched`` has them and all else by kind.
+        ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed`` are counts by status and by
+        kind of failure.
         """
         scheduler, frontier = Scheduler.of(self._crawler), self._job.frontier
         counted, stats = scheduler.counted(), self._crawler.stats.get_stats()
@@ -105,6 +107,7 @@ class Control:
             "seconds": round(self._job.wall() - self._job.began, 1),
             "done": counted["done"],
             "of": scheduler.budget.total,
+            "fetched": fetched_in(counted),
             "queued": frontier.queued - frontier.deferred_queued,
             "deferred": frontier.deferred_queued,
             "hosts": frontier.schedule.host_count,

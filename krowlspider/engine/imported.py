@@ -11,7 +11,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.job import Job
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry import AS_JSON, JSON, Entry
 from krowlspider.urls.canonical import IdentityHasher, normalise
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from krowlspider.engine.dupefilter import DupeFilter
 
-# The first byte of a request that is stored as JSON: see `krowlspider.crawl.codec`.
-_JSON = b"J"
 # Prefix of the request classes that such a request may name: those of Scrapy.
 _CLASSES = "scrapy.http.request."
 
@@ -65,7 +63,7 @@ class ImportedIdentity:
     def _request(self, entry: Entry) -> Request:
         if entry.is_requisite:
             return self._codec.request(entry)
-        if entry.request[:1] != _JSON:
+        if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle, which only the crawl that wrote it may read")
         try:
             fields = json.loads(entry.request[1:])
@@ -73,7 +71,7 @@ class ImportedIdentity:
                 raise ValueError(f"its request is a {fields['_class']}, no class of Scrapy")
             # The callbacks belong to the spider that will crawl.
             bare = json.dumps({**fields, "callback": None, "errback": None}).encode()
-            request = self._codec.request(Entry(entry.url, request=_JSON + bare))
+            request = self._codec.request(Entry(entry.url, request=JSON + bare))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"its request cannot be read: {error!r}") from error
         if normalise(request.url) != entry.url:

@@ -40,8 +40,17 @@ HOPS_MAX = 50
 _PATH_LETTERS = f"{ascii_uppercase} "
 # The hops that count in the depth. Sitemaps that name each other have one depth.
 _LINKS = re.compile("L|M+")
-# The first byte of the request of a requisite; the codec has others.
+# The first byte of a request says what it is for. REQUISITE is followed by a packed `Requisite`,
+# the others by the request as JSON, or as a pickle.
 REQUISITE = b"R"
+SITEMAP = b"S"
+OPT_OUT = b"O"
+JSON = b"J"
+PICKLE = b"P"
+# Those of requests that are for no page, with the word under which they are counted.
+FILES = {REQUISITE: "requisite", SITEMAP: "sitemap", OPT_OUT: "opt_out"}
+# Those of requests that are JSON.
+AS_JSON = (JSON, SITEMAP, OPT_OUT)
 
 
 class Entry(Struct, eq=False, gc=False):
@@ -52,8 +61,8 @@ class Entry(Struct, eq=False, gc=False):
     - ``strikes``: how often the process died while it worked on the page.
     - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for now.
     - ``bare``: a seed that was given without a scheme; it falls back from https to http.
-    - ``request``: a whole serialised Scrapy request, or REQUISITE and a packed `Requisite`; empty
-      for a plain GET of a page.
+    - ``request``: a whole serialised Scrapy request, or a packed `Requisite`, behind a byte that
+      says which, and what it is for; empty for a plain GET of a page.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
       its meta instead.
     - ``via``: the URL that led to it; ``path``: the last HOPS_MAX hops from the seed, as in
@@ -77,6 +86,11 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def is_requisite(self) -> bool:
         return self.request[:1] == REQUISITE
+
+    @property
+    def file(self) -> str:
+        """Return the word in FILES for an entry that is no page; "" for a page."""
+        return FILES.get(self.request[:1], "")
 
     @property
     def hops_from_seed(self) -> str:

@@ -31,6 +31,10 @@ _AHEAD_BYTES = 512
 # Bytes of an answer's headers that are kept.
 _MEDIA_TYPE_MAX = 256
 _LOCATION_MAX = 2048
+# Statuses that, with a Location, redirect (RFC 9110, section 15.4).
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PAGE = "page"
+REDIRECT = "redirect"
 
 
 class Answer(NamedTuple):
@@ -70,6 +74,16 @@ class Lease:
     sequence: int
     entry: Entry
     answer: Answer | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return PAGE, REDIRECT, or a word in `krowlspider.frontier.entry.FILES`."""
+        if self.entry.request and (file := self.entry.file):
+            return file
+        answer = self.answer
+        if answer is not None and answer.location is not None and answer.status in REDIRECTS:
+            return REDIRECT
+        return PAGE
 
 
 class Candidate(Struct, gc=False):
@@ -221,7 +235,7 @@ class EntryQueues:
         again."""
         queue = host.queue
         self.count_removed(host, queue.queued - len(keys))
-        queue.queued, queue.done, queue.dropped = len(keys), 0, 0
+        queue.queued, queue.done, queue.dropped, queue.extras = len(keys), 0, 0, 0
         queue.levels.clear()
         for priority, sequence in map(split_queue_key, keys):
             number = level_of(priority, sequence)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.admission import Admission
 from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.entry_queues import Candidate, EntryQueues, Lease
+from krowlspider.frontier.entry_queues import PAGE, Candidate, EntryQueues, Lease
 from krowlspider.frontier.hosts.domain_load import DomainLoad
 from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.linked_ports import LinkedPorts
@@ -280,7 +280,7 @@ class Frontier:
         counted: Counter[str] = Counter()
         for lease, dropped in acknowledged:
             batch.delete(self.queues.key_of(lease))
-            counted["done" if dropped is None else f"dropped/{dropped}"] += 1
+            counted[_counter(lease, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
@@ -315,6 +315,7 @@ class Frontier:
             cache.note(host)
             if dropped is None:
                 host.queue.done += 1
+                host.queue.extras += lease.kind != PAGE
             else:
                 host.queue.dropped += 1
                 if self.budget.most:
@@ -354,3 +355,10 @@ class Frontier:
     def hopeful(self) -> bool:
         """Return whether queued entries may be fetched before the next round."""
         return self.queued > self.deferred_queued or self.schedule.deferral.is_in_round
+
+
+def _counter(lease: Lease, dropped: str | None) -> str:
+    """Return the name of the counter of an acknowledged entry."""
+    if dropped is not None:
+        return f"dropped/{dropped}"
+    return "done" if (kind := lease.kind) == PAGE else f"done/{kind}"

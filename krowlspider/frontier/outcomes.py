@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from krowlspider.frontier.entry_queues import PAGE, REDIRECT
 from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ class SeedRow(NamedTuple):
 class Outcomes:
     """Counts the last answers of pages by status and media type, and keeps a row for each seed.
 
-    The counts are ``status/``, ``type/`` and ``bytes/`` with a name, ``seeds`` with a row,
-    ``seeds_beyond`` SEEDS_MAX, ``starts``, and ``began``: the time of the first start in epoch
-    seconds. They change on disk with the commit that acknowledges the pages.
+    The counts are ``status/`` (of pages and redirects), ``type/`` and ``bytes/`` (of pages) with a
+    name, ``seeds`` with a row, ``seeds_beyond`` SEEDS_MAX, ``received`` bytes of all URLs,
+    ``starts``, and ``began``: the time of the first start in epoch seconds. They change on disk
+    with the commit that acknowledges the pages.
     """
 
     def __init__(self, store: Store, now: float):
@@ -72,21 +74,24 @@ class Outcomes:
 
     def tally(self, acknowledged: Iterable[tuple[Lease, str | None]]) -> Tallied:
         """Return what the acknowledgement of these pages adds."""
-        # By status and header, as nearly all pages have the same few.
-        sizes: dict[tuple[int, bytes | None], list[int]] = {}
+        # By status, header and kind, as nearly all pages have the same few.
+        sizes: dict[tuple[int, bytes | None, str], list[int]] = {}
         seeds = []
         for lease, dropped in acknowledged:
             entry, answer = lease.entry, lease.answer
             if answer is not None:
-                sizes.setdefault(answer[:2], []).append(answer[3])
+                sizes.setdefault((*answer[:2], lease.kind), []).append(answer[3])
             if not (entry.depth or entry.redirects):
                 seeds.append((_seed_key(entry), _seed_value(dropped or "done", answer)))
         counts: Counter[str] = Counter()
-        for (status, media_type), some in sizes.items():
-            kind = self._kind(media_type, counts)
-            counts[f"status/{status}"] += len(some)
-            counts[f"type/{kind}"] += len(some)
-            counts[f"bytes/{kind}"] += sum(some)
+        for (status, media_type, of), some in sizes.items():
+            counts["received"] += sum(some)
+            if of in (PAGE, REDIRECT):
+                counts[f"status/{status}"] += len(some)
+            if of == PAGE:
+                kind = self._kind(media_type, counts)
+                counts[f"type/{kind}"] += len(some)
+                counts[f"bytes/{kind}"] += sum(some)
         return Tallied(counts, seeds)
 
     def _kind(self, media_type: bytes | None, counts: Counter[str]) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.entry_queues import PAGE
 from krowlspider.frontier.hosts.host import LANE_AT, level_of
 from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.store import schema
@@ -36,6 +37,19 @@ def read_host(store: Store, name: str) -> Host | None:
 
 def read_counters(store: Store) -> Counter[str]:
     return Counter(json.loads(store.get(schema.COUNTERS) or b"{}"))
+
+
+def fetched_in(counters: Counter[str]) -> dict[str, int]:
+    """Return how many URLs were fetched of each kind, by the counters of a frontier.
+
+    The kinds are those of `Lease`, and "robots" for answers to robots fetches. Pages come first.
+    """
+    others = {
+        name.removeprefix("done/"): number
+        for name, number in sorted(counters.items())
+        if name.startswith("done/")
+    }
+    return {PAGE: counters["done"], **others}
 
 
 def dropped_in(counters: Counter[str]) -> dict[str, int]:

@@ -26,12 +26,13 @@ from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.entry_queues import REDIRECTS
 from krowlspider.spiders.arguments import asked_scope, number
 from krowlspider.spiders.opt_outs import OptOuts
 from krowlspider.spiders.redirects import Redirects
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
-from krowlspider.spiders.sitemaps import SitemapReader
+from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.headers import (
     escape_octets,
@@ -64,7 +65,6 @@ _PAUSED = 1.0
 _LINKS_AT_ONCE = 500
 # Pause after each further batch of links of a huge page, as a multiple of the batch's time.
 _RESTS = 3
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 # The spider accepts every status and yields no requests.
 _NEEDLESS_SPIDER_MIDDLEWARES = (
@@ -301,37 +301,39 @@ class BroadSpider(Spider):
         """Return whether the callback of a request yields nothing, because nobody wants items."""
         return not self._yields_items and request.callback == self.parse
 
-    async def read(self, response: Response) -> Page:
-        """Queue the links of a page, or the target of its redirect, and return what was read."""
+    async def read(self, response: Response) -> Page | None:
+        """Queue the links of a page, and return what was read.
+
+        Queue the target of a redirect, and return None: it is no page.
+        """
         await self.scheduler.throttle.for_clients()
         meta, headers = response.meta, response.headers
         depth = meta["depth"]
-        location = value_of(headers, b"Location") if response.status in _REDIRECTS else None
+        location = value_of(headers, b"Location") if response.status in REDIRECTS else None
         if location is not None:
-            page = Page()
             self._redirect(response, location, depth)
-        else:
-            page = self._read(response)
-            if (meters := self.scheduler.meters) is not None:
-                meters.links.observe(len(page.links))
-            if self._notes:
-                meta["krowl_outlinks"] = len(page.links)
-                if isinstance(response, TextResponse):
-                    meta["krowl_charset"] = response.encoding
-            if self._opt_outs is not None and response.status == HTTPStatus.OK:
-                self._opt_outs.of_page(response)
-            if self._requisites is not None:
-                await self._requisites.of_page(page, response)
-            await self._follow(page, response, depth)
+            return None
+        page = self._read(response)
+        if (meters := self.scheduler.meters) is not None:
+            meters.links.observe(len(page.links))
+        if self._notes:
+            meta["krowl_outlinks"] = len(page.links)
+            if isinstance(response, TextResponse):
+                meta["krowl_charset"] = response.encoding
+        if self._opt_outs is not None and response.status == HTTPStatus.OK:
+            self._opt_outs.of_page(response)
+        if self._requisites is not None:
+            await self._requisites.of_page(page, response)
+        await self._follow(page, response, depth)
         return page
 
     async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the links of a page, then yield its item if anybody wants items.
 
-        The item describes the page and names its place in the archive.
+        The item describes the page and names its place in the archive. A redirect has none.
         """
         page = await self.read(response)
-        if not self._yields_items:
+        if page is None or not self._yields_items:
             return
         meta = response.meta
         try:
@@ -451,13 +453,17 @@ class BroadSpider(Spider):
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.
 
-        HTML sent instead of a sitemap is parsed as a page, up to DOWNLOAD_MAXSIZE bytes.
+        HTML that was sent instead, of up to DOWNLOAD_MAXSIZE bytes, is read as a page. What comes
+        for a guessed URL is none: its links are followed, and there is no item.
         """
         if await self._sitemaps.read(response):
             return
         too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
-        if _is_html(_content_type(response)) and not too_large:
-            async for item in self.parse(response):
+        if not _is_html(_content_type(response)) or too_large:
+            return
+        is_page = not is_guessed(response) and self.scheduler.flights.make_page(response.request)
+        async for item in self.parse(response):
+            if is_page:
                 yield item
 
     async def parse_requisite(self, response: Response) -> AsyncIterator[Any]:

@@ -54,7 +54,7 @@ class OptOuts:
             del self._known[next(iter(self._known))]
         self._known[authority] = None
         depth = response.meta["depth"]
-        meta = {"depth": depth, "handle_httpstatus_all": True}
+        meta = {"depth": depth, "handle_httpstatus_all": True, "krowl_opt_out": True}
         Scheduler.of(self._crawler).intake.discover(
             [authority + path for path in PATHS],
             depth=depth,

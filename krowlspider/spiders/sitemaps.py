@@ -17,7 +17,7 @@ from scrapy import Request
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX, Sitemap
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ NAMED_MAX = 200
 DOMAIN_BYTES_MAX = 4 * BYTES_MAX
 # Domains whose byte count is kept; the least recently read one is forgotten first.
 _DOMAINS = 16_384
+# Asked for at each authority, whatever its robots.txt names.
+_GUESSED = "/sitemap.xml"
 # Page URLs and sitemaps queued between two turns of the event loop, so that no turn is long.
 _URLS_AT_ONCE = 500
 _SITEMAPS_AT_ONCE = 100
@@ -86,7 +88,7 @@ class SitemapReader:
         urls = [normalise(line, base) for line in named[:NAMED_MAX]]
         self._drop("url", urls.count(None))
         self._drop("sitemap_count", len(named) - len(urls))
-        found = {url: None for url in [*urls, base + "sitemap.xml"] if url is not None}
+        found = {url: None for url in [*urls, authority + _GUESSED] if url is not None}
         self._queue(list(found), depth + 1, (1, host_of(base)), base + "robots.txt", path="P")
 
     def _queue(
@@ -221,3 +223,8 @@ class SitemapReader:
     def _drop(self, reason: str, count: int) -> None:
         if count:
             self._intake.count_dropped(reason, count)
+
+
+def is_guessed(response: Response) -> bool:
+    """Return whether nobody has named the URL of a sitemap: HTML there says that it is missing."""
+    return response.url == authority_of(response.url) + _GUESSED

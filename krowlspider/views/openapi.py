@@ -22,7 +22,7 @@ _STATUS = {
     **dict.fromkeys(("seconds", "archive_mb"), _NUMBER),
     **dict.fromkeys(("done", "queued", "deferred", "hosts", "due", "in_flight"), _COUNT),
     "of": {"type": ["integer", "null"]},
-    **dict.fromkeys(("dropped", "statuses", "failed"), _COUNTS),
+    **dict.fromkeys(("dropped", "fetched", "statuses", "failed"), _COUNTS),
 }
 
 

@@ -36,7 +36,7 @@ SPEC = [
     page("/robots.txt", "User-agent: *\nDisallow: /secret\n"),
     page("/", anchors("/a", "/secret", "/gone", "/moved")),
     page("/a", "x", headers={"Content-Type": "Text/HTML; charset=utf-8"}),
-    page("/gone", "x", status=404),
+    page("/gone", "x", status=404, headers={"Content-Type": "<script>"}),
     page("/moved", "", status=301, headers={"Location": "/\u001b[31m", "Content-Type": "<script>"}),
 ]
 
@@ -66,20 +66,21 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
     assert "queued" in before.values()
     assert rows(crawl, "statuses") == [["404", "3"], ["200", "2"], ["301", "2"]]
     found = report(crawl)
-    assert (found["done"], found["queued"], found["starts"], found["hosts"]) == (7, 1, 2, 4)
+    assert (found["done"], found["queued"], found["starts"], found["hosts"]) == (5, 1, 2, 4)
+    assert rows(crawl, "fetched") == [["pages", "5"], ["redirects", "2"], ["robots.txt", "3"]]
     assert found["reason"] == "finished"
     assert rows(crawl, "seeds") == [
-        [web.url("a.test"), "done", "200", "", "5"],
+        [web.url("a.test"), "done", "200", "", "4"],
         [web.url("b.test", "/secret"), "robots", "", "", "0"],
-        [web.url("c.test", "/moved"), "done", "301", "/?[31m", "2"],
+        [web.url("c.test", "/moved"), "done", "301", "/?[31m", "1"],
         ["http://no.invalid/", "deferred", "", "", "0"],
     ]
     assert rows(crawl, "drops") == [["robots", "2"]]
-    assert [kind for kind, *_ in rows(crawl, "types")] == ["text/html", "invalid", "text/plain"]
+    assert [kind for kind, *_ in rows(crawl, "types")] == ["text/html", "text/plain", "invalid"]
     text = (crawl.jobdir / "reports" / "report.html").read_text()
     assert "<h1>Report of broad</h1>" in text
     course = json.loads((crawl.jobdir / "reports" / "course.json").read_text())
-    assert [sample[1:] for sample in course["samples"]][-1] == [7, 2, 1]
+    assert [sample[1:] for sample in course["samples"]][-1] == [5, 2, 1]
     assert not re.search(r"<script|<link|src=|@import|url\(", text)
 
 

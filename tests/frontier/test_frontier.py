@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.hosts.record import place_in
 from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
 from krowlspider.frontier.limits import Limits, MemoryLimits
@@ -327,6 +328,39 @@ def test_invariant_8_drop_counts_survive_a_restart(world: World) -> None:
     world.add(A3)
     host = world.frontier.schedule.cache.get("a.test")
     assert (host.queue.done, host.queue.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "location", "counted"),
+    [
+        (b"", 200, None, {"done": 1}),
+        (b"J{}", 404, None, {"done": 1}),
+        (b"", 304, b"/", {"done": 1}),
+        (b"", 301, None, {"done": 1}),
+        (b"", 301, b"/", {"done/redirect": 1}),
+        (b"P", 308, b"/", {"done/redirect": 1}),
+        (b"S{}", 404, None, {"done/sitemap": 1}),
+        (b"S{}", 301, b"/", {"done/sitemap": 1}),
+        (b"O{}", 200, None, {"done/opt_out": 1}),
+        (b"R0image", 200, None, {"done/requisite": 1}),
+    ],
+)
+def test_what_is_no_page_is_counted_by_itself(
+    world: World, request_: bytes, status: int, location: bytes | None, counted: dict[str, int]
+) -> None:
+    """For the host too, over a restart."""
+    entry = Entry(A1, request=request_)
+    world.frontier.add([Candidate("a.test", b"12345678", entry)])
+    lease = world.pop()
+    assert lease is not None
+    lease.answer = Answer.of(status, b"text/html", location, 7, 0.1)
+    world.frontier.acknowledge(lease)
+    world.frontier.schedule.release(lease.host, 0.0)
+    world.commit()
+    world.restart()
+    assert world.frontier.counters == {"queued": 1, **counted}
+    host = world.frontier.schedule.cache.get("a.test")
+    assert (host.queue.done, host.queue.pages) == (1, counted.get("done", 0))
 
 
 def test_a_page_is_counted_as_done_at_its_commit(world: World) -> None:

@@ -146,7 +146,7 @@ DURABILITY_AND_CLUSTER = (
         "foreign-pickle-read",
         "11: nothing from the network is unpickled",
         "krowlspider/crawl/codec.py",
-        "if entry.request[:1] != _JSON:",
+        "if entry.request[:1] not in AS_JSON:",
         "if not entry.request:",
         ("tests/crawl/test_codec.py",),
     ),

@@ -64,7 +64,7 @@ def test_they_come_before_what_the_host_has_queued(tmp_path: Path) -> None:
     """Without them, the pages of a crawl that is stopped could be used for training."""
     with SimulatedWeb(spec=[ROBOTS, LEAF]) as web:
         seeds = [web.url("a.test", f"/p{n}") for n in range(10)]
-        arguments = {"max_pages": 4}
+        arguments = {"max_pages": 2}
         crawl_of(web, tmp_path, seeds, settings=ON, arguments=arguments).run()
         assert [entry.path for entry in pages(web.log())] == ["/p0", *PATHS, "/p1"]
 

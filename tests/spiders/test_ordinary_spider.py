@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.archived import Records, assert_archived
 from tests.support.crawling import Crawl, frontier_view
-from tests.support.crawls import page, pages
+from tests.support.crawls import done_in, page, pages
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
@@ -81,7 +81,8 @@ def test_requests_of_an_ordinary_spider_work_as_in_scrapy(
             f"{root}/target",
             [("redirected-from", f"{root}/moved"), ("via", f"{root}/moved")],
         )
-        assert crawl.stats["krowl/frontier/done_count"] == len(pages(web.log()))
+        assert done_in(crawl.stats) == len(pages(web.log()))
+        assert crawl.stats["krowl/frontier/fetched_count/redirect"] == 1
 
 
 def test_requests_survive_a_kill_with_all_they_hold(tmp_path: Path) -> None:
@@ -158,7 +159,8 @@ def test_every_end_of_a_request_acknowledges_it(tmp_path: Path, items_at_once: i
     assert view["queued"] == 0
     # Eleven with a callback less the ignored one, the redirect's target, the replacement, and the
     # one that a callback awaits.
-    assert view["done"] == 13
+    assert done_in(view) == 13
+    assert view["fetched"]["redirect"] == 1
     assert view["dropped"] == {"disconnect": 1, "ignored": 1, "too_large": 1}
     assert sorted(asked) == sorted(
         [

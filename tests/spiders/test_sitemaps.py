@@ -93,7 +93,8 @@ def test_urls_of_sitemaps_are_fetched_once_and_archived(
         asked = ("/", "/maps/1.xml", "/maps/2.xml", "/sitemap.xml", "/p1", "/p2", "/p3")
         assert fetched(web) == once(*asked)
         assert counted(crawl) == {"read_count": 2, "url_count": 5}
-        assert crawl.stats["krowl/frontier/done_count"] == 7
+        assert crawl.stats["krowl/frontier/done_count"] == 4
+        assert crawl.stats["krowl/frontier/fetched_count/sitemap"] == 3
         assert [(item["url"][-3:], item["depth"]) for item in crawl.items] == [
             (f"{web.port}/"[-3:], 0),
             ("/p1", 1),
@@ -286,6 +287,43 @@ def test_redirected_sitemap_is_read_as_a_sitemap(tmp_path: Path) -> None:
         assert fetched(web) == once(*asked)
         assert counted(crawl) == {"read_count": 1, "url_count": 1, "bad_count": 1}
         assert [item["title"] for item in crawl.items if item["title"]] == ["Home"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_html_at_the_guessed_sitemap_is_no_page(tmp_path: Path, named: bool) -> None:
+    """Many sites answer so for what they do not have. Its links are followed."""
+    name = "/map" if named else "/sitemap.xml"
+    rules = robots("Sitemap: /map") if named else robots()
+    spec = [rules, HOME, LEAF, page(name, "<title>Lost</title><a href=/p1>x</a>")]
+    spec.append(page("/sitemap.xml", "", status=404))
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        assert fetched(web) == once("/", "/p1", *{name, "/sitemap.xml"})
+        found = sorted(item["url"] for item in crawl.items)
+        pages_done = ["/", "/map", "/p1"] if named else ["/", "/p1"]
+        assert found == [web.url("a.site.test", path) for path in pages_done]
+        assert crawl.stats["krowl/frontier/done_count"] == len(found)
+        assert crawl.stats["krowl/frontier/fetched_count/sitemap"] == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+def test_max_pages_are_pages(tmp_path: Path, most: int) -> None:
+    """Neither sitemaps that are missing, nor others, nor redirects count."""
+    spec = [
+        robots("Sitemap: /map", "Sitemap: /none"),
+        page("/map", "<title>a page</title>"),
+        page("/none", "", status=404),
+        page("/sitemap.xml", "", status=404),
+        {"path": "/r", "redirect": "/p7"},
+        page("/", "".join(f"<a href=/p{n}>x</a>" for n in range(5)) + "<a href=/r>x</a>"),
+        LEAF,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, arguments={"max_pages": most})
+        # The home page, the map, and six leaves.
+        assert len(crawl.items) == most
+        assert crawl.stats["krowl/frontier/done_count"] == most
+        assert f"  pages done   {most} (" in crawl.log
 
 
 def test_no_redirect_of_a_sitemap_is_followed_if_off(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.frontier.entry_queues import REDIRECTS
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES
@@ -13,7 +14,7 @@ from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from tests.mockweb.log import Entry
@@ -82,6 +83,21 @@ def refused(crawl: Crawl, code: int = 2) -> str:
 def pages(entries: list[Entry]) -> list[Entry]:
     """Return the requests other than for robots.txt."""
     return [entry for entry in entries if entry.path != "/robots.txt"]
+
+
+def done_in(figures: Mapping[str, Any]) -> int:
+    """Return how many URLs of all kinds are done, robots.txt left out, by stats or by the view of a
+    frontier."""
+    start = "krowl/frontier/fetched_count/"
+    fetched = figures.get("fetched") or {
+        name.removeprefix(start): count for name, count in figures.items() if start in name
+    }
+    return sum(count for kind, count in fetched.items() if kind != "robots")
+
+
+def is_redirect(entry: Entry) -> bool:
+    """Return whether an answer is no page but a redirect."""
+    return entry.status in REDIRECTS
 
 
 def paths(entries: list[Entry]) -> list[str]:

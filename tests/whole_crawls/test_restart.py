@@ -19,7 +19,7 @@ from tests.mockweb.oracle import reachable
 from tests.support import warm
 from tests.support.archived import assert_archived, stored
 from tests.support.crawling import Crawl, frontier_view, scrapy
-from tests.support.crawls import DELAY, AnyWeb, crawl_of, pages
+from tests.support.crawls import DELAY, AnyWeb, crawl_of, done_in, pages
 from tests.support.simulated_crawl import interrupt, interrupted_when
 from tests.support.simulated_web import SimulatedWeb
 
@@ -51,8 +51,8 @@ def test_restart_after_sigint_fetches_no_page_twice(tmp_path: Path) -> None:
         assert [line for line in differences if "robots.txt" not in line] == []
         assert violations(web.log(), min_delay=DELAY) == []
         assert_archived(second.jobdir, web.log())
-        total = first.stats["krowl/frontier/done_count"] + second.stats["krowl/frontier/done_count"]
-        assert frontier_view(first.jobdir)["done"] == total == len(pages(web.log()))
+        total = done_in(first.stats) + done_in(second.stats)
+        assert done_in(frontier_view(first.jobdir)) == total == len(pages(web.log()))
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_scrapy_frontier_shows_a_stopped_crawl_as_a_table(tmp_path: Path) -> Non
         crawl = crawl_of(web, tmp_path, arguments={"max_pages": 40}).run()
     view = frontier_view(crawl.jobdir)
     shown = scrapy("frontier", crawl.jobdir).stdout.decode()
-    assert f"hosts    {view['hosts']:,}\nqueued   {view['queued']:,}\ndone     40\n" in shown
+    assert f"hosts    {view['hosts']:,}\nqueued   {view['queued']:,}\ndone     40 pages (" in shown
     for title in ("most queued", "slowest", "due next"):
         assert f"\n{title}\n" in shown
     most = view["biggest"][0]

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.errors import LocalExhausted
+from krowlspider.frontier.stopped import fetched_in
 from krowlspider.politeness.outage import (
     FORGIVEN_FOR,
     NETWORK,
@@ -51,7 +52,7 @@ class Outages:
         self.begun = 0
         # Whether failures of hosts never reached prove nothing: some host has answered, or an
         # outage was given up.
-        self._needs_proof = frontier.counters["done"] > 0
+        self._needs_proof = any(fetched_in(frontier.counters).values())
         # Names of the hosts that answered last, the latest at the end.
         self._answering: deque[str] = deque(maxlen=_REMEMBERED)
         # During an outage, the hosts to probe, the next one first.

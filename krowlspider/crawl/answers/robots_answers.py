@@ -52,6 +52,7 @@ class RobotsAnswers:
     def answered(self, in_flight: InFlight, robots_fetch: RobotsFetch, response: Response) -> None:
         """Record an answer."""
         self._count("robotstxt/response_count")
+        self._frontier.counters["done/robots"] += 1
         self._count(f"robotstxt/response_status_count/{response.status}")
         location = response.headers.get(b"Location")
         target = None if location is None else escape_octets(location)

@@ -101,6 +101,11 @@ STATS: dict[str, Stat] = {
     "krowl/fetch/unknown_seed_count": Stat("Look-ups that found no host for a seed."),
     "krowl/frontier/deferred": Stat("URLs queued for hosts that are deferred."),
     "krowl/frontier/done_count": Stat("Pages acknowledged."),
+    "krowl/frontier/fetched_count": Stat(
+        "URLs fetched, by kind; pages are those of done.",
+        "kind",
+        ("page", "redirect", "sitemap", "requisite", "opt_out", "robots"),
+    ),
     "krowl/frontier/dropped_count": Stat("URLs dropped, by reason.", "reason", DROPPED),
     "krowl/frontier/due": Stat("Hosts that could be asked now, of those in memory."),
     "krowl/frontier/foreign_count": Stat("URLs of other nodes put into the outbox."),

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.report.slices import in_slices
 from krowlspider.crawl.status import by_last_part
+from krowlspider.frontier.admin.words import kind_words
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts, read_seeds
-from krowlspider.frontier.stopped import read_counters
+from krowlspider.frontier.stopped import fetched_in, read_counters
 from krowlspider.frontier.store.queues import records
 from krowlspider.urls.host import host_of
 
@@ -29,7 +30,7 @@ SLOWEST_MAX = 100
 # Seconds of reading host records, after which the tables of hosts have those read so far.
 _TIME_LIMIT = 30.0
 
-_HOST = ("host", "done", "dropped", "queued", "state", "latency (s)", "errors")
+_HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
 _SEED = ("seed", "outcome", "status", "redirected to", "pages of its host")
 Row = tuple[str | int | float, ...]
 
@@ -103,7 +104,7 @@ class _Hosts:
         self.most = _Greatest(HOSTS_MAX, itemgetter(1), ())
         self.slowest = _Greatest(SLOWEST_MAX, lambda host: host[1].latency, 0.0)
         # Pages done of those that are wanted, and those among them that are deferred.
-        self.done: dict[str, int] = {}
+        self.pages: dict[str, int] = {}
         self.deferred: set[str] = set()
 
     def add(self, hosts: list[_Host]) -> None:
@@ -117,7 +118,7 @@ class _Hosts:
             if figures.latency > slowest.least:
                 slowest.add(host)
             if name in wanted:
-                self.done[name] = figures.done
+                self.pages[name] = figures.pages
                 if figures.health is Health.DEAD:
                     self.deferred.add(name)
 
@@ -149,10 +150,12 @@ def read_tables(store: Store) -> Tables:
     dropped = by_last_part(counters, "dropped/")
     statuses, sizes = by_last_part(counts, "status/"), by_last_part(counts, "bytes/")
     types = [(name, n, sizes.get(name, 0)) for name, n in _sorted(by_last_part(counts, "type/"))]
+    fetched = [(kind_words(kind), number) for kind, number in fetched_in(counters).items()]
     seed_count = counts["seeds"] + counts["seeds_beyond"]
     tables = [
         _counted("seed-outcomes", "Seeds by outcome", ("outcome", "seeds"), outcomes),
-        _counted("statuses", "Pages by status", ("status", "pages"), statuses),
+        Table("fetched", "What was fetched", ("what", "URLs"), fetched),
+        _counted("statuses", "Pages and redirects by status", ("status", "URLs"), statuses),
         Table("types", "Pages by media type", ("media type", "pages", "bytes"), types),
         _counted("drops", "Dropped URLs by reason", ("reason", "URLs"), dropped),
         Table(
@@ -168,7 +171,7 @@ def read_tables(store: Store) -> Tables:
         "dropped": sum(dropped.values()),
         "queued": hosts.queued,
         "hosts": hosts.count,
-        "received": sum(sizes.values()),
+        "received": counts["received"],
         "began": counts["began"],
         "starts": counts["starts"],
     }
@@ -179,7 +182,7 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     return [
         (
             name,
-            found.done,
+            found.pages,
             found.dropped,
             found.queued,
             found.health.words,
@@ -196,9 +199,9 @@ def _seed_row(seed: SeedRow, hosts: _Hosts, *, is_whole: bool) -> Row:
         outcome = "queued"
         if host in hosts.deferred:
             outcome = "deferred"
-        elif host not in hosts.done and is_whole:
+        elif host not in hosts.pages and is_whole:
             outcome = "moved or forgotten"
-    return seed.url, outcome, seed.status or "", seed.location, hosts.done.get(host, 0)
+    return seed.url, outcome, seed.status or "", seed.location, hosts.pages.get(host, 0)
 
 
 def _sorted(counts: Mapping[str, int]) -> list[tuple[str, int]]:

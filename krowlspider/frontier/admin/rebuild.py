@@ -101,7 +101,7 @@ class _Rebuild:
         self._most = most
         self._batch = store.batch()
         self._changes = 0
-        self._done = 0
+        self._pages = 0
         self.found = Found()
 
     def _change(self, key: bytes, value: bytes | None) -> None:
@@ -134,7 +134,7 @@ class _Rebuild:
         else:
             host = decode_host(name, record)
         queue = host.queue
-        self._done += queue.done
+        self._pages += queue.pages
         counted, queue.queued, queue.levels = queue.queued, 0, {}
         marked: set[bytes] | None = None
         for key, value in entries:
@@ -181,7 +181,7 @@ class _Rebuild:
         found.kept["seen"] = self._count_seen()
         found.short.sort(reverse=True)
         is_missing = store.get(schema.COUNTERS) is None
-        found.counters_lost = is_missing or read_counters(store)["done"] < self._done
+        found.counters_lost = is_missing or read_counters(store)["done"] < self._pages
 
     def _count_seen(self) -> int:
         count = 0

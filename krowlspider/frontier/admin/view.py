@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.hosts.record import decode_host
-from krowlspider.frontier.stopped import dropped_in, read_counters
+from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import split_queue_key
@@ -25,8 +25,8 @@ _CHUNK = 1000
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """A host: entries queued, done and dropped, seconds of delay and until it is due, transport
-    errors in a row, and whether it is deferred."""
+    """A host: entries queued, pages done, entries dropped, seconds of delay and until it is due,
+    transport errors in a row, and whether it is deferred."""
 
     host: str
     queued: int
@@ -42,7 +42,7 @@ class HostRow:
         return cls(
             host.name,
             host.queue.queued,
-            host.queue.done,
+            host.queue.pages,
             host.queue.dropped,
             round(policy.of(host.name).delay(host.rate), 3),
             seconds_until(host.due, wall),
@@ -77,12 +77,16 @@ class EntryRow:
 
 @dataclass(frozen=True, slots=True)
 class FrontierView:
-    """Totals of a frontier, ``dropped`` by reason, and the first of some lists."""
+    """Totals of a frontier, and the first of some lists.
+
+    ``done`` are pages. ``fetched`` has them and all else by kind, ``dropped`` by reason.
+    """
 
     hosts: int
     deferred: int
     queued: int
     done: int
+    fetched: dict[str, int]
     dropped: dict[str, int]
     poison: int
     biggest: list[HostRow]
@@ -120,6 +124,7 @@ def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> 
         deferred=deferred,
         queued=queued,
         done=counters["done"],
+        fetched=fetched_in(counters),
         dropped=dropped_in(counters),
         poison=sum(1 for _ in store.keys(schema.POISON)),
         biggest=[HostRow.of(host, policy, wall) for host in biggest],

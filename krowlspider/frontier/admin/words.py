@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 error``, ``2 errors``, ``2 tries``."""
     if number == 1:
         return f"{number:,} {noun}"
     return f"{number:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{number:,} {noun}s"
+
+
+# The kinds of what was fetched, as people read them.
+_KINDS = {
+    "page": "pages",
+    "redirect": "redirects",
+    "sitemap": "sitemaps",
+    "requisite": "requisites",
+    "opt_out": "opt-out files",
+    "robots": "robots.txt",
+}
+
+
+def kind_words(kind: str) -> str:
+    """Return the plural of a kind of `krowlspider.frontier.stopped.fetched_in`."""
+    return _KINDS[kind]
+
+
+def besides_pages(fetched: Mapping[str, int]) -> str:
+    """Return what was fetched besides pages; "" for nothing. The argument has numbers by kind."""
+    found = ((kind, number) for kind, number in fetched.items() if kind != "page" and number)
+    return ", ".join(f"{kind_words(kind)}: {number:,}" for kind, number in found)
 
 
 def data_size(count: float) -> str:

@@ -63,6 +63,7 @@ class HostRecord(Struct):
     pace: tuple[_Seconds, _Seconds, _Number, _Number, _Number]
     done: _Number
     dropped: _Number
+    extras: _Number = 0
 
     @classmethod
     def of(cls, host: Host, now: float) -> Self:
@@ -74,6 +75,7 @@ class HostRecord(Struct):
             pace=(rate.ema, rate.floor, rate.good_answers, rate.throttling, rate.errors),
             done=host.queue.done,
             dropped=host.queue.dropped,
+            extras=host.queue.extras,
         )
 
     def host(self, name: str, now: float) -> Host:
@@ -93,7 +95,9 @@ class HostRecord(Struct):
             ready=0.0 if self.ready is None else now + _wait(self.ready),
             health=Health[self.state.upper()],
         )
-        host.queue.done, host.queue.dropped = self.done, self.dropped
+        queue = host.queue
+        queue.done, queue.dropped = self.done, self.dropped
+        queue.extras = min(self.extras, self.done)
         return host
 
 

@@ -137,8 +137,9 @@ def _merge(frontier: Frontier, host: Host, other: Host) -> None:
     if host.state is not DEFERRED or host.ready:
         # A ``ready`` of 0 means deferred until the next round: it stays.
         host.ready = max(host.ready, whole_microseconds(other.ready))
-    host.queue.done = min(host.queue.done + other.queue.done, _COUNT_MAX)
-    host.queue.dropped = min(host.queue.dropped + other.queue.dropped, _COUNT_MAX)
+    for name in ("done", "dropped", "extras"):
+        total = getattr(host.queue, name) + getattr(other.queue, name)
+        setattr(host.queue, name, min(total, _COUNT_MAX))
     if frontier.budget.most:
         frontier.budget.charge(host.domain, other.queue.done)
     if host.health is Health.NEW and host.state in (IDLE, SCHEDULED, HELD):

@@ -105,6 +105,7 @@ class HostQueue:
     - ``levels``: its queues by level.
     - ``queued``: entries that were not popped. ``leased``: (priority, sequence) of entries that
       were popped and are not acknowledged. ``done``, ``dropped``: entries acknowledged so far.
+    - ``extras``: entries done that are no pages: redirects, sitemaps, requisites, opt-out files.
     - ``ahead``: level, sequence and value of the entries that are popped next, in reverse order.
     """
 
@@ -114,7 +115,13 @@ class HostQueue:
     leased: list[tuple[int, int]] = field(default_factory=list)
     done: int = 0
     dropped: int = 0
+    extras: int = 0
     ahead: list[tuple[int, int, bytes | None]] | None = None
+
+    @property
+    def pages(self) -> int:
+        """Return how many pages are done."""
+        return self.done - self.extras
 
     @property
     def pending(self) -> int:

@@ -21,13 +21,16 @@ from krowlspider.politeness.delay import HostRate
 # Version, health; due and ready times; latency average, robots.txt delay, quiet answers, throttling
 # and errors of the rate; entries queued, done and dropped.
 _HEAD = Struct(">BBddffBBHIII")
-# Follows the head in the records of hosts that have an origin.
-_ORIGIN = Struct(">I")
+# Follow the head where they are not 0: the host's origin, then its extras.
+_NUMBER = Struct(">I")
 _LEVEL = Struct(">iBII")
 # Due time and queued entries in the head.
 _PLACE = Struct(">2xd20xI")
 _VERSION = 2
-_VERSION_ORIGIN = 3
+# Added to the version of a record that has them.
+_HAS_ORIGIN = 1
+_HAS_EXTRAS = 2
+_VERSIONS = range(_VERSION, _VERSION + _HAS_ORIGIN + _HAS_EXTRAS + 1)
 _IN_LANE = 0xFFFFFFFF
 _ERRORS_MAX = 0xFFFF
 _HEALTHS = tuple(Health)
@@ -37,8 +40,9 @@ _DEAD = Health.DEAD
 def encode_host(host: Host) -> bytes:
     """Return the record of a host. It counts leased entries as queued: after a restart they are."""
     rate, queue, origin = host.rate, host.queue, host.shares.origin
+    extras = queue.extras
     record = _HEAD.pack(
-        _VERSION_ORIGIN if origin else _VERSION,
+        _VERSION + (_HAS_ORIGIN if origin else 0) + (_HAS_EXTRAS if extras else 0),
         host.health,
         host.due,
         host.ready,
@@ -52,7 +56,9 @@ def encode_host(host: Host) -> bytes:
         queue.dropped,
     )
     if origin:
-        record += _ORIGIN.pack(origin)
+        record += _NUMBER.pack(origin)
+    if extras:
+        record += _NUMBER.pack(extras)
     for number, level in queue.levels.items():
         head = level.head
         for priority, sequence in queue.leased:
@@ -69,9 +75,9 @@ def decode_host(name: str, record: bytes) -> Host:
     """
     version, health, due, ready, *rest = _HEAD.unpack_from(record)
     ema, floor, good_answers, throttling, errors, queued, done, dropped = rest
-    if version not in (_VERSION, _VERSION_ORIGIN):
+    if version not in _VERSIONS:
         raise ValueError(
-            f"host record of {name} has version {version}, not {_VERSION} or {_VERSION_ORIGIN}"
+            f"host record of {name} has version {version}, not {_VERSIONS[0]} to {_VERSIONS[-1]}"
         )
     levels: dict[int, Level] = {}
     host = Host(
@@ -84,9 +90,12 @@ def decode_host(name: str, record: bytes) -> Host:
         queue=HostQueue(levels, queued, [], done, dropped),
     )
     levels_at = _HEAD.size
-    if version == _VERSION_ORIGIN:
-        (host.shares.origin,) = _ORIGIN.unpack_from(record, levels_at)
-        levels_at += _ORIGIN.size
+    if (version - _VERSION) & _HAS_ORIGIN:
+        (host.shares.origin,) = _NUMBER.unpack_from(record, levels_at)
+        levels_at += _NUMBER.size
+    if (version - _VERSION) & _HAS_EXTRAS:
+        (host.queue.extras,) = _NUMBER.unpack_from(record, levels_at)
+        levels_at += _NUMBER.size
     for at in range(levels_at, len(record), _LEVEL.size):
         priority, lane, head, tail = _LEVEL.unpack_from(record, at)
         start = lane << LANE_AT
@@ -99,10 +108,13 @@ def decode_host(name: str, record: bytes) -> Host:
 
 
 class HostFigures(NamedTuple):
-    """What a record says of a host, without its queue: ``latency`` is the average in seconds,
-    ``errors`` counts those in a row, ``queued`` has leased entries too."""
+    """What a record says of a host, without its queue.
 
-    done: int
+    ``pages`` are done, ``latency`` is the average in seconds, ``errors`` counts those in a row, and
+    ``queued`` has leased entries too.
+    """
+
+    pages: int
     dropped: int
     queued: int
     health: Health
@@ -112,8 +124,12 @@ class HostFigures(NamedTuple):
 
 def figures_in(record: bytes) -> HostFigures:
     """Return the figures of a record. It is many times as fast as `decode_host`."""
-    _, health, _, _, latency, _, _, _, errors, queued, done, dropped = _HEAD.unpack_from(record)
-    return HostFigures(done, dropped, queued, _HEALTHS[health], latency, errors)
+    version, health, *times = _HEAD.unpack_from(record)
+    _, _, latency, _, _, _, errors, queued, pages, dropped = times
+    if (version - _VERSION) & _HAS_EXTRAS:
+        at = _HEAD.size + ((version - _VERSION) & _HAS_ORIGIN) * _NUMBER.size
+        pages -= _NUMBER.unpack_from(record, at)[0]
+    return HostFigures(pages, dropped, queued, _HEALTHS[health], latency, errors)
 
 
 def queued_in(record: bytes) -> tuple[int, bool]:

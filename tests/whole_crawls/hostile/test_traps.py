@@ -226,9 +226,7 @@ def test_item_has_the_chain_of_its_redirects(tmp_path: Path) -> None:
         assert dropped(done) == {"redirect_loop": 2}
         root = web.url("a.test", "")
         chains = {item["url"]: item.get("redirected_from") for item in done.items}
-        assert chains[f"{root}/end"] == [f"{root}/{hop}" for hop in range(3)]
-        assert chains[f"{root}/b"] == [f"{root}/a"]
-        assert chains[f"{root}/0"] is None
+        assert chains == {f"{root}/end": [f"{root}/{hop}" for hop in range(3)]}
         led = {}
         for path in (tmp_path / "job" / "warc").glob("*.warc.gz"):
             whole = BytesIO(path.read_bytes())
