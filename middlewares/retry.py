@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.retries import Retries
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.politeness.delay import THROTTLING
 
 if TYPE_CHECKING:
@@ -40,11 +41,16 @@ class RetryMiddleware:
         scheduler = Scheduler.of(self._crawler)
         in_flight = scheduler.flights.get(request)
         lease = None if in_flight is None else in_flight.lease
-        if in_flight is not None and lease is not None and in_flight.is_blameless:
+        if in_flight is None or lease is None:
+            return request if self._retries.after_error(exception, request.meta) else None
+        if in_flight.is_blameless:
             scheduler.flights.unpop(in_flight)
             return request
-        if self._retries.after_error(exception, request.meta):
-            return request
-        if lease is not None and lease.entry.bare and self._retries.shows_no_https(exception):
-            scheduler.intake.fall_back(lease.entry)
+        if not in_flight.falls_back:
+            if self._retries.after_error(exception, request.meta):
+                return request
+            if not (lease.entry.may_fall_back and self._retries.may_lack_https(exception)):
+                return None
+            in_flight.fail(FELL_BACK)
+        scheduler.intake.fall_back(lease.entry)
         return None

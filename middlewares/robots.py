@@ -41,8 +41,9 @@ class RobotsMiddleware:
     @cached_property
     def _answers(self) -> RobotsAnswers:
         job, count = Job.of(self._crawler), self._crawler.stats.inc_value
-        charge = self._flights.charge
-        return RobotsAnswers(job.robots_fetches, job.frontier, job.mark, charge, count)
+        charge, fall_back = self._flights.charge, Scheduler.of(self._crawler).intake.fall_back_at
+        fetches, frontier = job.robots_fetches, job.frontier
+        return RobotsAnswers(fetches, frontier, job.mark, charge, count, fall_back=fall_back)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         in_flight = self._flights.get(request)

@@ -29,10 +29,7 @@ _DROPPED = {
     "port": REFUSED["port"],
     Verdict.DISALLOWED.value: ("its robots.txt forbids it", "ROBOTSTXT_OBEY"),
     Verdict.UNDECIDED.value: ("its robots.txt takes too long to decide on it", "ROBOTSTXT_OBEY"),
-    Verdict.UNREACHABLE.value: (
-        "its robots.txt cannot be fetched by https; the seed is queued with http instead",
-        "ROBOTSTXT_OBEY",
-    ),
+    Verdict.UNREACHABLE.value: ("its robots.txt cannot be fetched", "ROBOTSTXT_OBEY"),
     Verdict.TOO_SLOW.value: (
         "its robots.txt asks for a longer delay than KROWL_CRAWL_DELAY_MAX",
         "KROWL_CRAWL_DELAY_MAX",

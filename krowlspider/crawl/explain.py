@@ -10,6 +10,7 @@ from krowlspider.crawl.drop_reasons import REFUSED, words_of_drop
 from krowlspider.frontier.admin.host_view import LOOKED_AT
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
@@ -159,7 +160,7 @@ class Explainer:
                 " --export, --forget of its host and --import queue it again."
             )
             return "set aside", why, ""
-        if (over := self._over(url)) is not None and (over[0] == "dropped" or not captures):
+        if (over := self._over(url)) is not None and (over[0] != "fetched" or not captures):
             return over
         if captures:
             return "fetched", _fetched(captures), ""
@@ -213,6 +214,8 @@ class Explainer:
         if reason is None:
             why = f"It was fetched just now{last and f': {last}'}. No index has it yet."
             return "fetched", why, ""
+        if reason == FELL_BACK:
+            return "fell back", "Its host has no https: the seed goes on with its http URL.", ""
         words, setting = words_of_drop(reason)
         if reason == Verdict.DISALLOWED.value:
             words = self._forbidden(url)

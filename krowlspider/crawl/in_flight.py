@@ -25,6 +25,7 @@ class InFlight:
     - ``wait``: seconds from the end of the request to the next request of the host, at least.
     - ``failure``: the reason for which the page is dropped, unless it is queued again.
     - ``defers``: the host is out of the heap for minutes or a day.
+    - ``falls_back``: a bare seed has no https: its http URL follows.
     - ``is_blameless``: neither the host nor the page caused the failure.
     - ``turned_back``: nothing was sent.
     - ``stays``: the page stays queued for the next start when the request is over.
@@ -41,6 +42,7 @@ class InFlight:
     wait: float = 0.0
     failure: str | None = None
     defers: bool = False
+    falls_back: bool = False
     is_blameless: bool = False
     turned_back: bool = False
     stays: bool = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.seed_redirects import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
-from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.entry_queues import FELL_BACK, Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.host import host_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
+    from krowlspider.frontier.hosts.host import Host
 
 logger = logging.getLogger(__name__)
 
@@ -220,6 +221,7 @@ class Intake:
         bare: frozenset[str] = frozenset(),
         request: Callable[[str], Request] | None = None,
         is_first: bool = False,
+        again: bool = False,
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
@@ -236,7 +238,8 @@ class Intake:
 
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
-        queued anyway. So is one in the chain itself, which comes back with a cookie.
+        queued anyway. So is one in the chain itself, which comes back with a cookie, and with
+        ``again`` any URL.
 
         :raises StoreError: as of `add`
         """
@@ -244,8 +247,9 @@ class Intake:
         found = self._job.hasher.keys(urls)
         host_in = host_finder(page)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
-        itself = bool(chain) and (
-            found == self._job.hasher.keys(chain[-1:]) or not set(urls).isdisjoint(chain)
+        itself = again or (
+            bool(chain)
+            and (found == self._job.hasher.keys(chain[-1:]) or not set(urls).isdisjoint(chain))
         )
         keys: Sequence[bytes | None] = [None] if itself else found
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
@@ -292,7 +296,15 @@ class Intake:
 
     def fall_back(self, entry: Entry) -> None:
         """Queue the http URL of a seed that was given without a scheme and has no https."""
-        self.discover([entry.url.replace("https:", "http:", 1)], depth=entry.depth)
+        url = entry.url.replace("https:", "http:", 1)
+        self.discover([url], depth=entry.depth, bare=frozenset([url]))
+
+    def fall_back_at(self, host: Host) -> None:
+        """Queue the http URL in place of the next page of a host, whose https robots.txt has
+        failed."""
+        if (lease := self._frontier.queues.pop(host)) is not None:
+            self.fall_back(lease.entry)
+            self._frontier.acknowledge(lease, FELL_BACK)
 
     def add(
         self,

@@ -261,6 +261,7 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
         "krowl/frontier/due": frontier.schedule.count_due(),
         "krowl/frontier/in_flight": in_flight,
         "krowl/frontier/deferred": frontier.deferred_queued,
+        "krowl/seeds/fallback_count": counted["fallback"],
         "krowl/seen/keys": len(seen),
         "krowl/seen/layers": seen.filter.layers,
         "krowl/seen/fill": round(seen.filter.fill, 4),

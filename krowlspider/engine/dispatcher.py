@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from krowlspider.crawl.in_flight import InFlight
+from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
@@ -217,11 +218,13 @@ class Dispatcher:
         if self._awaited.holds(lease):
             self._drop(lease, verdict.value)
             return False
-        if verdict is Verdict.UNREACHABLE and not lease.entry.bare:
+        if verdict is Verdict.UNREACHABLE and not lease.entry.may_fall_back:
             self._frontier.queues.replace(lease, lease.entry)
             return True
         if verdict is Verdict.UNREACHABLE:
             self._intake.fall_back(lease.entry)
+            self._frontier.acknowledge(lease, FELL_BACK)
+            return False
         if verdict is Verdict.UNDECIDED:
             self._name_undecided(lease.host.name)
         self._frontier.acknowledge(lease, dropped=verdict.value)

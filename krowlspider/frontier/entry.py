@@ -60,7 +60,8 @@ class Entry(Struct, eq=False, gc=False):
     - ``redirects``, ``retries``, ``throttling``: redirects, failed and throttled tries so far.
     - ``strikes``: how often the process died while it worked on the page.
     - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for now.
-    - ``bare``: a seed that was given without a scheme; it falls back from https to http.
+    - ``bare``: a seed that was given without a scheme: its https URL, or the http URL to which the
+      crawl fell back.
     - ``request``: a whole serialised Scrapy request, or a packed `Requisite`, behind a byte that
       says which, and what it is for; empty for a plain GET of a page.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
@@ -86,6 +87,15 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def is_requisite(self) -> bool:
         return self.request[:1] == REQUISITE
+
+    @property
+    def is_seed(self) -> bool:
+        return not (self.depth or self.redirects or self.file)
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Return whether https is a guess, so that the http URL follows if it fails."""
+        return self.bare and self.url.startswith("https:")
 
     @property
     def file(self) -> str:

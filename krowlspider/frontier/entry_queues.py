@@ -35,6 +35,8 @@ _LOCATION_MAX = 2048
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PAGE = "page"
 REDIRECT = "redirect"
+# In place of the reason of a drop: the URL is over, and its http URL follows.
+FELL_BACK = "fallback"
 
 
 class Answer(NamedTuple):

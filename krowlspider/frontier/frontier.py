@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.admission import Admission
 from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.entry_queues import PAGE, Candidate, EntryQueues, Lease
+from krowlspider.frontier.entry_queues import FELL_BACK, PAGE, Candidate, EntryQueues, Lease
 from krowlspider.frontier.hosts.domain_load import DomainLoad
 from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.linked_ports import LinkedPorts
@@ -264,8 +264,8 @@ class Frontier:
     # --- what is done ---
 
     def acknowledge(self, lease: Lease, dropped: str | None = None) -> None:
-        """Record that an entry is done, or ``dropped`` for a reason. The next commit counts it and
-        removes it from disk."""
+        """Record that an entry is done, ``dropped`` for a reason, or has FELL_BACK. The next commit
+        counts it and removes it from disk."""
         self._acknowledged.append((lease, dropped))
 
     def begin_commit(self) -> Commit:
@@ -313,13 +313,13 @@ class Frontier:
             host = lease.host
             self.queues.end_lease(lease)
             cache.note(host)
-            if dropped is None:
+            if dropped is None or dropped == FELL_BACK:
                 host.queue.done += 1
-                host.queue.extras += lease.kind != PAGE
+                host.queue.extras += dropped is not None or lease.kind != PAGE
             else:
                 host.queue.dropped += 1
-                if self.budget.most:
-                    self.budget.charge(host.domain, -1)
+            if dropped is not None and self.budget.most:
+                self.budget.charge(host.domain, -1)
         batch = self.store.batch()
         cache.record_changed(batch)
         self.budget.end_batch(batch)
@@ -360,5 +360,5 @@ class Frontier:
 def _counter(lease: Lease, dropped: str | None) -> str:
     """Return the name of the counter of an acknowledged entry."""
     if dropped is not None:
-        return f"dropped/{dropped}"
+        return dropped if dropped == FELL_BACK else f"dropped/{dropped}"
     return "done" if (kind := lease.kind) == PAGE else f"done/{kind}"

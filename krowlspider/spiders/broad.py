@@ -434,8 +434,11 @@ class BroadSpider(Spider):
         found = self._redirects.target(response, location, intake.count_dropped)
         if found is not None:
             target, chain = found
+            # The https URL of a seed was tried once, and is known: its host redirects to it.
+            is_guess = bool(response.meta.get("krowl_bare"))
             intake.discover(
                 [target],
+                again=is_guess and target == response.url.replace("http:", "https:", 1),
                 depth=depth,
                 via=host_of(response.url),
                 page=response.url,

@@ -57,7 +57,7 @@ class Troubled(Web):
 
     def answer(self, host: str, path: str, now: float) -> Answer:
         name = host.partition(".")[0]
-        if name in {"robots-unreachable", "dns-nxdomain"}:
+        if name in {"no-https", "dns-nxdomain"}:
             return Answer(0.1, failure=KINDS.get(name, errors.ConnectionLost))
         if path == "/robots.txt":
             if name == "elsewhere":
@@ -83,13 +83,13 @@ class Troubled(Web):
 
 # --- drops ---
 
-DROPPED_TOO = ("robots", "robots-undecided", "robots-unreachable", "crawl-delay", "throttled", "ex")
+DROPPED_TOO = ("robots", "robots-undecided", "no-https", "crawl-delay", "throttled", "ex")
 # What a spider, a middleware, a restart or a bug causes.
-_ELSEWHERE = {"stopped", "ignored", "not_awaited", "error"}
+_ELSEWHERE = {"stopped", "ignored", "not_awaited", "error", "robots_unreachable"}
 
 
 def url_of(name: str) -> str:
-    scheme = "https" if name == "robots-unreachable" else "http"
+    scheme = "https" if name == "no-https" else "http"
     return f"{scheme}://{name}.test/{LONG if name == 'robots-undecided' else 'x'}"
 
 
@@ -102,7 +102,7 @@ def drops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Explanation]:
         overrides = {"RETRY_TIMES": 0, "KROWL_THROTTLING_TIMES": 1}
         crawl = begun(tmp_path_factory.mktemp("drops"), overrides)
         crawl.scheduler.intake.discover(
-            map(url_of, names), depth=0, bare=frozenset({url_of("robots-unreachable")})
+            map(url_of, names), depth=0, bare=frozenset({url_of("no-https")})
         )
         crawl.scheduler.intake.exclusions.patterns = (re.compile(r"\bex\b"),)
         crawl.run_until(crawl.clocks.monotonic + 60)
@@ -131,6 +131,12 @@ def test_a_drop_names_its_reason_and_the_setting(
     assert found.state == "dropped"
     assert found.why == f"It was dropped just now: {words}{last}."
     assert found.setting == setting
+
+
+def test_a_seed_without_https_fell_back(drops: dict[str, Explanation]) -> None:
+    found = drops["fallback"]
+    assert (found.state, found.setting) == ("fell back", "")
+    assert found.why == "Its host has no https: the seed goes on with its http URL."
 
 
 @pytest.mark.parametrize(

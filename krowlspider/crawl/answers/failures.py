@@ -34,6 +34,17 @@ _SCRAPYS: tuple[tuple[type[errors.FetchError], type[Exception]], ...] = (
 )
 
 
+_NO_HTTPS = (
+    errors.ConnectRefused,
+    errors.ConnectTimeout,
+    errors.ConnectFailed,
+    errors.TLSFailed,
+    errors.ConnectionLost,
+    errors.ProtocolBroken,
+    errors.TargetUnreached,
+)
+
+
 def as_scrapy(error: errors.FetchError) -> Exception:
     """Return Scrapy's exception for a fetch error, to be raised from it."""
     return next(made(str(error)) for kind, made in _SCRAPYS if isinstance(error, kind))
@@ -69,6 +80,12 @@ def is_answer(error: BaseException) -> bool:
     return isinstance(error, StopDownload) or isinstance(
         error.__cause__, errors.TooLarge | errors.DecodeFailed
     )
+
+
+def shows_no_https(error: BaseException) -> bool:
+    """Return whether a failed fetch over https shows that the host has none: no connection, no TLS,
+    or something else than HTTP at its port."""
+    return isinstance(error.__cause__, _NO_HTTPS) and answer_to(error) is None
 
 
 def answer_to(error: BaseException) -> Exchange | None:

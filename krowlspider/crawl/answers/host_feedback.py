@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
-from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer
+from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer, shows_no_https
 from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
-from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.entry_queues import FELL_BACK, Answer
 from krowlspider.politeness.delay import THROTTLING, parse_retry_after
+from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.headers import value_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.answers.outages import Outages
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.politeness.delay import DelayPolicy
 
@@ -85,27 +87,43 @@ class HostFeedback:
             return
         kind = failure_kind(error)
         in_flight.fail(kind)
-        self._count(f"krowl/fetch/failed_count/{kind}")
-        if kind in UNKNOWN_NAMES and self._is_seed(in_flight):
+        entry = self._entry(in_flight)
+        if kind in UNKNOWN_NAMES and entry is not None and entry.is_seed:
             self._count(UNKNOWN_SEEDS)
         has_head = answer_to(error) is not None
-        if self._outages.failed(in_flight.host, kind, has_head=has_head):
+        is_excused = self._outages.failed(in_flight.host, kind, has_head=has_head)
+        if not is_excused and self._falls_back(in_flight, entry, error):
+            # The host has no https, which is no failure of it.
+            in_flight.falls_back = True
+            in_flight.fail(FELL_BACK)
+            return
+        self._count(f"krowl/fetch/failed_count/{kind}")
+        if is_excused:
             in_flight.excuse(_AGAIN)
             self._count("krowl/politeness/blameless_count")
         else:
             self._log_refusal(in_flight, error.__cause__)
             self._blame(in_flight, error, kind, latency)
 
-    def _is_seed(self, in_flight: InFlight) -> bool:
-        """Return whether a page, or the next page of the host of a robots.txt, is a seed."""
+    def _entry(self, in_flight: InFlight) -> Entry | None:
+        """Return the entry of a page, or of the page that waits for a robots.txt; None if none
+        does."""
         if in_flight.lease is not None:
-            entry = in_flight.lease.entry
-        elif (lease := self._queues.pop(in_flight.host)) is not None:
-            self._queues.unpop(lease)
-            entry = lease.entry
-        else:
-            return False
-        return not entry.depth and not entry.redirects
+            return in_flight.lease.entry
+        if (lease := self._queues.pop(in_flight.host)) is None:
+            return None
+        self._queues.unpop(lease)
+        return lease.entry
+
+    def _falls_back(self, in_flight: InFlight, entry: Entry | None, error: Exception) -> bool:
+        """Return whether a seed without a scheme goes on with http, after one try of https."""
+        fetch = in_flight.robots_fetch
+        return (
+            entry is not None
+            and entry.may_fall_back
+            and (fetch is None or fetch.url == f"{authority_of(entry.url)}/robots.txt")
+            and shows_no_https(error)
+        )
 
     def _log_refusal(self, in_flight: InFlight, cause: BaseException | None) -> None:
         # RobotsAnswers logs a robots.txt at a forbidden address.

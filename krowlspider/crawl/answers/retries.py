@@ -52,7 +52,7 @@ class Retries:
         limit = meta.get("max_retry_times", self._times)
         return self._again(meta, "retry_times", limit, failure_kind(error))
 
-    def shows_no_https(self, error: Exception) -> bool:
+    def may_lack_https(self, error: Exception) -> bool:
         """Return whether a failure after the last retry may mean that a host has no https."""
         is_transport = isinstance(error, self._errors) and not is_answer(error)
         return is_transport and _throttling_of(error) is None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.work_mark import WorkMark
@@ -31,7 +32,8 @@ class RobotsAnswers:
     """Hands the ends of robots fetches on, under the mark of their host.
 
     ``charge`` is called with the request in flight and the seconds that reading its answer took,
-    ``count`` with the name of each stat to count.
+    ``count`` with the name of each stat to count, ``fall_back`` with the host of a bare seed that
+    has no https.
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class RobotsAnswers:
         mark: WorkMark,
         charge: Callable[[InFlight, float], None],
         count: Callable[[str], None],
+        *,
+        fall_back: Callable[[Host], None],
     ):
         self._fetches = fetches
         self._frontier = frontier
         self._mark = mark
         self._charge = charge
         self._count = count
+        self._fall_back = fall_back
         self._warned = 0
 
     def answered(self, in_flight: InFlight, robots_fetch: RobotsFetch, response: Response) -> None:
@@ -64,6 +69,9 @@ class RobotsAnswers:
 
     def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> None:
         """Record a failure."""
+        if in_flight.falls_back:
+            self._fall_back(in_flight.host)
+            return
         cause = error.__cause__
         self._count("robotstxt/exception_count")
         if isinstance(cause, AddressForbidden):

@@ -153,6 +153,7 @@ STATS: dict[str, Stat] = {
     ),
     "krowl/requisites/queued_count": Stat("Requisites queued."),
     "krowl/seeds/bad_count": Stat("Seed lines skipped as bad."),
+    "krowl/seeds/fallback_count": Stat("Bare seeds that went on with http after one try of https."),
     "krowl/seeds/read_count": Stat("Seed lines read."),
     "krowl/seen/expected_losses": Stat(
         "New URLs that the seen filter may have taken for known: an upper bound."
