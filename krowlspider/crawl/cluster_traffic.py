@@ -234,7 +234,7 @@ class ClusterTraffic:
         given = [each for each in candidates if not (each.entry.depth or each.entry.redirects)]
         added = 0
         if given:
-            added = self._intake.add(given, is_exempt=True)
+            added = self._intake.add(given, is_exempt=True, has_lines=True)
             keys = {each.key for each in given}
             candidates = [each for each in candidates if each.key not in keys]
         if self._intake.add(candidates, foreign, decided) or added:

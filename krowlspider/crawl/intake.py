@@ -14,6 +14,7 @@ from krowlspider.crawl.seed_redirects import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
+from krowlspider.frontier.seed_table import ELSEWHERE
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.host import host_of
 from krowlspider.urls.rules.exclude import PatternList
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.seed_table import SeedLine
 
 logger = logging.getLogger(__name__)
 
@@ -222,6 +224,7 @@ class Intake:
         request: Callable[[str], Request] | None = None,
         is_first: bool = False,
         again: bool = False,
+        has_lines: bool = False,
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
@@ -239,7 +242,7 @@ class Intake:
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
         queued anyway. So is one in the chain itself, which comes back with a cookie, and with
-        ``again`` any URL.
+        ``again`` any URL. ``has_lines`` is as in `SeedTable.queued`.
 
         :raises StoreError: as of `add`
         """
@@ -273,6 +276,8 @@ class Intake:
                 self.count_dropped(reason)
                 if chain and not depth:
                     self.seed_redirects.refuse(chain[0], urls[at], reason)
+                if via is None or (chain and not depth):
+                    self._note_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
             if request:
@@ -285,14 +290,40 @@ class Intake:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
                 foreign += self.outgoing(owner, host, identity, entry)
+                if via is None:
+                    self._note_seed(url, ELSEWHERE)
             else:
                 priority = REQUISITE_PRIORITY if is_first else 0
                 candidates.append(Candidate(host, identity, entry, priority))
         is_exempt = via is None or hop == "M" or request is not None
-        added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt)
+        added = self.add(
+            candidates, foreign, via=via or "", is_exempt=is_exempt, has_lines=has_lines
+        )
         if added:
             self.wake()
         return added
+
+    def plant(self, source: str, lines: list[SeedLine], *, after: int) -> int:
+        """Queue the seeds of lines of a source, as `SeedTable.add`; return how many were new.
+
+        :raises StoreError: as of `add`
+        """
+        bare = frozenset(line.url for line in lines if line.bare)
+        urls = [line.url for line in lines if line.url]
+        new = self.discover(urls, depth=0, bare=bare, has_lines=True)
+        try:
+            self._frontier.seeds.add(source, lines, after=after)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+        return new
+
+    def _note_seed(self, url: str, outcome: str, chain: tuple[str, ...] = ()) -> None:
+        try:
+            self._frontier.seeds.refused([url], outcome, chain[-1] if chain else "")
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
 
     def fall_back(self, entry: Entry) -> None:
         """Queue the http URL of a seed that was given without a scheme and has no https."""
@@ -314,6 +345,7 @@ class Intake:
         via: str = "",
         *,
         is_exempt: bool = False,
+        has_lines: bool = False,
     ) -> int:
         """Queue candidates that are not known, as `Frontier.queue`; return how many were new.
 
@@ -321,7 +353,9 @@ class Intake:
             nothing any more, not even the page that named the URLs
         """
         try:
-            return self._frontier.queue(candidates, foreign, decided, via, is_exempt)
+            return self._frontier.queue(
+                candidates, foreign, decided, via, is_exempt=is_exempt, has_lines=has_lines
+            )
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise

@@ -22,9 +22,10 @@ from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.linked_ports import LinkedPorts
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
-from krowlspider.frontier.outcomes import Outcomes, Tallied, put_seeds
+from krowlspider.frontier.outcomes import Outcomes
 from krowlspider.frontier.schedule.clock import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
+from krowlspider.frontier.seed_table import SeedTable, ended, put_states
 from krowlspider.frontier.stopped import catch_up, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import after_all, host_in
@@ -58,13 +59,14 @@ class Commit:
     batch: Batch
     acknowledged: list[Acknowledged]
     counters: Counter[str]
-    tallied: Tallied
+    outcomes: Counter[str]
     upkeep: list[Callable[[], None]]
 
     def write(self) -> None:
         """Write the batch and do the upkeep. This blocks for an fsync: call it off the event
         loop."""
-        put_seeds(self.store, self.tallied.seeds, self.batch)
+        ends = (ended(lease, dropped) for lease, dropped in self.acknowledged)
+        put_states(self.store, (state for state in ends if state is not None), self.batch)
         self.batch.write()
         for work in self.upkeep:
             work()
@@ -76,7 +78,7 @@ class Frontier:
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
     ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse,
-    ``outcomes`` keeps what became of pages and seeds.
+    ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -116,6 +118,7 @@ class Frontier:
         self._admission = Admission(limits, self._load, self.budget, self.counters, may_overflow)
         self.refused = self._admission.refused
         self.outcomes = Outcomes(store, self.now())
+        self.seeds = SeedTable(store)
         self._acknowledged: list[Acknowledged] = []
         # The last that were committed, the newest last.
         self.recent: deque[Acknowledged] = deque(maxlen=_RECENT)
@@ -140,6 +143,7 @@ class Frontier:
         self._put_totals(batch, self.counters)
         known = {"unsure": self.schedule.unsure, "outbox": self.outbox.gauges()}
         batch.put(schema.CLEAN, json.dumps(known).encode())
+        self.outcomes.put(batch, Counter())
         batch.write()
         self.seen.save(self.seen.snapshot())
         self.store.flush()
@@ -176,7 +180,9 @@ class Frontier:
         foreign: Sequence[Foreign] = (),
         decided: Sequence[bytes] = (),
         via: str = "",
+        *,
         is_exempt: bool = False,
+        has_lines: bool = False,
     ) -> int:
         """Queue candidates that are not known, and mark them seen, in one batch. Return how many
         were queued.
@@ -190,7 +196,8 @@ class Frontier:
         - ``via``: the host of the page on which all candidates were found: the origin of those
           hosts that are new.
         - ``is_exempt``: the cap on a host's queue does not hold for them, and without ``via`` that
-          of a domain and of the frontier neither, as in `Admission.admit`.
+          of a domain and of the frontier neither, as in `Admission.admit`: they are seeds.
+        - ``has_lines``: as in `SeedTable.queued`.
         """
         cache = self.schedule.cache
         cache.evict()
@@ -224,7 +231,9 @@ class Frontier:
                 touched.append(host)
                 added += len(taken)
                 if is_exempt and not via:
-                    self.outcomes.given(taken, batch)
+                    self.seeds.queued(taken, batch, has_lines=has_lines)
+                elif taken[0].entry.chain and not taken[0].entry.depth:
+                    self.seeds.queued(taken, batch, has_lines=True)
         if foreign:
             self._forward(foreign, batch)
         if decided:
@@ -284,7 +293,7 @@ class Frontier:
         self._put_totals(batch, self.counters + counted)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
-            self.outcomes.put(batch, tallied.counts)
+            self.outcomes.put(batch, tallied)
             # The hosts' records follow in a batch of their own: a start after a death corrects
             # those that are missing.
             names = {lease.host.name for lease, _ in acknowledged}
@@ -325,7 +334,7 @@ class Frontier:
         self.budget.end_batch(batch)
         batch.write()
         self.counters.update(commit.counters)
-        self.outcomes.counts.update(commit.tallied.counts)
+        self.outcomes.counts.update(commit.outcomes)
         self.recent.extend(commit.acknowledged[-_RECENT:])
         self.watched.take(commit.acknowledged, self.now())
 

@@ -262,15 +262,17 @@ class BroadSpider(Spider):
         """Archive and queue the seeds; return in words how many there were."""
         text, truncated = await run_in_thread(seeds.text)
         Job.of(self.crawler).notes.seeds(text, truncated=truncated)
-        new = 0
-        chunks = seeds.chunks()
-        while chunk := await run_in_thread(next, chunks, None):
-            urls, bare = chunk
-            new += self.scheduler.intake.discover(urls, depth=0, bare=bare)
+        new = last = 0
+        chunks, table = seeds.chunks(), Job.of(self.crawler).frontier.seeds
+        table.begin(seeds.name)
+        while lines := await run_in_thread(next, chunks, None):
+            new += self.scheduler.intake.plant(seeds.name, lines, after=last)
+            last = lines[-1].number
             await asyncio.sleep(0)
             # No event tells when the disk has room again, so poll.
             while self.scheduler.paused:  # noqa: ASYNC110
                 await asyncio.sleep(_PAUSED)
+        table.end(seeds.name, after=last)
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
         return (

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
+from krowlspider.frontier.seed_table import SeedLine
 from krowlspider.spiders.seeds_file import SeedsFile, in_chunks
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, without_credentials
+from krowlspider.urls.seeds import BadSeed, parse_seed, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,13 @@ class SeedList:
                 f"-a seeds={shown!r}: {error}; give a file, or URLs and domains with commas"
                 " between them (%2C is a comma in a URL)"
             ) from error
-        self._seeds: list[Seed] = [seed for seed in seeds if seed is not None]
-        self.good = len(self._seeds)
+        self.name = f"-a seeds={shown}"
+        self._lines = [
+            SeedLine(number, without_credentials(part.strip()), seed.url, bare=seed.bare)
+            for number, (part, seed) in enumerate(zip(self._parts, seeds, strict=True), 1)
+            if seed is not None
+        ]
+        self.good = len(self._lines)
         if not self.good:
             raise SeedsError(f"-a seeds={shown!r} has no seed: give a file, a URL or a domain")
 
@@ -49,9 +55,9 @@ class SeedList:
             errors="surrogateescape"
         ), False
 
-    def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
+    def chunks(self) -> Iterator[list[SeedLine]]:
         """Yield chunks as `SeedsFile.chunks` does."""
-        return in_chunks(iter(self._seeds))
+        return in_chunks(iter(self._lines))
 
 
 def seeds_of(given: str) -> SeedsFile | SeedList:

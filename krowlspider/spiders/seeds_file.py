@@ -14,14 +14,8 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
-from krowlspider.urls.seeds import (
-    BadSeed,
-    ListLine,
-    Seed,
-    parse_seed,
-    seed_lines,
-    without_credentials,
-)
+from krowlspider.frontier.seed_table import SeedLine
+from krowlspider.urls.seeds import BadSeed, ListLine, parse_seed, seed_lines, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +36,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class SeedsFile:
-    """A file of seeds, plain or gzip. ``good`` and ``bad`` count the lines read so far.
+    """A file of seeds, plain or gzip.
+
+    ``good`` and ``bad`` count the lines read so far. ``name`` is the same for the same file.
 
     A pipe is copied into a temporary file first, because the seeds are read more than once.
 
@@ -52,6 +48,7 @@ class SeedsFile:
     def __init__(self, path: Path):
         self.path = self._readable = path
         self.source = str(path)
+        self.name = str(path.absolute())
         self.good = 0
         self.bad = 0
         try:
@@ -92,24 +89,22 @@ class SeedsFile:
         text = without_credentials(content.decode(errors="surrogateescape"))
         return text.encode(errors="surrogateescape"), truncated
 
-    def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
-        """Yield chunks as (URLs, those of them that were given without a scheme).
-
-        A bad line is skipped and logged with its number.
-        """
+    def chunks(self) -> Iterator[list[SeedLine]]:
+        """Yield the lines that are no comments, in chunks. A bad one is logged with its number."""
         return in_chunks(self._seeds())
 
-    def _seeds(self) -> Iterator[Seed]:
+    def _seeds(self) -> Iterator[SeedLine]:
         with self._open() as file:
             for number, line in enumerate(self._lines(file), 1):
                 try:
                     seed = parse_seed(line)
                 except BadSeed as error:
                     self._report(number, error)
+                    yield SeedLine(number, shown(line), "", str(error))
                     continue
                 if seed is not None:
                     self.good += 1
-                    yield seed
+                    yield SeedLine(number, shown(line), seed.url, bare=seed.bare)
 
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
         """Yield the lines of the file, up to the first read error, which is logged."""
@@ -138,7 +133,12 @@ def _copied(path: Path) -> int:
         return os.dup(copy.fileno())
 
 
-def in_chunks(seeds: Iterator[Seed]) -> Iterator[tuple[list[str], frozenset[str]]]:
-    """Yield seeds in chunks, as `SeedsFile.chunks` does."""
-    while chunk := list(islice(seeds, _CHUNK)):
-        yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)
+def in_chunks(lines: Iterator[SeedLine]) -> Iterator[list[SeedLine]]:
+    """Yield lines in chunks, as `SeedsFile.chunks` does."""
+    while chunk := list(islice(lines, _CHUNK)):
+        yield chunk
+
+
+def shown(line: bytes) -> str:
+    """Return a line for people: without a user name and a password."""
+    return without_credentials(line.decode(errors="replace").strip())

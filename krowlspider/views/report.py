@@ -7,7 +7,7 @@ import logging
 import re
 from datetime import UTC, datetime
 from html import escape
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.report.record import Record
-    from krowlspider.crawl.report.tables import Row, Table, Tables
+    from krowlspider.crawl.report.spool import Row
+    from krowlspider.crawl.report.tables import Table, Tables
 
 logger = logging.getLogger(__name__)
 
-# Rows of a table on the page; its TSV has all.
+# Rows of a table on the page, and in the JSON; its TSV has all.
 _SHOWN = 200
+_IN_JSON = 50_000
 _MB = 1e6
 # First characters of what a spreadsheet computes or runs.
 _FORMULA = ("=", "+", "-", "@")
@@ -53,6 +55,8 @@ def report_on(record: Record, reason: str) -> None:
         write_report(record.folder, record.about(reason), record.tables, record.course.samples)
     except OSError as error:
         logger.warning("The report cannot be written to %s: %s", record.folder, error.strerror)
+    finally:
+        record.tables.close()
 
 
 def write_report(
@@ -104,7 +108,7 @@ def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
     yield f'{head[:-1]}, "tables": {{'
     for number, table in enumerate(found.tables):
         yield f'{", " if number else ""}{json.dumps(table.name)}: {{"rows": ['
-        for at, row in enumerate(table.rows):
+        for at, row in enumerate(islice(table.rows, _IN_JSON)):
             columns = zip(table.columns, row, strict=True)
             yield ("," if at else "") + _encode(dict(columns)).decode()
         yield f'], "total": {max(table.total, len(table.rows))}}}'
@@ -167,7 +171,7 @@ def _shown(table: Table) -> Iterator[str]:
     yield f'<div class="scroll"><table><caption class="hidden">{table.title}</caption><thead><tr>'
     yield "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     yield "</tr></thead><tbody>\n"
-    for row in table.rows[:_SHOWN]:
+    for row in islice(table.rows, _SHOWN):
         yield _row(row)
     yield "</tbody></table></div>"
     shown, total = min(_SHOWN, len(table.rows)), max(table.total, len(table.rows))

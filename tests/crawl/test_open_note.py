@@ -9,7 +9,6 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Lease
 from krowlspider.frontier.frontier import Commit
 from krowlspider.frontier.hosts.host import Host
-from krowlspider.frontier.outcomes import Tallied
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 
@@ -28,7 +27,7 @@ def test_note_keeps_only_the_entries_of_the_open_file(tmp_path: Path) -> None:
             store.batch(),
             [(lease, None), (lease, "dns")],
             Counter(),
-            Tallied(Counter(), []),
+            Counter(),
             [],
         )
         note.put(commit, None if file is None else Synced(file, 10, 1))

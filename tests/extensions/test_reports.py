@@ -15,10 +15,10 @@ from krowlspider.crawl.report.record import KEPT, Course
 from krowlspider.crawl.report.slices import SLICE
 from krowlspider.crawl.report.tables import Table, read_tables
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.entry_queues import Answer, Candidate, Lease
+from krowlspider.frontier.entry_queues import Answer, Lease
 from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.record import HostFigures, encode_host
-from krowlspider.frontier.outcomes import Outcomes, put_seeds, read_seeds
+from krowlspider.frontier.outcomes import Outcomes
 from krowlspider.frontier.store import schema
 from krowlspider.views.report import _tsv, write_report
 from tests.frontier.memory import MemoryStore
@@ -61,7 +61,7 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
         quick = {"KROWL_DELAY_FACTOR": 0, "RETRY_TIMES": 0, "KROWL_COMMIT_INTERVAL": 0.01}
         few = crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}, settings=quick).run()
         assert report(few)["done"] == 1
-        before = {seed: outcome for seed, outcome, *_ in rows(few, "seeds")}
+        before = {seed: outcome for _, seed, outcome, *_ in rows(few, "seeds")}
         crawl = crawl_of(web, tmp_path, seeds, settings=quick).run()
     assert "queued" in before.values()
     assert rows(crawl, "statuses") == [["404", "3"], ["200", "2"], ["301", "2"]]
@@ -69,11 +69,13 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
     assert (found["done"], found["queued"], found["starts"], found["hosts"]) == (5, 1, 2, 4)
     assert rows(crawl, "fetched") == [["pages", "5"], ["redirects", "2"], ["robots.txt", "3"]]
     assert found["reason"] == "finished"
+    source = str(tmp_path / "seeds.txt")
+    moved_to = web.url("c.test", "/%1B[31m")
     assert rows(crawl, "seeds") == [
-        [web.url("a.test"), "done", "200", "", "4"],
-        [web.url("b.test", "/secret"), "robots", "", "", "0"],
-        [web.url("c.test", "/moved"), "done", "301", "/?[31m", "1"],
-        ["http://no.invalid/", "deferred", "", "", "0"],
+        ["1", seeds[0], "done", "200", "", "4", source],
+        ["2", seeds[1], "robots", "", "", "0", source],
+        ["3", seeds[2], "done", "404", moved_to, "1", source],
+        ["4", seeds[3], "deferred", "", "", "0", source],
     ]
     assert rows(crawl, "drops") == [["robots", "2"]]
     assert [kind for kind, *_ in rows(crawl, "types")] == ["text/html", "text/plain", "invalid"]
@@ -89,28 +91,18 @@ def lease(url: str, media_type: bytes | None, depth: int = 0) -> Lease:
     return Lease(Host("a.test"), 0, 1, Entry(url, depth), answer)
 
 
-def test_outcomes_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("krowlspider.frontier.outcomes.SEEDS_MAX", 2)
+def test_media_types_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("krowlspider.frontier.outcomes.TYPES_MAX", 2)
     store = MemoryStore()
     outcomes = Outcomes(store, 1000.0)
-    urls = [f"http://a.test/{at}" for at in range(3)]
+    kinds = [b"a/a", b"b/b ; x", b"c/c", None]
+    tallied = outcomes.tally((lease("http://a.test/", kind), None) for kind in kinds)
     batch = store.batch()
-    outcomes.given([Candidate("a.test", None, Entry(url)) for url in urls], batch)
-    batch.write()
-    kinds = [b"a/a", b"b/b ; x", b"c/c"]
-    leases = [lease(url, kind) for url, kind in zip(urls, kinds, strict=True)]
-    tallied = outcomes.tally((each, None) for each in [*leases, lease("x:", None, 1)])
-    batch = store.batch()
-    outcomes.put(batch, tallied.counts)
-    put_seeds(store, tallied.seeds, batch)
+    outcomes.put(batch, tallied)
     batch.write()
     again = Outcomes(store, 2000.0).counts
-    assert (again["seeds"], again["seeds_beyond"], again["began"]) == (2, 1, 1000)
+    assert again["began"] == 1000
     assert [again[f"type/{kind}"] for kind in ("a/a", "b/b", "other", "none")] == [1, 1, 1, 1]
-    assert [(row.url, row.outcome) for row in read_seeds(store)] == [
-        (url, "done") for url in urls[:2]
-    ]
 
 
 def test_the_greatest_hosts_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +113,7 @@ def test_the_greatest_hosts_are_found_in_slices(monkeypatch: pytest.MonkeyPatch)
         (f"h{at}.test", HostFigures(chance.randrange(99), 0, 0, Health.ACTIVE, chance.random(), 0))
         for at in range(60)
     ]
-    found = tables._Hosts(set())
+    found = tables._Hosts()
     for at in range(0, 60, 7):
         found.add(hosts[at : at + 7])
     assert found.most.hosts() == sorted(hosts, key=lambda each: each[1], reverse=True)[:5]
@@ -137,7 +129,10 @@ def test_the_report_is_made_in_short_slices(tmp_path: Path) -> None:
     for at in range(SLICE * 15):
         host = Host(f"h{at}.test", queue=HostQueue({}, at, [], 0, 0))
         batch.put(schema.host_key(host.name), encode_host(host))
-        batch.put(schema.SEED + f"http://{host.name}/".encode(), b'["done",200,"/\xc3\xbc"]')
+        url = f"http://{host.name}/"
+        batch.put(schema.SEED + url.encode(), b'["done",200,"/\xc3\xbc"]')
+        batch.put(schema.seed_line_key(0, at), json.dumps([url, url, ""]).encode())
+    batch.put(schema.SEED_SOURCES, json.dumps([["s", SLICE * 15]]).encode())
     batch.write()
     slices, calls = [], 0
 
@@ -153,10 +148,12 @@ def test_the_report_is_made_in_short_slices(tmp_path: Path) -> None:
         found = read_tables(store)
         about = {"spider": "broad", "folder": "/", "reason": "finished", "ended": 0.0}
         write_report(tmp_path / "reports", about, found, [])
+        found.close()
     finally:
         sys.setprofile(None)
     assert found.totals["hosts"] == SLICE * 15
-    assert max(*slices, calls) < 50 * SLICE
+    assert len((tmp_path / "reports" / "seeds.tsv").read_text().splitlines()) == SLICE * 15 + 1
+    assert max(*slices, calls) < 60 * SLICE
 
 
 def test_a_cell_is_neither_a_formula_nor_two_cells() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def urls_of(given: str) -> list[str]:
-    return [url for urls, _ in seeds_of(given).chunks() for url in urls]
+    return [line.url for lines in seeds_of(given).chunks() for line in lines]
 
 
 @pytest.fixture

@@ -101,8 +101,9 @@ class Record:
 
     def _read(self) -> None:
         try:
-            self.tables = read_tables(self._job.store)
-        except (*STORE_ERRORS, ValueError) as error:
+            self.folder.mkdir(exist_ok=True)
+            self.tables = read_tables(self._job.store, self.folder)
+        except (*STORE_ERRORS, OSError, ValueError) as error:
             logger.warning("No report: the frontier cannot be read: %s", error_text(error))
 
     def about(self, reason: str) -> dict[str, Any]:

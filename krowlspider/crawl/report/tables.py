@@ -6,22 +6,26 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from krowlspider.crawl.report.slices import in_slices
+from krowlspider.crawl.report.spool import Row, Spool
 from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.words import kind_words
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.record import HostFigures, figures_in
-from krowlspider.frontier.outcomes import read_counts, read_seeds
+from krowlspider.frontier.outcomes import read_counts
+from krowlspider.frontier.seed_table import count_lines, read_rows
 from krowlspider.frontier.stopped import fetched_in, read_counters
 from krowlspider.frontier.store.queues import records
+from krowlspider.frontier.store.schema import host_key
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
-    from krowlspider.frontier.outcomes import SeedRow
+    from krowlspider.frontier.seed_table import SeedRow
     from krowlspider.frontier.store.store import Store
 
 # Rows of the tables of hosts.
@@ -31,8 +35,14 @@ SLOWEST_MAX = 100
 _TIME_LIMIT = 30.0
 
 _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
-_SEED = ("seed", "outcome", "status", "redirected to", "pages of its host")
-Row = tuple[str | int | float, ...]
+_SEED = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
+
+
+class Rows(Protocol):
+    """The rows of a table: a list, or a `Spool`."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Row]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,7 @@ class Table:
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: Sequence[Row]
+    rows: Rows
     total: int = 0
 
     @property
@@ -58,11 +68,16 @@ class Table:
 class Tables:
     """All tables, with totals: ``done``, ``dropped``, ``queued``, ``hosts``, ``received`` bytes,
     ``began`` in epoch seconds and ``starts``. ``is_whole`` is false if the time did not suffice
-    for all hosts."""
+    for all hosts. `close` them: the seeds are in a file."""
 
     totals: dict[str, int]
     tables: list[Table]
     is_whole: bool
+
+    def close(self) -> None:
+        for table in self.tables:
+            if isinstance(table.rows, Spool):
+                table.rows.close()
 
 
 # Its name, and what its record says.
@@ -95,63 +110,52 @@ class _Greatest:
 
 
 class _Hosts:
-    """The hosts with the most pages, the slowest ones, and those that are ``wanted``."""
+    """The hosts with the most pages, and the slowest ones."""
 
-    def __init__(self, wanted: set[str]):
-        self._wanted = wanted
+    def __init__(self) -> None:
         self.count = 0
         self.queued = 0
         self.most = _Greatest(HOSTS_MAX, itemgetter(1), ())
         self.slowest = _Greatest(SLOWEST_MAX, lambda host: host[1].latency, 0.0)
-        # Pages done of those that are wanted, and those among them that are deferred.
-        self.pages: dict[str, int] = {}
-        self.deferred: set[str] = set()
 
     def add(self, hosts: list[_Host]) -> None:
-        most, slowest, wanted = self.most, self.slowest, self._wanted
+        most, slowest = self.most, self.slowest
         self.count += len(hosts)
         for host in hosts:
-            name, figures = host
+            figures = host[1]
             self.queued += figures.queued
             if figures > most.least:
                 most.add(host)
             if figures.latency > slowest.least:
                 slowest.add(host)
-            if name in wanted:
-                self.pages[name] = figures.pages
-                if figures.health is Health.DEAD:
-                    self.deferred.add(name)
 
 
-def read_tables(store: Store) -> Tables:
+def read_tables(store: Store, folder: Path | None = None) -> Tables:
     """Return the tables of a frontier. This may take many seconds: call it in a thread.
 
+    ``folder`` has a file without a name for the rows of the seeds, until they are forgotten.
+
     :raises StoreError: the store cannot be read
+    :raises OSError: that file cannot be written
     """
     counts, counters = read_counts(store), read_counters(store)
-    # Seeds are read twice and not kept: the event loop waits while new objects are looked at by the
-    # garbage collector.
-    wanted: set[str] = set()
-    for seeds in in_slices(read_seeds(store)):
-        wanted.update(host_of(seed.url) for seed in seeds)
-    hosts = _Hosts(wanted)
+    hosts = _Hosts()
     end, is_whole = time.monotonic() + _TIME_LIMIT, True
     for read in in_slices(records(store)):
         hosts.add([(name, figures_in(record)) for name, record in read])
         if time.monotonic() > end:
             is_whole = False
             break
-    seed_rows: list[Row] = []
+    seed_rows = Spool(folder)
     outcomes: Counter[str] = Counter()
-    for seeds in in_slices(read_seeds(store)):
-        rows = [_seed_row(seed, hosts, is_whole=is_whole) for seed in seeds]
-        outcomes.update(str(row[1]) for row in rows)
-        seed_rows += rows
+    for seeds in in_slices(read_rows(store)):
+        rows = [_seed_row(store, seed) for seed in seeds]
+        outcomes.update(str(row[2]) for row in rows)
+        seed_rows.add(rows)
     dropped = by_last_part(counters, "dropped/")
     statuses, sizes = by_last_part(counts, "status/"), by_last_part(counts, "bytes/")
     types = [(name, n, sizes.get(name, 0)) for name, n in _sorted(by_last_part(counts, "type/"))]
     fetched = [(kind_words(kind), number) for kind, number in fetched_in(counters).items()]
-    seed_count = counts["seeds"] + counts["seeds_beyond"]
     tables = [
         _counted("seed-outcomes", "Seeds by outcome", ("outcome", "seeds"), outcomes),
         Table("fetched", "What was fetched", ("what", "URLs"), fetched),
@@ -164,7 +168,7 @@ def read_tables(store: Store) -> Tables:
         Table(
             "slowest", f"The {SLOWEST_MAX} slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())
         ),
-        Table("seeds", "Seeds", _SEED, seed_rows, seed_count),
+        Table("seeds", "Seeds", _SEED, seed_rows, count_lines(store)),
     ]
     totals = {
         "done": counters["done"],
@@ -193,15 +197,22 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     ]
 
 
-def _seed_row(seed: SeedRow, hosts: _Hosts, *, is_whole: bool) -> Row:
-    host, outcome = host_of(seed.url), seed.outcome
+def _seed_row(store: Store, seed: SeedRow) -> Row:
+    record = store.get(host_key(host_of(seed.url))) if seed.url else None
+    found = None if record is None else figures_in(record)
+    outcome = seed.outcome
     if not outcome:
         outcome = "queued"
-        if host in hosts.deferred:
-            outcome = "deferred"
-        elif host not in hosts.pages and is_whole:
+        if found is None:
             outcome = "moved or forgotten"
-    return seed.url, outcome, seed.status or "", seed.location, hosts.pages.get(host, 0)
+        elif found.health is Health.DEAD:
+            outcome = "deferred"
+    line = seed.line
+    elsewhere = "" if seed.url == line.url else seed.url
+    if outcome == "invalid":
+        outcome += f": {line.error}"
+    pages = 0 if found is None else found.pages
+    return line.number, line.text, outcome, seed.status or "", elsewhere, pages, seed.source
 
 
 def _sorted(counts: Mapping[str, int]) -> list[tuple[str, int]]:

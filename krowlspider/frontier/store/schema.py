@@ -40,7 +40,11 @@ key                          value
                              ``OpenWarcNote``
 ``y``                        present while a person has paused the crawl: empty
 ``C``                        counts of the answers to pages and of seeds: JSON ``{name: number}``
-``D`` URL                    a seed: JSON ``[outcome, status, location]``; empty while it is queued
+``D`` URL                    a seed, or a URL at which one goes on: JSON ``[outcome, status,
+                             location]``; empty while it is queued
+``E`` source number          a line that gave a seed: JSON ``[text, URL, error]``; ``source`` has 2
+                             bytes, ``number`` 4
+``F``                        the sources of seeds: JSON ``[[name, lines], ...]``
 ``H`` position host          index of hosts by ring position, see ``HostPositions``: a tag
 ===========================  =======================================================================
 
@@ -92,6 +96,8 @@ OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
 OUTCOMES = b"C"
 SEED = b"D"
+SEED_LINE = b"E"
+SEED_SOURCES = b"F"
 POSITION = b"H"
 
 # Bytes of an identity.
@@ -100,6 +106,7 @@ KEY_SIZE = 8
 PRIORITY_LIMIT = 2**31 - 1
 
 _PLACE = Struct(">IQ")
+_LINE = Struct(">HI")
 
 
 def after_all(prefix: bytes) -> bytes:
@@ -211,6 +218,16 @@ def gone_key(host: str) -> bytes:
 
 def arriving_prefix(host: str) -> bytes:
     return b"i%b\0" % host.encode()
+
+
+def seed_line_key(source: int, number: int) -> bytes:
+    return SEED_LINE + _LINE.pack(source, number)
+
+
+def split_seed_line_key(key: bytes) -> tuple[int, int]:
+    """Return source and number of a line."""
+    source, number = _LINE.unpack_from(key, 1)
+    return source, number
 
 
 def outbox_prefix(owner: str) -> bytes:

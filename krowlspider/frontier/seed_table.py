@@ -1,0 +1,232 @@
+"""What became of each seed: a row for each line that gave one, and the state of each URL."""
+
+from __future__ import annotations
+
+import json
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from krowlspider.frontier.entry_queues import FELL_BACK
+from krowlspider.frontier.store import schema
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.page.headers import escape_octets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.entry_queues import Candidate, Lease
+    from krowlspider.frontier.store.store import Batch, Store
+
+# Lines with a row; others are only counted.
+LINES_MAX = 1_000_000
+# Sources that are told apart; the lines of others have no row.
+_SOURCES_MAX = 1000
+# The source of seeds that came while the crawl ran, or that a spider's own code gave.
+GIVEN = "given by code or by hand"
+# Hops from a seed to its final URL: more than any crawl follows.
+_HOPS_MAX = 300
+# Characters of a line that are kept.
+_TEXT_MAX = 500
+# In place of an outcome.
+KNOWN = "known before"
+ELSEWHERE = "of another node"
+
+_encode = msgspec.json.Encoder().encode
+# Line as it was given, its URL, and why it has none.
+_decode_line = msgspec.json.Decoder(tuple[str, str, str]).decode
+# Outcome, status, and the URL at which it goes on, as received.
+_decode_state = msgspec.json.Decoder(tuple[str, int, str]).decode
+
+
+class SeedLine(NamedTuple):
+    """A line of a source.
+
+    ``url`` is "" for a line that is no seed, and ``error`` says why. ``bare``: the line has no
+    scheme, and https is a guess.
+    """
+
+    number: int
+    text: str
+    url: str
+    error: str = ""
+    bare: bool = False
+
+
+class SeedRow(NamedTuple):
+    """A line and its end.
+
+    ``outcome`` is that of ``url``, the last URL on the way from the seed: "" while it is queued,
+    "done", KNOWN, ELSEWHERE, "invalid" for a bad line, or why it was refused or dropped. ``status``
+    is that of the last answer, 0 without one. ``url`` is "" without any.
+    """
+
+    source: str
+    line: SeedLine
+    outcome: str
+    status: int
+    url: str
+
+
+class SeedTable:
+    """Keeps the rows.
+
+    A source that is given again replaces its lines: a table has the lines of a file as it was read
+    last. The state of a URL changes with the commit that acknowledges it.
+    """
+
+    def __init__(self, store: Store):
+        self._store = store
+        # Name and number of lines of each source.
+        saved = json.loads(store.get(schema.SEED_SOURCES) or b"[]")
+        self._sources: dict[str, int] = dict(saved)
+        self._total = sum(self._sources.values())
+
+    # --- lines ---
+
+    def begin(self, source: str) -> None:
+        """Begin to read the lines of a source anew."""
+        self._total -= self._sources.get(source, 0)
+        self._sources[source] = 0
+
+    def add(self, source: str, lines: Sequence[SeedLine], *, after: int) -> None:
+        """Add lines of a source, in order, to those up to number ``after``."""
+        batch = self._store.batch()
+        index = list(self._sources).index(source)
+        if lines and index < _SOURCES_MAX:
+            self._clear(index, after, lines[-1].number, batch)
+        for line in lines:
+            self._put_line(source, index, line, batch)
+        self._put_sources(batch)
+        batch.write()
+
+    def end(self, source: str, *, after: int) -> None:
+        """End a source: it has no lines behind number ``after``."""
+        batch = self._store.batch()
+        self._clear(list(self._sources).index(source), after, None, batch)
+        batch.write()
+
+    def _put_line(self, source: str, index: int, line: SeedLine, batch: Batch) -> None:
+        if index < _SOURCES_MAX and self._total < LINES_MAX:
+            value = _encode((line.text[:_TEXT_MAX], line.url, line.error))
+            batch.put(schema.seed_line_key(index, line.number), value)
+        self._sources[source] += 1
+        self._total += 1
+
+    def _clear(self, index: int, after: int, last: int | None, batch: Batch) -> None:
+        """Remove the lines behind ``after``, up to ``last``."""
+        start = schema.seed_line_key(index, after)
+        stop = None if last is None else schema.seed_line_key(index, last)
+        keys = self._store.keys(start[:3], start)
+        for key in keys if stop is None else takewhile(lambda key: key <= stop, keys):
+            batch.delete(key)
+
+    def _put_sources(self, batch: Batch) -> None:
+        batch.put(schema.SEED_SOURCES, json.dumps(list(self._sources.items())).encode())
+
+    # --- states ---
+
+    def queued(self, candidates: Iterable[Candidate], batch: Batch, *, has_lines: bool) -> None:
+        """Follow seeds, and the URLs at which seeds go on, which the batch queues.
+
+        Without lines of their own, seeds get a line of GIVEN.
+        """
+        for entry in (candidate.entry for candidate in candidates):
+            if entry.request and entry.file:
+                continue
+            before = _before(entry)
+            if before is not None:
+                if self._store.get(_key(before)) is None:
+                    continue
+            elif not has_lines:
+                number = self._sources.setdefault(GIVEN, 0) + 1
+                line = SeedLine(number, entry.url, entry.url)
+                self._put_line(GIVEN, list(self._sources).index(GIVEN), line, batch)
+                self._put_sources(batch)
+            batch.put(_key(entry.url), b"")
+
+    def refused(self, urls: Iterable[str], outcome: str, via: str = "") -> None:
+        """Note URLs that are not queued, with the reason. With ``via``, that URL redirects to them:
+        they are noted if it is followed."""
+        if via and self._store.get(_key(via)) is None:
+            return
+        batch = self._store.batch()
+        for url in urls:
+            batch.put(_key(url), _encode((outcome, 0, "")))
+        batch.write()
+
+
+def _before(entry: Entry) -> str | None:
+    """Return the URL that goes on at this entry; None for a seed itself."""
+    if entry.chain:
+        return entry.chain[-1]
+    if entry.bare and not entry.may_fall_back:
+        return entry.url.replace("http:", "https:", 1)
+    return None
+
+
+def ended(lease: Lease, dropped: str | None) -> tuple[bytes, bytes] | None:
+    """Return key and new state of an entry that is over; None if it is of no seed."""
+    entry, answer = lease.entry, lease.answer
+    if entry.depth or (entry.request and entry.file):
+        return None
+    if dropped == FELL_BACK:
+        state = ("", 0, entry.url.replace("https:", "http:", 1))
+    else:
+        status, location = 0, ""
+        if answer is not None:
+            status, location = answer.status, escape_octets(answer.location or b"")
+        state = (dropped or "done", status, location)
+    return _key(entry.url), _encode(state)
+
+
+def put_states(store: Store, states: Iterable[tuple[bytes, bytes]], batch: Batch) -> None:
+    """Put the new states of the URLs that are followed into a batch. This reads the store."""
+    for key, value in states:
+        if store.get(key) is not None:
+            batch.put(key, value)
+
+
+def count_lines(store: Store) -> int:
+    """Return how many lines there were, those without a row too."""
+    return sum(count for _, count in json.loads(store.get(schema.SEED_SOURCES) or b"[]"))
+
+
+def read_rows(store: Store) -> Iterator[SeedRow]:
+    """Yield the rows, source by source, in the order of the lines."""
+    sources = [name for name, _ in json.loads(store.get(schema.SEED_SOURCES) or b"[]")]
+    for key, value in store.items(schema.SEED_LINE):
+        index, number = schema.split_seed_line_key(key)
+        text, url, error = _decode_line(value)
+        line = SeedLine(number, text, url, error)
+        end = ("invalid", 0, "") if line.error else _end(store, line.url)
+        yield SeedRow(sources[index], line, *end)
+
+
+def _end(store: Store, url: str) -> tuple[str, int, str]:
+    """Return outcome, status and URL at the end of the way from a seed."""
+    outcome, status = KNOWN, 0
+    met: set[str] = set()
+    while (saved := store.get(_key(url))) is not None:
+        met.add(url)
+        if not saved:
+            return "", status, url
+        outcome, answer, location = _decode_state(saved)
+        status = answer or status
+        if not location:
+            break
+        target = normalise(location, url)
+        if target is None:
+            return "url", status, url
+        if target in met or len(met) > _HOPS_MAX:
+            return "redirect_loop", status, url
+        if store.get(_key(target)) is None:
+            return outcome or KNOWN, status, target
+        url = target
+    return outcome, status, url
+
+
+def _key(url: str) -> bytes:
+    return schema.SEED + url.encode()
