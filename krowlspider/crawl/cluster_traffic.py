@@ -17,6 +17,7 @@ from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
@@ -234,6 +235,9 @@ class ClusterTraffic:
         given = [each for each in candidates if not (each.entry.depth or each.entry.redirects)]
         added = 0
         if given:
+            for each in given:
+                if self._codec.makes_pages and not each.priority:
+                    each.priority = SEED_PRIORITY
             added = self._intake.add(given, is_exempt=True, has_lines=True)
             keys = {each.key for each in given}
             candidates = [each for each in candidates if each.key not in keys]

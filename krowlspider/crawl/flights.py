@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.entry import JSON
 from krowlspider.frontier.entry_queues import REDIRECT
 from krowlspider.frontier.hosts.host import Health
@@ -32,16 +33,19 @@ class Flights:
 
     ``on_the_wire`` counts the requests that were sent and have not ended, robots fetches included.
     ``cost`` turns time of the event loop into rests of hosts. ``retry_delay`` is the wait before
-    the first retry of a page, in seconds.
+    the first retry of a page, in seconds. ``seeds`` knows the seeds among them.
     """
 
-    def __init__(self, job: Job, budget: PageBudget, *, retry_delay: float):
+    def __init__(
+        self, job: Job, budget: PageBudget, *, retry_delay: float, wake: Callable[[], None]
+    ):
         self.on_the_wire = 0
         self.cost = LoopCost()
         self._job = job
         self._frontier = job.frontier
         self._schedule = job.frontier.schedule
         self._budget = budget
+        self.seeds = SeedsFirst(job.frontier, budget, wake)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -64,6 +68,8 @@ class Flights:
         lease = in_flight.lease
         if _counts(lease):
             self._budget.take()
+        if self._schedule.seed_turns.is_limited:
+            self.seeds.begin(request, in_flight)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -184,6 +190,8 @@ class Flights:
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return
+        if self.seeds.under_way:
+            self.seeds.over(request)
         if in_flight.memory is not None:
             in_flight.memory.release()
         if in_flight.trace is not None and not in_flight.turned_back:

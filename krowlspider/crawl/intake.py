@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.seed_redirects import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -22,7 +24,7 @@ from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy import Request
     from scrapy.settings import BaseSettings
@@ -38,6 +40,8 @@ logger = logging.getLogger(__name__)
 _AUTHORITY = 8
 # Above the priority of pages: what a page needs is fetched before the next page of its host.
 REQUISITE_PRIORITY = 1
+# Seeds of earlier starts that are looked at together.
+_RECALLED = 200
 # Hosts whose requisites are counted; the one that was counted least recently is forgotten first.
 _BUDGETS = 16_384
 
@@ -267,6 +271,9 @@ class Intake:
             is_requisite=is_first,
             any_extension=request is not None,
         )
+        # A redirect has the depth of the URL that it comes from.
+        are_seeds = via is None or (bool(chain) and not depth and request is None)
+        priority = SEED_PRIORITY + is_first if are_seeds or is_first else 0
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)
         candidates = []
@@ -274,10 +281,8 @@ class Intake:
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
-                if chain and not depth:
-                    self.seed_redirects.refuse(chain[0], urls[at], reason)
-                if via is None or (chain and not depth):
-                    self._note_seed(urls[at], reason, chain)
+                if are_seeds:
+                    self._refuse_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
             if request:
@@ -290,10 +295,8 @@ class Intake:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
                 foreign += self.outgoing(owner, host, identity, entry)
-                if via is None:
-                    self._note_seed(url, ELSEWHERE)
+                self._note_seed(url, ELSEWHERE if via is None else "")
             else:
-                priority = REQUISITE_PRIORITY if is_first else 0
                 candidates.append(Candidate(host, identity, entry, priority))
         is_exempt = via is None or hop == "M" or request is not None
         added = self.add(
@@ -302,6 +305,30 @@ class Intake:
         if added:
             self.wake()
         return added
+
+    def begin_seeds(self, source: str) -> None:
+        """Begin to queue the seeds of a source by `plant`; end with `end_seeds`."""
+        self._frontier.seeds.begin(source)
+        self._frontier.schedule.seed_turns.begin()
+
+    def end_seeds(self, source: str, *, after: int | None) -> None:
+        """End a source. Its last line was number ``after``; None: it was not read to its end."""
+        if after is not None:
+            self._frontier.seeds.end(source, after=after)
+        self._frontier.schedule.seed_turns.end()
+        self.wake()
+
+    def recall_seeds(self) -> Iterator[None]:
+        """Put hosts with seeds that were queued before this start before those without. Each step
+        is short."""
+        schedule = self._frontier.schedule
+        urls = self._frontier.seeds.unfinished()
+        while names := dict.fromkeys(map(host_of, islice(urls, _RECALLED))):
+            schedule.cache.evict()
+            schedule.cache.read(names)
+            for name in names:
+                schedule.put_first(schedule.cache.hosts[name])
+            yield
 
     def plant(self, source: str, lines: list[SeedLine], *, after: int) -> int:
         """Queue the seeds of lines of a source, as `SeedTable.add`; return how many were new.
@@ -318,7 +345,15 @@ class Intake:
             raise
         return new
 
+    def _refuse_seed(self, url: str, reason: str, chain: tuple[str, ...]) -> None:
+        if chain:
+            self.seed_redirects.refuse(chain[0], url, reason)
+        self._note_seed(url, reason, chain)
+
     def _note_seed(self, url: str, outcome: str, chain: tuple[str, ...] = ()) -> None:
+        """Note a seed that is not queued here, with its outcome; "" for another URL."""
+        if not outcome:
+            return
         try:
             self._frontier.seeds.refused([url], outcome, chain[-1] if chain else "")
         except STORE_ERRORS as error:

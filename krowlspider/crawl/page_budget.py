@@ -14,13 +14,20 @@ class PageBudget:
 
     ``left`` is this node's own number, and ``total`` what it was at first; None is no limit.
     ``left`` is below 0 if pages under way have awaited more requests. ``allowance`` is this node's
-    part of the cluster's limit, which is counted too; None without one.
+    part of the cluster's limit, which is counted too; None without one. ``is_limited``: something
+    else limits the pages.
     """
 
-    def __init__(self, allowance: Allowance | None):
+    def __init__(self, allowance: Allowance | None, *, is_limited: bool = False):
+        self._is_limited = is_limited or allowance is not None
         self.left: int | None = None
         self.total: int | None = None
         self._allowance = allowance
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether anything limits the pages."""
+        return self._is_limited or self.total is not None
 
     @property
     def is_spent(self) -> bool:

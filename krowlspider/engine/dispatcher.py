@@ -7,6 +7,7 @@ Until it can, a robots fetch is sent in the page's place.
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy import Request
@@ -105,13 +106,19 @@ class Dispatcher:
                 return None
         now = clock()
         end = now + _TURN
+        seeds_only = self._flights.seeds.only()
         while now < end:
-            host = self._pop_probe() if outages.paused else self._schedule.pop()
+            host = (
+                self._pop_probe() if outages.paused else self._schedule.pop(seeds_only=seeds_only)
+            )
             if host is None:
-                if (due := self._schedule.next_due()) is not None:
+                due = self._schedule.next_due(seeds_only=seeds_only)
+                if seeds_only:
+                    due = min(inf if due is None else due, self._flights.seeds.next_end())
+                if due is not None and due < inf:
                     self._waker.wake_at(due)
                 return None
-            if (request := self._send(host)) is not None:
+            if (request := self._send(host, seeds_only=seeds_only)) is not None:
                 return request
             now = clock()
         self._waker.wake()
@@ -126,11 +133,11 @@ class Dispatcher:
                 return request
         return None
 
-    def _send(self, host: Host) -> Request | None:
+    def _send(self, host: Host, *, seeds_only: bool = False) -> Request | None:
         begun = self._job.cpu()
         # Matching robots.txt and exclusions may hold the event loop: mark the host.
         mark = mark_of(host_key(host.name))
-        sent = self._job.mark.during(mark, self._next_of, host, begun)
+        sent = self._job.mark.during(mark, self._next_of, host, begun, seeds_only)
         if sent is None:
             return None
         request, in_flight = sent
@@ -148,10 +155,13 @@ class Dispatcher:
                 return host
         return self._schedule.pop()
 
-    def _next_of(self, host: Host, begun: float) -> tuple[Request, InFlight] | None:
+    def _next_of(
+        self, host: Host, begun: float, seeds_only: bool
+    ) -> tuple[Request, InFlight] | None:
         """Return the host's next request; None if it has none that may be sent now.
 
-        ``begun`` is the CPU time at which the host was popped, in seconds.
+        ``begun`` is the CPU time at which the host was popped, in seconds. ``seeds_only``: of its
+        pages, only seeds may be sent.
         """
         robots = host.robots
         # Alternate with pages, so that robots fetches for other hosts do not hold up this host.
@@ -162,7 +172,7 @@ class Dispatcher:
             return self._waiting_robots_fetch(host)
         defers, end = False, self._frontier.now() + _HOST_TURN
         for _ in range(_REFUSALS_A_HOST):
-            lease = self._frontier.queues.pop(host)
+            lease = self._frontier.queues.pop(host, seeds_only=seeds_only)
             if lease is None:
                 break
             url = lease.entry.url

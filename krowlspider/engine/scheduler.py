@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Scrapy's limits of pages.
+_LIMITS = ("CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_ITEMCOUNT")
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
 
@@ -115,8 +117,16 @@ class Scheduler(BaseScheduler):
         self._node = job.node
         self._waker = Waker(engine, job.frontier.now)
         self._codec = RequestCodec(spider, request_limits(settings))
-        self.budget = PageBudget(None if job.node is None else job.node.allowance)
-        self.flights = Flights(job, self.budget, retry_delay=settings.getfloat("KROWL_RETRY_DELAY"))
+        self.budget = PageBudget(
+            None if job.node is None else job.node.allowance,
+            is_limited=any(map(settings.getint, _LIMITS)),
+        )
+        self.flights = Flights(
+            job,
+            self.budget,
+            retry_delay=settings.getfloat("KROWL_RETRY_DELAY"),
+            wake=self._waker.wake,
+        )
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )

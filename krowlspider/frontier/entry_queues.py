@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import Level, level_of
+from krowlspider.frontier.hosts.host import SEED_PRIORITY, Level, level_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
 
@@ -126,6 +126,8 @@ class EntryQueues:
                 priority = max(-most, min(priority, most))
             if entry.due:
                 plain, level = None, queue.level(priority, entry.retries + entry.throttling)
+                if level.head == level.tail:
+                    level.due = entry.due
             else:
                 ready = True
                 if level is None or priority != plain:
@@ -135,15 +137,18 @@ class EntryQueues:
         queue.queued += len(candidates)
         self.queued += len(candidates)
         self._load.add(host.domain, len(candidates))
-        self._schedule.pages_queued(host, len(candidates), ready=ready)
+        are_seeds = ready and candidates[-1].priority == SEED_PRIORITY
+        self._schedule.pages_queued(host, len(candidates), ready=ready, are_seeds=are_seeds)
 
-    def pop(self, host: Host) -> Lease | None:
-        """Lease the next entry of a host, and return the lease; None when no entry is due. The
-        entry stays on disk."""
+    def pop(self, host: Host, *, seeds_only: bool = False) -> Lease | None:
+        """Lease the next entry of a host, and return the lease; None when no entry is due, or with
+        ``seeds_only`` no seed. The entry stays on disk."""
         now, queue = self._schedule.now(), host.queue
         ahead, queue.ahead = queue.ahead, None
         most = 1 if not ahead and queue.has_gaps else _AHEAD
         for number in queue.in_order():
+            if seeds_only and number >> 8 < SEED_PRIORITY:
+                break
             level = queue.levels[number]
             while level.head < level.tail and level.due <= now:
                 if not (ahead and ahead[-1][:2] == (number, level.head)):

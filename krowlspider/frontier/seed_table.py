@@ -147,6 +147,12 @@ class SeedTable:
                 self._put_sources(batch)
             batch.put(_key(entry.url), b"")
 
+    def unfinished(self) -> Iterator[str]:
+        """Yield the URLs of seeds, and those at which seeds go on, that are queued."""
+        for key, value in self._store.items(schema.SEED):
+            if not value:
+                yield key[1:].decode()
+
     def refused(self, urls: Iterable[str], outcome: str, via: str = "") -> None:
         """Note URLs that are not queued, with the reason. With ``via``, that URL redirects to them:
         they are noted if it is followed."""

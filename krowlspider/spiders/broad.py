@@ -231,6 +231,9 @@ class BroadSpider(Spider):
             page_budget=self._max_pages or None,
             on_robots=self._sitemaps.look,
         )
+        if scheduler.budget.is_limited:
+            for _ in scheduler.intake.recall_seeds():
+                await asyncio.sleep(0)
         source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)
         # URLs of deferred hosts are no pending requests.
@@ -263,16 +266,20 @@ class BroadSpider(Spider):
         text, truncated = await run_in_thread(seeds.text)
         Job.of(self.crawler).notes.seeds(text, truncated=truncated)
         new = last = 0
-        chunks, table = seeds.chunks(), Job.of(self.crawler).frontier.seeds
-        table.begin(seeds.name)
-        while lines := await run_in_thread(next, chunks, None):
-            new += self.scheduler.intake.plant(seeds.name, lines, after=last)
-            last = lines[-1].number
-            await asyncio.sleep(0)
-            # No event tells when the disk has room again, so poll.
-            while self.scheduler.paused:  # noqa: ASYNC110
-                await asyncio.sleep(_PAUSED)
-        table.end(seeds.name, after=last)
+        end: int | None = None
+        chunks, intake = seeds.chunks(), self.scheduler.intake
+        intake.begin_seeds(seeds.name)
+        try:
+            while lines := await run_in_thread(next, chunks, None):
+                new += intake.plant(seeds.name, lines, after=last)
+                last = lines[-1].number
+                await asyncio.sleep(0)
+                # No event tells when the disk has room again, so poll.
+                while self.scheduler.paused:  # noqa: ASYNC110
+                    await asyncio.sleep(_PAUSED)
+            end = last
+        finally:
+            intake.end_seeds(seeds.name, after=end)
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
         return (

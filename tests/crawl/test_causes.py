@@ -221,6 +221,9 @@ def pages(*hosts: str, first: object = "slow") -> list[str]:
 
 
 def strangers(crawl: Simulation) -> None:
+    # So many that one is always due.
+    for name in (f"s{number}.test" for number in range(60)):
+        crawl.discover([f"http://{name}/{page}" for page in range(15)], via=name)
     crawl.discover(pages("a", "b"), via="seed.test")
     crawl.run_until(crawl.clocks.monotonic + 8)
 
@@ -230,11 +233,25 @@ def mutes(crawl: Simulation) -> None:
     crawl.run_until(crawl.clocks.monotonic + 5)
 
 
+def limited(crawl: Simulation) -> None:
+    crawl.scheduler.budget.left = crawl.scheduler.budget.total = 50
+    crawl.discover(["http://a.test/slow"])
+    crawl.discover(pages("b"), via="a.test")
+    crawl.run_until(crawl.clocks.monotonic + 5)
+
+
 EIGHT = {"CONCURRENT_REQUESTS": 8}
 ROOM = "It waits for room: at most "
 WAITS = {
     "in flight": Wait("a", "A request to it is under way.", urls=pages("a")),
     "due": Wait("b", "It is due.", urls=pages("a", "b"), overrides={"CONCURRENT_REQUESTS": 1}),
+    "seeds": Wait(
+        "b",
+        "Seeds are fetched before it, as pages are limited.",
+        "max_pages",
+        seconds=0,
+        more=limited,
+    ),
     "domain": Wait(
         "c.one",
         f"{ROOM}2 requests to its domain one.test may be in flight.",
@@ -273,8 +290,7 @@ WAITS = {
         "b",
         f"{ROOM}1 request to the hosts that were found by the same domain may be in flight.",
         "CONCURRENT_REQUESTS",
-        # So many that one is always due.
-        urls=[f"http://s{number}.test/{page}" for number in range(60) for page in range(15)],
+        urls=pages("other"),
         seconds=1,
         overrides=EIGHT,
         more=strangers,

@@ -49,6 +49,9 @@ clocks = Clocks()
 # Makes the server's protocol of a connection; by port, at any address.
 Server = Callable[[], "BaseProtocol"]
 servers: dict[int, Server] = {}
+# An address at which no port is open, and one without TLS.
+DEAD = "127.0.0.255"
+NO_TLS = "127.0.0.254"
 # Scripts of the next loop. A script continues once the condition that it yields is true.
 Script = Iterator[Callable[[], bool]]
 scripts: list[Script] = []
@@ -166,7 +169,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     ) -> tuple[BaseTransport, BaseProtocol]:
         await asyncio.sleep(HOP)
         server = servers.get(port)
-        if server is None:
+        if server is None or host == DEAD or (host == NO_TLS and port == 443):
             raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")
         ends = ("127.0.0.1", next(_ports)), (host, port)
         return join(self, protocol_factory, server, ends)

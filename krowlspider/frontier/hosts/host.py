@@ -31,6 +31,8 @@ SEALED = SchedulingState.SEALED
 # number of tries has a queue of its own, ordered by the due times of its entries.
 LANE_AT = 56
 LANES = 0xFF
+# The priority of seeds, and of the URLs at which seeds go on. No other entry has it.
+SEED_PRIORITY = 1_000_000
 
 
 class Health(IntEnum):
@@ -150,6 +152,33 @@ class HostQueue:
             return None
         ((number, level),) = self.levels.items()
         return (number, level.head) if level.tail - level.head == self.queued else None
+
+    def seeds(self) -> tuple[int, int, float]:
+        """Return how many seeds were not tried, how many wait to be tried again, and when the first
+        of these is due, as far as is known, in seconds of the job clock."""
+        levels = self.levels
+        if len(levels) == 1 and 0 in levels:
+            # The short way: nearly all hosts have none.
+            return 0, 0, inf
+        fresh = retries = 0
+        due = inf
+        for number, level in levels.items():
+            if number >> 8 == SEED_PRIORITY and (count := level.tail - level.head):
+                if number & LANES:
+                    retries, due = retries + count, min(due, level.due)
+                else:
+                    fresh += count
+        return fresh, retries, due
+
+    @property
+    def has_seeds(self) -> bool:
+        """Return whether a seed is queued that was not tried."""
+        return self.seeds()[0] > 0
+
+    def waits_with_seed(self, now: float) -> bool:
+        """Return whether a seed may be fetched at ``now``, in seconds of the job clock."""
+        fresh, _, due = self.seeds()
+        return fresh > 0 or due <= now
 
     def earliest(self) -> float:
         """Return the time at which the first queued entry is due, as far as is known, in seconds of

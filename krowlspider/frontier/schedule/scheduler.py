@@ -30,6 +30,7 @@ from krowlspider.frontier.schedule.due import DueHeap
 from krowlspider.frontier.schedule.orders import Orders
 from krowlspider.frontier.schedule.own_delays import OwnDelays
 from krowlspider.frontier.schedule.ownership import Ownership
+from krowlspider.frontier.schedule.seed_turns import FRONT, SeedTurns
 from krowlspider.frontier.schedule.sessions import Sessions
 from krowlspider.frontier.schedule.transitions import Transitions
 from krowlspider.frontier.shares.names import places_of
@@ -98,8 +99,15 @@ class HostScheduler:
         self.cache = cache = HostCache(
             store, tally, due, rule, most=self._limits.hosts, unsure=self.unsure, now=now
         )
+        self.seed_turns = SeedTurns(cache.get)
         self.transitions = Transitions(
-            due, self._sessions, cache, self.shares, deferred=tally.deferred, now=now
+            due,
+            self._sessions,
+            cache,
+            self.shares,
+            self.seed_turns,
+            deferred=tally.deferred,
+            now=now,
         )
         self._calls = self.transitions.calls
         self.deferral = Deferral(
@@ -121,25 +129,35 @@ class HostScheduler:
 
     # --- the pop ---
 
-    def pop(self) -> Host | None:
+    def pop(self, *, seeds_only: bool = False) -> Host | None:
         """Return the next host that has room in all its shares, now in flight; None without one.
 
-        Called hosts and those in a session come first, by due time. Then the host that has been due
-        the longest. While a crowd waits, sessions have no end: then every fourth host is the one
-        that has been due the longest.
+        Hosts with a seed come first, then called hosts and those in a session, by due time. Then
+        the host that has been due the longest. While a crowd waits, sessions have no end: then
+        every fourth host is the one that has been due the longest.
+
+        ``seeds_only``: a host with nothing but pages that are no seeds is not returned.
         """
         self.cache.evict()
         now = self.now()
         self._calls.call_at_pop(now)
         in_vain = 0
         for _ in range(_LOOKS):
-            if (name := self._pop_name(now)) is None:
+            if (name := self._pop_name(now, seeds_only=seeds_only)) is None:
                 if in_vain >= _IN_VAIN or not self._calls.call_another(now):
                     return None
                 continue
             host = self.cache.hosts.get(name) or self.cache.read_due(name)
+            if self.seed_turns.in_line:
+                self.seed_turns.in_line.pop(name, None)
             if host.due > now:
                 # Its time has changed since; it has a newer place in the heap.
+                if host.queue.has_seeds:
+                    self.seed_turns.add(host)
+                continue
+            if seeds_only and not (host.robots.fetches or host.queue.waits_with_seed(now)):
+                self.due.push(host.due, name)
+                self.seed_turns.add(host)
                 continue
             called = self._calls.take(host)
             if self._try(host, in_turn=not called):
@@ -151,27 +169,38 @@ class HostScheduler:
                 self._calls.pass_on(host, called)
         return None
 
-    def _pop_name(self, now: float) -> str | None:
+    def _pop_name(self, now: float, *, seeds_only: bool) -> str | None:
         """Return the name of a due host, in the order of `pop`; None without one."""
+        turns = self.seed_turns
+        # Called hosts may have a seed too.
+        is_first = not turns.rests and turns.next_fresh() < self._sessions.next_due()
+        if is_first and (name := turns.pop(now)) is not None:
+            return name
+        if seeds_only and (name := turns.pop_tried(now)) is not None:
+            return name
         if self._calls.is_crowded:
             self._crowded_pops += 1
-            if self._crowded_pops % _HEAP_FIRST == 0 and (name := self._pop_heap(now)) is not None:
+            if self._crowded_pops % _HEAP_FIRST == 0 and (
+                (name := self._pop_heap(now, seeds_only=seeds_only)) is not None
+            ):
                 return name
-        return self._sessions.pop(now) or self._pop_heap(now)
+        return self._sessions.pop(now) or self._pop_heap(now, seeds_only=seeds_only)
 
-    def _pop_heap(self, now: float) -> str | None:
+    def _pop_heap(self, now: float, *, seeds_only: bool) -> str | None:
         """Return the name of the host outside sessions that has been due the longest; None without
-        one."""
+        one. ``seeds_only``: only one at the front."""
         if self._calls.exhausted:
             return None
-        while (name := self.due.pop(now)) is None:
+        while not (seeds_only and self.due.next_due() >= FRONT):
+            if (name := self.due.pop(now)) is not None:
+                return name
             if not self.due.exhausted(now):
                 return None
             batch = self._store.batch()
             self.cache.record_changed(batch)
             batch.write()
             self.due.read_window(now)
-        return name
+        return None
 
     def _try(self, host: Host, *, in_turn: bool) -> bool:
         """Put a host whose due time has come in flight if it has room in all its shares, and handle
@@ -234,6 +263,7 @@ class HostScheduler:
             return
         # Behind all hosts of its origin, its session would end: a new connection for each page.
         is_first = share.startswith("^") and self._sessions.is_begun(host)
+        self.seed_turns.wait_in_line(host)
         self.shares.wait(share, host.name, first=is_first)
         # Enough blocked hosts are in memory: more of them may be evicted, and keep their place on
         # disk.
@@ -287,6 +317,7 @@ class HostScheduler:
         continues = (
             host.queue.queued > 0
             and not host.robots.awaited
+            and (self.seed_turns.rests or self._may_have_session(host))
             # Outside its session it would wait until the whole crowd that is being turned away was
             # looked at.
             and self._sessions.go_on(host, due - now, on=self._calls.is_crowded)
@@ -298,6 +329,12 @@ class HostScheduler:
         rule = self.rule.of(host.name)
         if _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
             self.cache.record_now(host)
+
+    def _may_have_session(self, host: Host) -> bool:
+        """Return whether a host may have a session: pages are not limited, and no host waits with a
+        seed."""
+        holds_up = self.seed_turns.hold_up_sessions(self.now(), self.due.next_due())
+        return not holds_up and not host.queue.has_seeds
 
     def give_back(self, host: Host, rest: float = 0.0) -> None:
         """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
@@ -321,23 +358,36 @@ class HostScheduler:
 
     # --- what there is to fetch ---
 
-    def pages_queued(self, host: Host, count: int, *, ready: bool) -> None:
+    def pages_queued(self, host: Host, count: int, *, ready: bool, are_seeds: bool = False) -> None:
         """Schedule a host after ``count`` entries were added to its queue.
 
-        ``ready``: one of them may be fetched without a wait of its own. The caller records the
-        host.
+        ``ready``: one of them may be fetched without a wait of its own. ``are_seeds``: the host
+        goes before those without seeds, when its wait has ended. The caller records the host.
         """
         due = None
         if host.state is IDLE:
             due = max(host.due, whole_microseconds(self.now()))
+            if are_seeds and max(host.due, host.ready) <= self.now():
+                due = self.seed_turns.next_at_front()
         elif host.state is DEFERRED:
             self.transitions.deferred += count
         self.transitions.move(host, Event.PAGES_QUEUED, due)
+        if are_seeds:
+            self.put_first(host)
         if ready and host.state is SCHEDULED and host.ready < host.due:
             # It rests until a retry is due.
             due = whole_microseconds(max(host.ready, self.now()))
             if due < host.due:
                 self.transitions.move(host, Event.HAS_PAGES, due)
+
+    def put_first(self, host: Host) -> None:
+        """Put a host with a seed before those without, if its wait has ended."""
+        if host.state is not SCHEDULED or host.due < FRONT:
+            return
+        if host.queue.has_seeds and max(host.due, host.ready) <= self.now():
+            self.transitions.move(host, Event.HAS_PAGES, self.seed_turns.next_at_front())
+        else:
+            self.seed_turns.add(host)
 
     def enqueue_robots_fetch(self, name: str, robots_fetch: object) -> None:
         """Give a host a robots fetch, and schedule the host. It is fetched before the host's queue,
@@ -375,12 +425,22 @@ class HostScheduler:
 
     # --- figures ---
 
-    def next_due(self) -> float | None:
-        """Return when to pop again; None when there is nothing to wait for."""
+    def next_due(self, *, seeds_only: bool = False) -> float | None:
+        """Return when to pop again; None when there is nothing to wait for. ``seeds_only`` is as in
+        `pop`."""
         due = self.due.next_due()
+        if seeds_only and due >= FRONT:
+            due = inf
         if self._calls.exhausted:
             due = max(due, self.now() + _LOOK_AGAIN)
-        soonest = min(due, self._sessions.next_due(), self.shares.next_room())
+        turns = self.seed_turns
+        soonest = min(
+            due,
+            self._sessions.next_due(),
+            turns.next_fresh(),
+            turns.next_tried() if seeds_only else inf,
+            self.shares.next_room(),
+        )
         return None if soonest == inf else soonest
 
     def count_due(self) -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.cache import HostCache
     from krowlspider.frontier.schedule.due import DueHeap
+    from krowlspider.frontier.schedule.seed_turns import SeedTurns
     from krowlspider.frontier.schedule.sessions import Sessions
     from krowlspider.frontier.shares.shares import Shares
 
@@ -35,6 +36,7 @@ class Transitions:
         sessions: Sessions,
         cache: HostCache,
         shares: Shares,
+        seed_turns: SeedTurns,
         *,
         deferred: int,
         now: Callable[[], float],
@@ -45,9 +47,10 @@ class Transitions:
         self._due = due
         self._sessions = sessions
         self._shares = shares
+        self._seed_turns = seed_turns
         self._now = now
         effects: dict[Effect, Callable[[Host], None]] = {
-            Effect.SCHEDULE: due.add,
+            Effect.SCHEDULE: self._schedule,
             Effect.SCHEDULE_FIRST: self._schedule_first,
             Effect.SCHEDULE_IN_MEMORY: self._schedule_in_memory,
             Effect.END_SESSION: self._end_session,
@@ -82,6 +85,13 @@ class Transitions:
             host.due = due
         for apply in effects:
             apply(host)
+
+    def _schedule(self, host: Host) -> None:
+        levels = host.queue.levels
+        # Nearly all hosts have one level, which is not that of seeds.
+        may_have_seeds = len(levels) > 1 or 0 not in levels
+        if not (may_have_seeds and self._seed_turns.add(host)):
+            self._due.add(host)
 
     def _schedule_first(self, host: Host) -> None:
         # Called hosts have been due for longer: only more overdue hosts go before them.

@@ -1,0 +1,76 @@
+"""While pages are limited, seeds are fetched before pages that were found by links."""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+
+    from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.page_budget import PageBudget
+    from krowlspider.frontier.frontier import Frontier
+
+# Seconds for which other pages wait for a seed: that is in flight, that may be fetched then, and
+# that may be tried again then, when no more pages may be fetched than such seeds wait.
+_IN_FLIGHT = 30.0
+_SOON = 10.0
+_AGAIN = 150.0
+
+
+class SeedsFirst:
+    """Says when other pages must wait for seeds.
+
+    ``wake`` is called when they need not wait any more. ``under_way`` has the requests for seeds,
+    and for the robots.txt of seeds, with the end of the wait for each. The first one ends first.
+    """
+
+    def __init__(self, frontier: Frontier, budget: PageBudget, wake: Callable[[], None]):
+        self._turns = frontier.schedule.seed_turns
+        self._now = frontier.now
+        self._budget = budget
+        self._wake = wake
+        self.under_way: dict[Request, float] = {}
+        # When the last of them ended.
+        self._ended = 0.0
+
+    def begin(self, request: Request, in_flight: InFlight) -> None:
+        """Note a request that is handed to the engine."""
+        lease, fetch = in_flight.lease, in_flight.robots_fetch
+        if lease.priority == SEED_PRIORITY if lease else fetch and fetch.host.queue.has_seeds:
+            self.under_way[request] = self._now() + _IN_FLIGHT
+
+    def over(self, request: Request) -> None:
+        """Note that a request is over, and that what it has found is queued."""
+        if self.under_way.pop(request, None) is not None:
+            self._ended = self._now()
+            if not self.under_way:
+                self._wake()
+
+    def only(self) -> bool:
+        """Return whether only seeds may be fetched now."""
+        if self._budget.is_limited:
+            self._turns.limit()
+        return self._turns.is_limited and self._must_wait(self._now())
+
+    def _must_wait(self, now: float) -> bool:
+        under_way, turns, left = self.under_way, self._turns, self._budget.left
+        while under_way and (first := next(iter(under_way.items())))[1] <= now:
+            del under_way[first[0]]
+        if under_way or turns.are_coming or turns.next_fresh() <= now + _SOON:
+            return True
+        if now < self._ended + _SOON and turns.waits_in_line():
+            return True
+        return left is not None and left <= turns.tried and turns.next_tried() <= now + _AGAIN
+
+    def next_end(self) -> float:
+        """Return when a wait may end by itself, in seconds of the job clock; inf if something else
+        ends it before."""
+        ends = [*islice(self.under_way.values(), 1), self._ended + _SOON]
+        return min((end for end in ends if end > self._now()), default=inf)

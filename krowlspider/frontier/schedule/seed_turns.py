@@ -1,0 +1,137 @@
+"""Hosts that wait with a seed: they are popped before all others.
+
+A seed host that was not popped yet has a due time at the front of the heap. One that was popped,
+for its robots.txt or another seed, has its real due time, and its place is here.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.hosts.host import Host
+
+# Due times below it, in seconds of the job clock, are of hosts at the front: the clock begins at
+# wall time.
+FRONT = 1e6
+# Seconds between the due times of two hosts at the front, as short as the heap can have them.
+_APART = 1e-6
+# Hosts that have a place here. The others are popped in the order of the heap.
+_MOST = 100_000
+
+
+class SeedTurns:
+    """Names of hosts with a seed, by the time at which it may be fetched.
+
+    A name may be out of date: the host it belongs to decides. ``is_limited``: the number of pages
+    is limited, so hosts have no sessions. ``are_coming``: not all seeds are queued. ``in_line`` has
+    hosts that wait for room in a share. While ``rests`` is true, no host is known to wait with a
+    seed, and nothing here needs to be asked.
+
+    ``host`` returns a host by its name.
+    """
+
+    def __init__(self, host: Callable[[str], Host]) -> None:
+        self._host = host
+        self.is_limited = False
+        self.are_coming = False
+        # Hosts on disk may be at the front.
+        self.rests = False
+        self.in_line: dict[str, None] = {}
+        self._front = 0.0
+        # Hosts with a seed that was not tried.
+        self._fresh: list[tuple[float, str]] = []
+        # While pages are limited: hosts that have failed, or a seed of which has failed, with the
+        # number of their seeds. They have places in the heap of all hosts too.
+        self._tried: list[tuple[float, str]] = []
+        self._counts: dict[str, int] = {}
+        self.tried = 0
+
+    def limit(self) -> None:
+        """Let hosts have no sessions from now on: pages are limited."""
+        self.is_limited, self.rests = True, False
+
+    def begin(self) -> None:
+        """Seeds are coming, until `end`."""
+        self.are_coming, self.rests = True, False
+
+    def end(self) -> None:
+        """All seeds are queued."""
+        self.are_coming = False
+
+    def next_at_front(self) -> float:
+        """Return the due time of the next host at the front."""
+        self.rests = False
+        self._front = min(self._front + _APART, FRONT - _APART)
+        return self._front
+
+    def add(self, host: Host) -> bool:
+        """Give a host that is scheduled a place, if it waits with a seed. Return whether it needs
+        no other place."""
+        fresh, retries, due = host.queue.seeds()
+        if host.due < FRONT or not (fresh or retries):
+            return False
+        if fresh and not (host.rate.errors or host.rate.throttling):
+            if len(self._fresh) >= _MOST:
+                return False
+            self.rests = False
+            heappush(self._fresh, (host.due, host.name))
+            return True
+        if self.is_limited and len(self._counts) < _MOST:
+            self._add_tried(host.name, host.due if fresh else max(host.due, due), fresh + retries)
+        return False
+
+    def _add_tried(self, name: str, due: float, seeds: int) -> None:
+        if name not in self._counts:
+            heappush(self._tried, (due, name))
+        self.tried += seeds - self._counts.get(name, 0)
+        self._counts[name] = seeds
+
+    def wait_in_line(self, host: Host) -> None:
+        """Note that a host waits for room in a share, if it waits with a seed."""
+        if host.queue.has_seeds and len(self.in_line) < _MOST:
+            self.rests = False
+            self.in_line[host.name] = None
+
+    def waits_in_line(self) -> bool:
+        """Return whether a host with a seed waits for room in a share."""
+        while self.in_line:
+            name = next(iter(self.in_line))
+            if self._host(name).queue.has_seeds:
+                return True
+            # It has left the line by another way than a pop.
+            del self.in_line[name]
+        return False
+
+    def pop(self, now: float) -> str | None:
+        """Return the name of a host whose seed may be fetched; None without one."""
+        fresh = self._fresh
+        return heappop(fresh)[1] if fresh and fresh[0][0] <= now else None
+
+    def pop_tried(self, now: float) -> str | None:
+        """Return the name of a host whose seed may be tried again; None without one."""
+        tried = self._tried
+        if not tried or tried[0][0] > now:
+            return None
+        name = heappop(tried)[1]
+        self.tried -= self._counts.pop(name)
+        return name
+
+    def hold_up_sessions(self, now: float, next_due: float) -> bool:
+        """Return whether a host waits with a seed now, or will do so while pages are limited. The
+        soonest due time in the heap is ``next_due``."""
+        holds_up = self.is_limited or self.are_coming or next_due < FRONT or self.waits_in_line()
+        self.rests = not (holds_up or self._fresh)
+        return holds_up or self.next_fresh() <= now
+
+    def next_fresh(self) -> float:
+        """Return when to pop again, in seconds of the job clock; inf without a host."""
+        return self._fresh[0][0] if self._fresh else inf
+
+    def next_tried(self) -> float:
+        """Return when to pop a host again whose seed was tried; inf without one."""
+        return self._tried[0][0] if self._tried else inf

@@ -1,0 +1,172 @@
+"""The order of pages: seeds first, then breadth first while pages are limited."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.crawling import write_seeds
+from tests.support.crawls import anchors, page, pages
+from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.mockweb.log import Entry
+    from tests.support.crawling import Crawl
+
+ROBOTS = page("/robots.txt", "", status=404)
+LINKS = anchors(*(f"/p{number}" for number in range(30)))
+SITE = [ROBOTS, page("/", LINKS), page("^/p", "leaf")]
+# Retries and backoff as by default.
+REAL = {"KROWL_RETRY_DELAY": 30, "KROWL_DELAY_MIN": 0.25}
+
+
+def run(folder: Path, seeds: Sequence[str], most: int | None, **more: Any) -> Crawl:
+    arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
+    if most is not None:
+        arguments["max_pages"] = str(most)
+    settings = {**REAL, **more.pop("settings", {})}
+    return SimulatedCrawl(folder / "job", arguments=arguments, settings=settings, **more).run(
+        code=more.pop("code", 0)
+    )
+
+
+def names(entries: Sequence[Entry]) -> list[str]:
+    return [f"{entry.host.partition(':')[0]}{entry.path}" for entry in pages(entries)]
+
+
+def roots(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name.endswith("/")]
+
+
+@pytest.mark.parametrize("most", [5, 6, 10, 40])
+def test_seeds_come_before_pages_of_links(tmp_path: Path, most: int) -> None:
+    """Also those whose robots.txt or page is slow."""
+    spec = [
+        {"host": "h1.test", **page("/robots.txt", "", latency=4.0)},
+        {"host": "h3.test", **page("/", LINKS, latency=6.0)},
+        *SITE,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url(f"h{number}.test") for number in range(5)]
+        crawl = run(tmp_path, seeds, most)
+        asked = names(web.log())
+        assert len(crawl.items) == len(asked) == most
+        assert sorted(asked[:5]) == [f"h{number}.test/" for number in range(5)]
+
+
+def test_redirects_of_seeds_are_followed_first(tmp_path: Path) -> None:
+    """To other hosts too, and through several hops. They take nothing of the limit."""
+    moved = [
+        {
+            "host": f"h{number}.test",
+            "path": "/",
+            "redirect": f"http://www.h{number}.test:{{port}}/a",
+        }
+        for number in range(0, 20, 2)
+    ]
+    spec = [*moved, {"path": "/a", "redirect": "/b"}, page("/b", LINKS), *SITE]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = run(tmp_path, [web.url(f"h{number}.test") for number in range(20)], 20)
+        found = {item.get("redirected_from", [item["url"]])[0] for item in crawl.items}
+        assert found == {web.url(f"h{number}.test") for number in range(20)}
+        assert len(crawl.items) == 20
+
+
+def test_a_seed_that_fails_first_keeps_its_place(tmp_path: Path) -> None:
+    """It is tried again after 30 s. Other pages may be fetched meanwhile, but not in its place."""
+    spec = [{"host": "h2.test", "path": "/", "first": 1, "status": 500}, *SITE]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = run(tmp_path, [web.url(f"h{number}.test") for number in range(4)], 12)
+        assert len(crawl.items) == 12
+        assert set(roots(names(web.log()))) == {f"h{n}.test/" for n in range(4)}
+        assert next(item["status"] for item in crawl.items if "h2.test" in item["url"]) == 200
+
+
+def test_a_seed_that_never_answers_gives_its_place_up(tmp_path: Path) -> None:
+    spec = [{"host": "h2.test", "path": "/", "status": 500}, *SITE]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url(f"h{number}.test") for number in range(4)] + ["http://no.invalid/"]
+        crawl = run(tmp_path, seeds, 5)
+        assert len(crawl.items) == 5
+        assert len(roots([item["url"] for item in crawl.items])) == 4
+
+
+def test_many_seeds_of_one_host_come_before_links_elsewhere(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SITE) as web:
+        seeds = [web.url("a.test", f"/p{number}") for number in range(100, 140)]
+        seeds.insert(0, web.url("b.test"))
+        crawl = run(tmp_path, seeds, 60)
+        asked = names(web.log())
+        assert len(crawl.items) == 60
+        assert [name for name in asked[:41] if name.startswith("b.test/p")] == []
+
+
+def test_seeds_of_one_domain_and_address_wait_for_room_first(tmp_path: Path) -> None:
+    room = {"KROWL_DOMAIN_CONCURRENCY": 2, "KROWL_IP_CONCURRENCY": 4, "KROWL_IP_DELAY_MIN": 0.1}
+    with SimulatedWeb(spec=SITE) as web:
+        seeds = [web.url(f"s{number}.a.test") for number in range(30)]
+        seeds += [web.url(f"h{number}.test") for number in range(10)]
+        crawl = run(tmp_path, seeds, 60, settings=room)
+        assert len(crawl.items) == 60
+        assert len(roots(names(web.log())[:40])) == 40
+
+
+def test_breadth_first_after_the_seeds(tmp_path: Path) -> None:
+    """The first page of each host comes before the tenth of any."""
+    hosts = [f"n{number}.test" for number in range(20)]
+    home = LINKS + anchors(*(f"http://{host}:{{port}}/" for host in hosts))
+    with SimulatedWeb(spec=[ROBOTS, {"host": "a.test", **page("/", home)}, *SITE]) as web:
+        run(tmp_path, [web.url("a.test")], 300)
+        asked = names(web.log())
+        first = {host: asked.index(f"{host}/") for host in hosts}
+        tenths = [
+            [at for at, name in enumerate(asked) if name.startswith(f"{host}/")][9:10]
+            for host in ["a.test", *hosts]
+        ]
+        assert max(first.values()) < min(at for some in tenths for at in some)
+
+
+@pytest.mark.parametrize("slots", [2, 16])
+def test_sessions_begin_after_the_seeds_without_a_limit(tmp_path: Path, slots: int) -> None:
+    """Until then, hosts that answer are asked in turns."""
+    with SimulatedWeb(spec=SITE) as web:
+        seeds = [web.url(f"h{number}.test") for number in range(60)]
+        run(tmp_path, seeds, None, settings={"CONCURRENT_REQUESTS": slots, "KROWL_DELAY_MIN": 0.01})
+        asked = [name.partition("/") for name in names(web.log())]
+        last = max(at for at, (_, _, path) in enumerate(asked) if not path)
+        before = Counter(host for host, _, _ in asked[:last])
+        assert max(before.values()) < 8
+        # Ten requests in a row to each.
+        assert len({host for host, _, _ in asked[last : last + 120]}) < 45
+
+
+@pytest.mark.parametrize("after", [3, 12, 25])
+def test_seeds_left_by_a_stop_come_first_again(tmp_path: Path, after: int) -> None:
+    with SimulatedWeb(spec=SITE) as web:
+        seeds = [web.url(f"h{number}.test") for number in range(20)]
+        script = interrupted_when(lambda: len(pages(web.log())) >= after)
+        run(tmp_path, seeds, None, settings={"CONCURRENT_REQUESTS": 2}, script=script)
+        left = 20 - len(roots(names(web.log())))
+        done = len(pages(web.log()))
+        crawl = run(tmp_path, seeds, left + 5)
+        asked = names(web.log())[done:]
+        assert len(crawl.items) >= left + 5
+        assert len(roots(asked[:left])) == left
+
+
+@pytest.mark.parametrize("after", [2, 11, 19])
+def test_seeds_left_by_a_kill_come_first_again(tmp_path: Path, after: int) -> None:
+    with SimulatedWeb(spec=SITE) as web:
+        seeds = [web.url(f"h{number}.test") for number in range(20)]
+        arguments = {"seeds": write_seeds(tmp_path / "seeds.txt", seeds), "max_pages": "30"}
+        SimulatedCrawl(tmp_path / "job", arguments=arguments, settings=REAL).run_until_killed(
+            web, lambda: len(pages(web.log())) >= after
+        )
+        run(tmp_path, seeds, 25)
+        assert len(set(roots(names(web.log())))) == 20
