@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.entry import JSON
-from krowlspider.frontier.entry_queues import REDIRECT
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
@@ -203,7 +202,7 @@ class Flights:
             if in_flight.stays:
                 return
             lease = in_flight.lease
-            if _counts(lease) and (in_flight.failure is not None or lease.kind == REDIRECT):
+            if (in_flight.failure is not None or lease.is_redirect) and _counts(lease):
                 self._budget.give_back()
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)
 

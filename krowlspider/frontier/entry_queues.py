@@ -68,24 +68,31 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """An entry that was popped and is not acknowledged. ``answer`` is the last one to its
-    request."""
+    """An entry that was popped and is not acknowledged.
+
+    ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, or a word in
+    `krowlspider.frontier.entry.FILES`, from the acknowledgement on.
+    """
 
     host: Host
     priority: int
     sequence: int
     entry: Entry
     answer: Answer | None = None
+    kind: str = PAGE
 
     @property
-    def kind(self) -> str:
-        """Return PAGE, REDIRECT, or a word in `krowlspider.frontier.entry.FILES`."""
-        if self.entry.request and (file := self.entry.file):
-            return file
+    def is_redirect(self) -> bool:
+        """Return whether its last answer only names another URL."""
         answer = self.answer
-        if answer is not None and answer.location is not None and answer.status in REDIRECTS:
-            return REDIRECT
-        return PAGE
+        return answer is not None and answer.location is not None and answer.status in REDIRECTS
+
+    def settle(self) -> None:
+        """Set its kind. A plain page has it already, and needs no call."""
+        if self.entry.request and (file := self.entry.file):
+            self.kind = file
+        elif self.is_redirect:
+            self.kind = REDIRECT
 
 
 class Candidate(Struct, gc=False):

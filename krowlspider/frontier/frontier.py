@@ -65,8 +65,8 @@ class Commit:
     def write(self) -> None:
         """Write the batch and do the upkeep. This blocks for an fsync: call it off the event
         loop."""
-        ends = (ended(lease, dropped) for lease, dropped in self.acknowledged)
-        put_states(self.store, (state for state in ends if state is not None), self.batch)
+        ends = [ended(*each) for each in self.acknowledged if not each[0].entry.depth]
+        put_states(self.store, filter(None, ends), self.batch)
         self.batch.write()
         for work in self.upkeep:
             work()
@@ -275,6 +275,9 @@ class Frontier:
     def acknowledge(self, lease: Lease, dropped: str | None = None) -> None:
         """Record that an entry is done, ``dropped`` for a reason, or has FELL_BACK. The next commit
         counts it and removes it from disk."""
+        answer = lease.answer
+        if lease.entry.request or (answer is not None and answer.location is not None):
+            lease.settle()
         self._acknowledged.append((lease, dropped))
 
     def begin_commit(self) -> Commit:
@@ -289,7 +292,10 @@ class Frontier:
         counted: Counter[str] = Counter()
         for lease, dropped in acknowledged:
             batch.delete(self.queues.key_of(lease))
-            counted[_counter(lease, dropped)] += 1
+            if dropped is None and lease.kind == PAGE:
+                counted["done"] += 1
+            else:
+                counted[_counter(lease.kind, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
@@ -366,8 +372,8 @@ class Frontier:
         return self.queued > self.deferred_queued or self.schedule.deferral.is_in_round
 
 
-def _counter(lease: Lease, dropped: str | None) -> str:
-    """Return the name of the counter of an acknowledged entry."""
-    if dropped is not None:
-        return dropped if dropped == FELL_BACK else f"dropped/{dropped}"
-    return "done" if (kind := lease.kind) == PAGE else f"done/{kind}"
+def _counter(kind: str, dropped: str | None) -> str:
+    """Return the name of the counter of an acknowledged entry that is no page done."""
+    if dropped is None:
+        return f"done/{kind}"
+    return dropped if dropped == FELL_BACK else f"dropped/{dropped}"
