@@ -198,7 +198,7 @@ def test_top_ends_quietly(tmp_path: Path) -> None:
                 said += os.read(master, 65536)
             plain.send_signal(signal.SIGINT)
             assert plain.stderr is not None
-            assert plain.stderr.read() == b"For the full screen: pip install 'krowlspider[top]'\n"
+            assert plain.stderr.read().startswith(b"For the full screen: ")
         assert plain.returncode == 0
         os.close(master)
     assert said.startswith(_REDRAW.encode())
