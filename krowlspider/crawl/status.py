@@ -213,6 +213,8 @@ def status_line(figures: Mapping[str, Any]) -> str:
 
 def pause_reason(job: Job) -> str:
     """Return why no request is sent; usually empty."""
+    if stopping := job.stopping():
+        return stopping
     if job.is_paused:
         return (
             "paused by a person: the button of the live page or krowl.resume() at the telnet"
