@@ -41,7 +41,7 @@ def progress(
         f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")
     )
     if limits.answers:
-        text += f", {answers:,} of {limits.answers:,} answers"
+        text += f", {answers:,} of {counted(limits.answers, 'answer')}"
     left = [
         seconds / count * max(0, limit - count)
         for count, limit in ((pages, limits.pages), (answers, limits.answers))

@@ -55,7 +55,7 @@ class Ending:
         waiting = self._flights.on_the_wire
         if not (waiting and self._budget.is_spent):
             return ""
-        last = "the last request" if waiting == 1 else f"the last {waiting:,} requests"
+        last = "the last request" if waiting == 1 else f"the last {counted(waiting, 'request')}"
         return f"waits for {last} (at most {_whole(self._longest)})"
 
     @property

@@ -125,6 +125,14 @@ def read_seeds(store: Store) -> Iterator[SeedRow]:
         yield SeedRow(key[1:].decode(), *found)
 
 
+def read_seed(store: Store, url: str) -> SeedRow | None:
+    """Return the row of the seed with a URL; None if there is none."""
+    value = store.get(schema.SEED + url.encode())
+    if value is None:
+        return None
+    return SeedRow(url, *(_decode_seed(value) if value else ("", 0, "")))
+
+
 def _seed_key(entry: Entry) -> bytes:
     return schema.SEED + entry.url.encode()
 

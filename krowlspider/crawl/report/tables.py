@@ -158,9 +158,7 @@ def read_tables(store: Store) -> Tables:
         Table(
             "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
         ),
-        Table(
-            "slowest", f"The {SLOWEST_MAX} slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())
-        ),
+        Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
         Table("seeds", "Seeds", _SEED, seed_rows, seed_count),
     ]
     totals = {

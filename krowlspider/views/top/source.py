@@ -138,7 +138,7 @@ def _stopped(jobdir: Path) -> str:
     try:
         last = json.loads((jobdir / "reports" / "report.json").read_bytes())
         figures = (
-            f"{counted(last['done'], 'page')} done, {last['dropped']:,} URLs dropped,"
+            f"{counted(last['done'], 'page')} done, {counted(last['dropped'], 'URL')} dropped,"
             f" {last['queued']:,} queued on {counted(last['hosts'], 'host')}"
         )
         return f"{text}. At its last end ({last['reason']}): {figures}"
