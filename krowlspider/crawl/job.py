@@ -132,6 +132,8 @@ class Job:
         self.nothing_fetched = False
         # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
         self.not_uploaded = 0
+        # Whether a file of URLs is being taken.
+        self.takes_lines = False
         # Whether a person has paused it; kept in the frontier's store.
         self.is_paused = False
         self.turns = Turns()

@@ -104,6 +104,11 @@ class Scheduler(BaseScheduler):
         assert isinstance(scheduler, Scheduler)
         return scheduler
 
+    @property
+    def codec(self) -> RequestCodec:
+        """Return what makes entries of requests, and requests of entries."""
+        return self._codec
+
     # --- opening and closing ---
 
     def open(self, spider: Spider) -> None:

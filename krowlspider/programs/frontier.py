@@ -35,7 +35,7 @@ from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.explaining import explain
 from krowlspider.programs.importing import import_into
 from krowlspider.programs.program import Program, refuse_options
-from krowlspider.programs.running import explain_running
+from krowlspider.programs.running import explain_running, import_running
 from krowlspider.programs.snapshots import snapshot_of_running
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobHead
+    from krowlspider.frontier.admin.export import Imported
 
 # Hosts or entries in each list.
 _MOST = 10
@@ -58,7 +59,10 @@ _ACTIONS = {
     "drop-host": ("NAME", "remove the queued URLs of a host for good"),
     "forget": ("NAME", "remove all data of a host, so that it can be found again"),
     "export": ("FILE", "write the queued URLs to FILE or standard output, one JSON line each"),
-    "import": ("FILE", "queue the URLs of such lines; - reads standard input"),
+    "import": (
+        "FILE",
+        "queue the URLs of such lines, or seeds; a running crawl takes them too; - is stdin",
+    ),
     "snapshot": (
         "DIR",
         "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
@@ -140,6 +144,9 @@ class Command(Program):
             if opts.explain:
                 self._say_explained(opts, explain_running(error, opts.explain))
                 return
+            if given := vars(opts)["import"]:
+                self._say_imported(opts, import_running(error, given, self.settings))
+                return
             # The other options would change the folder of a crawl that runs.
             if any(getattr(opts, name) for name in (*_ACTIONS, "repair", "migrate")):
                 raise JobError(
@@ -209,10 +216,7 @@ class Command(Program):
             self._export(store, opts, now)
         elif given["import"]:
             lines = read_lines(given["import"])
-            result = import_into(folder, head, store, self.settings, lines)
-            self._say(opts, asdict(result), frontier.imported(result))
-            if result.useless:
-                self.exitcode = BAD_INPUT
+            self._say_imported(opts, import_into(folder, head, store, self.settings, lines))
         elif given["drop-host"]:
             dropped = drop_host(store, whole_host(given["drop-host"], _WAYS_FOR_PAGE["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {counted(dropped, 'queued URL')}")
@@ -245,6 +249,11 @@ class Command(Program):
                     count += 1
                     file.write(f"{line}\n")
         print(frontier.exported(count, left_out), file=sys.stderr)
+
+    def _say_imported(self, opts: argparse.Namespace, result: Imported) -> None:
+        self._say(opts, asdict(result), frontier.imported(result))
+        if result.useless:
+            self.exitcode = BAD_INPUT
 
     def _say_explained(self, opts: argparse.Namespace, found: Explanation) -> None:
         self._say(opts, asdict(found), frontier.explained(found))

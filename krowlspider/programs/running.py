@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -11,6 +12,9 @@ import msgspec
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from krowlspider.errors import JobError
+from krowlspider.frontier.admin.export import Imported
+from krowlspider.programs.program import BAD_NAMED, BadLines
+from krowlspider.views.files import read_lines
 from krowlspider.views.top.source import NoCrawlError, Source
 
 if TYPE_CHECKING:
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from krowlspider.crawl.folder import JobInUseError
+
+
+# Lines that are sent at a time.
+_LINES_AT_ONCE = 1000
 
 
 @contextmanager
@@ -44,6 +52,29 @@ def token_of(error: JobInUseError, settings: Settings) -> str:
     """
     given = str(settings["KROWL_CONTROL_TOKEN"])
     return given or (error.path / CONTROL_TOKEN).read_text().strip()
+
+
+def import_running(error: JobInUseError, name: str, settings: Settings) -> Imported:
+    """Have the crawl that uses a folder queue the URLs of a file; return what became of them.
+
+    The first bad lines are reported on standard error with their numbers.
+
+    :raises JobError: it does not answer
+    :raises KrowlError: it refuses the file, or the file cannot be read
+    """
+    bad = BadLines(BAD_NAMED)
+    with reached(error) as source:
+        token = token_of(error, settings)
+        found = source.send(_pieces(read_lines(name)), token)
+    for line in found["bad_lines"]:
+        bad.add(line["line"], line["reason"])
+    fields = (found[each] for each in ("new", "known", "refused", "bad", "sent"))
+    return Imported(*fields)
+
+
+def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+    while some := list(islice(lines, _LINES_AT_ONCE)):
+        yield b"".join(some)
 
 
 def explain_running(error: JobInUseError, url: str) -> Explanation:

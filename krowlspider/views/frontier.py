@@ -133,7 +133,8 @@ def imported(result: Imported) -> str:
     """Return the counts of an import."""
     reasons = ", ".join(f"{reason}: {count}" for reason, count in result.refused.items())
     refused = f"refused {sum(result.refused.values())}" + (f" ({reasons})" if reasons else "")
-    return f"imported {result.imported}, known {result.known}, {refused}, bad {result.bad}"
+    sent = f", sent to other nodes {result.sent}" if result.sent else ""
+    return f"imported {result.imported}{sent}, known {result.known}, {refused}, bad {result.bad}"
 
 
 def exported(count: int, left_out: int) -> str:

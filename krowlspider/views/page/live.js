@@ -69,22 +69,29 @@ function say(where, text, isBad) {
   at(where).classList.toggle("bad", isBad);
 }
 
-async function order(name, body, where = "said") {
+// Send a body with the token, and return the answer; undefined without one.
+async function send(name, kind, body, where) {
   const token = sessionStorage.getItem(TOKEN) || await askToken();
-  if (!token) return;
+  if (!token) return undefined;
   try {
     const answer = await fetch(`/api/v1/${name}`, {
       method: "POST",
-      headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": "application/json" },
-      body: JSON.stringify(body),
+      headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": kind },
+      body,
     });
     const found = await answer.json();
     if (answer.status === 401) sessionStorage.removeItem(TOKEN);
     else sessionStorage.setItem(TOKEN, token);
     say(where, answer.ok ? found.message : found.error, !answer.ok);
+    return answer.ok ? found : undefined;
   } catch (error) {
     say(where, error.message, true);
+    return undefined;
   }
+}
+
+function order(name, body, where = "said") {
+  return send(name, "application/json", JSON.stringify(body), where);
 }
 
 at("pause").addEventListener("click", async () => {
@@ -94,6 +101,25 @@ at("pause").addEventListener("click", async () => {
 at("add").addEventListener("submit", (event) => {
   event.preventDefault();
   order("add", { url: at("added").value.trim(), priority: Number(at("priority").value) });
+});
+at("importing").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const [file] = at("file").files;
+  const text = at("many").value;
+  at("bad-lines").hidden = true;
+  if (!file && !text.trim()) {
+    say("said", "Give lines, or choose a file.", true);
+    return;
+  }
+  say("said", "The crawl takes them …", false);
+  const found = await send("import", "application/octet-stream", file || text, "said");
+  if (!found) return;
+  at("many").value = at("file").value = "";
+  const shown = found.bad_lines.slice(0, 20);
+  const lines = shown.map(({ line, reason }) => element("li", `line ${line}: ${reason}`));
+  if (found.bad > shown.length) lines.push(element("li", `${number(found.bad - shown.length)} more`));
+  at("bad-lines").replaceChildren(...lines);
+  at("bad-lines").hidden = !lines.length;
 });
 at("blocking").addEventListener("submit", (event) => {
   event.preventDefault();
