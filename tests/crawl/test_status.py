@@ -52,6 +52,19 @@ def test_hosts_that_a_person_holds_are_not_within_a_delay(wait: float, reason: s
     assert progress.line(110.0).endswith(f" | every host is {reason}")
 
 
+def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
+    """The reason stands before the figures, of which the terminal may cut the last ones."""
+    stats, job = Mock(), Mock(stopping=lambda: "stopping, waits for 2 requests (at most 9 s)")
+    stats.get_value.return_value = 0
+    job.frontier.queued, job.frontier.deferred_queued = 5, 0
+    job.frontier.schedule.host_count = 2
+    job.frontier.schedule.count_due.return_value = 0
+    job.archive.stats.bytes_written = 0
+    found = Progress(job, stats, lambda: (Counter(done=4), 2), 100.0, Limits())
+    line = "4 pages | stopping, waits for 2 requests (at most 9 s) | 0.0 pages/s | "
+    assert found.live_line(101.0).startswith(line)
+
+
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
