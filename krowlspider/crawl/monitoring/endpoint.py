@@ -57,7 +57,7 @@ class Events(web.StreamResponse):
 
 # What a request has for its route: a call that gives its client another ``time_limit``, and keeps
 # its connection open though others come.
-MORE_TIME = "more_time"
+MORE_TIME: web.RequestKey[Callable[[], None]] = web.RequestKey("more_time")
 
 
 class Endpoint(web.Server):
@@ -152,7 +152,8 @@ class Endpoint(web.Server):
         named = {"GET": path, "HEAD": path, "POST": posted}.get(request.method, "")
         answer: web.StreamResponse
         if (route := self._routes.get(named)) is not None:
-            request[MORE_TIME] = partial(self._give_time, request.protocol)
+            give_time: Callable[[], None] = partial(self._give_time, request.protocol)
+            request[MORE_TIME] = give_time
             made = route(request)
             answer = await made if isawaitable(made) else made
         elif path in self._routes or posted in self._routes:
