@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
@@ -44,6 +46,27 @@ def scrapy_with(*words: object) -> str:
     if program.parts[-2:] == ("scrapy", "__main__.py"):
         started = [sys.executable, "-m", "scrapy"]
     return join([*started, *map(str, words)])
+
+
+def install_with(extra: str) -> str:
+    """Return the command for the shell that installs an extra of pyproject.toml into this Python.
+
+    The project is not on a package index: a checkout installs the extra from itself.
+    """
+    here, program = Path.cwd(), Path(sys.executable)
+    shown = program.relative_to(here) if program.is_relative_to(here) else program
+    pip = [str(shown.with_name("pip"))] if program.with_name("pip").exists() else []
+    pip = pip or [str(shown), "-m", "pip"]
+    root = Path(__file__).resolve().parents[1]
+    if (root / "pyproject.toml").is_file():
+        folder = "." if root == here.resolve() else str(root)
+        return join([*pip, "install", "-e", f"{folder}[{extra}]"])
+    try:
+        needs = [need.partition(";") for need in requires("krowlspider") or []]
+    except PackageNotFoundError:
+        needs = []
+    packages = [name.strip() for name, _, when in needs if re.search(rf"\b{extra}\b", when)]
+    return join([*pip, "install", *(packages or [f"krowlspider[{extra}]"])])
 
 
 def report_interrupts() -> None:

@@ -472,7 +472,7 @@ KROWL_TRACES = ""
 # --- Profiles -------------------------------------------------------------------------------------
 
 # The URL of a Pyroscope server, http://127.0.0.1:4040: it gets CPU profiles of this process with
-# node, job and spider, one every ten seconds. It needs krowlspider[pyroscope]. Empty: no profiles.
+# node, job and spider, one every ten seconds. It needs the extra pyroscope. Empty: no profiles.
 KROWL_PYROSCOPE = ""
 
 # --- Log ------------------------------------------------------------------------------------------

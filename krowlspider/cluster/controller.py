@@ -235,7 +235,7 @@ class OwnershipController:
                 *(count, 100 * view.ring.share(view.own)),
             )
         if self._told[1] and last != self._told:
-            logger.info("All %d nodes in the ring agree: no host waits", count)
+            logger.info("All nodes in the ring agree (%d): no host waits", count)
 
     def _read(self) -> Reading:
         return Reading.of(self._membership.epoch, self._membership.members)

@@ -218,7 +218,7 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if job.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
     if job.node is not None and job.node.left_behind:
-        why = f"{job.node.left_behind} URLs are not handed over: start this node again"
+        why = f"not handed over: {counted(job.node.left_behind, 'URL')}; start this node again"
         print(f"krowlspider: {why}", file=sys.stderr)
         return LEFT_BEHIND, why
     if left := job.not_uploaded:

@@ -25,22 +25,18 @@ from scrapy.utils.misc import load_object
 from w3lib.url import file_uri_to_path
 
 from krowlspider.archive.write.records import info_fault
-from krowlspider.config.contact import is_placeholder
+from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
 from krowlspider.fetch.dns.hosts_file import is_address
 
 Checker: TypeAlias = Callable[[BaseSettings, str], str | None]
 
-# Enough to find typing errors; whether anybody reads the address cannot be checked here.
-_EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535
 # Schemes of feeds that are files.
 _FILES = frozenset({"", "file"})
 # The module that Scrapy needs for a feed, and its package, by scheme.
 _FEED_PACKAGES = {"s3": ("boto3", "boto3"), "gs": ("google", "google-cloud-storage")}
-HEADER = r"[ -~]*[!-~][ -~]*"
-NO_HEADER = "must be plain printable ASCII: it is sent in a header"
 
 
 def number(low: float, unit: str, *, high: float = inf, above: bool = False) -> Checker:
@@ -320,14 +316,7 @@ def user_agent(settings: BaseSettings, name: str) -> str | None:
 
 
 def contact(settings: BaseSettings, name: str) -> str | None:
-    if fault := header(settings, name):
-        return fault
-    value = settings.get(name)
-    if not (_EMAIL.fullmatch(value) or _passes(_is_web_url, value)):
-        return "is neither an e-mail address nor an http(s) URL"
-    if is_placeholder(value):
-        return "is a placeholder: give an address or URL of yours, where site owners reach you"
-    return None
+    return contact_fault(settings.get(name))
 
 
 def port_range(value: Any) -> range:
@@ -355,11 +344,6 @@ def is_server(part: str) -> bool:
     if not is_address(bare) or (":" in bare) != (address == f"[{bare}]"):
         return False
     return port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX
-
-
-def _is_web_url(value: str) -> bool:
-    parts = urlsplit(value)
-    return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in value
 
 
 def collector(settings: BaseSettings, name: str) -> str | None:

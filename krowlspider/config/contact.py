@@ -1,10 +1,17 @@
-"""Recognise contacts through which no site owner can reach anybody."""
+"""Check contacts, and recognise those through which no site owner can reach anybody.
+
+The Makefile runs this before anything is installed: it needs the standard library alone.
+"""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlsplit
 
+HEADER = r"[ -~]*[!-~][ -~]*"
+NO_HEADER = "must be plain printable ASCII: it is sent in a header"
+# Enough to find typing errors; whether anybody reads the address cannot be checked here.
+_EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
 # The reserved names of RFC 2606.
 _RESERVED = re.compile(r"(^|\.)(example(\.(com|net|org))?|invalid|localhost|test)\.?$")
 # What stands for a name in documentation.
@@ -17,6 +24,26 @@ _TEMPLATE = re.compile(
     r"\.(com|net|org|tld)|example\.[a-z]{2,})"
 )
 _DOMAIN = re.compile(r"(^|\.)(your|my)-?(company|domain|host|org(ani[sz]ation)?|site|website)\.")
+
+
+def contact_fault(contact: object) -> str | None:
+    """Return why site owners cannot be given a contact, to be read after its value; None if they
+    can."""
+    if not (isinstance(contact, str) and re.fullmatch(HEADER, contact)):
+        return NO_HEADER
+    if not (_EMAIL.fullmatch(contact) or _is_web_url(contact)):
+        return "is neither an e-mail address nor an http(s) URL"
+    if is_placeholder(contact):
+        return "is a placeholder: give an address or URL of yours, where site owners reach you"
+    return None
+
+
+def _is_web_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in text
 
 
 def _parts(contact: str) -> tuple[str, str]:

@@ -17,7 +17,9 @@ from krowlspider.cluster.ring.record import REDIS_URL
 from krowlspider.cluster.ring.ring import WEIGHT_MAX, Member
 from krowlspider.config import checks, scrapy_politeness
 from krowlspider.config.checks import boolean, each, integer, number, parsed, text
+from krowlspider.config.contact import HEADER, NO_HEADER
 from krowlspider.config.credentials import IN_FILES
+from krowlspider.errors import install_with
 from krowlspider.settings import defaults
 from krowlspider.urls.ports import Ports
 
@@ -61,7 +63,7 @@ def _pyroscope(settings: BaseSettings, name: str) -> str | None:
     if fault := _endpoint(settings, name):
         return fault
     if find_spec("pyroscope") is None:
-        return "needs pyroscope-io: pip install 'krowlspider[pyroscope]'"
+        return f"needs pyroscope-io: {install_with('pyroscope')}"
     return None
 
 
@@ -129,7 +131,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_CONSUL": text(
         "|" + _SERVER_URL, "is not the http(s) URL of a server, such as http://127.0.0.1:8500"
     ),
-    "KROWL_CONSUL_TOKEN": text("|" + checks.HEADER, checks.NO_HEADER),
+    "KROWL_CONSUL_TOKEN": text("|" + HEADER, NO_HEADER),
     # Consul takes no session with a shorter TTL.
     "KROWL_CONSUL_TTL": integer(10, "seconds"),
     "KROWL_TAKEOVER_DELAY": number(0, "seconds", high=_DAY),

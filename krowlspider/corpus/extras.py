@@ -1,11 +1,11 @@
-"""Import the packages of extras such as ``krowlspider[corpus]``."""
+"""Import the packages of the extras that pyproject.toml names."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, install_with
 
 
 def need(module: str, extra: str = "corpus") -> Any:
@@ -17,6 +17,4 @@ def need(module: str, extra: str = "corpus") -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise KrowlError(
-            f"{package} is not installed: pip install 'krowlspider[{extra}]'"
-        ) from error
+        raise KrowlError(f"{package} is not installed: {install_with(extra)}") from error

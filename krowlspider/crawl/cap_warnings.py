@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.admission import OTHERS
 from krowlspider.urls.host import domain_of
 
@@ -95,10 +96,10 @@ class CapWarnings:
         for cap, limit in _SITEMAPS.items():
             if count := dropped[f"dropped/{cap}"]:
                 logger.warning(
-                    "Limit on %s: %d sitemaps dropped in this run. Give the URLs that they name as"
-                    " seeds to have them fetched",
+                    "Limit on %s: %s dropped in this run. Give the URLs named there as seeds to"
+                    " have them fetched",
                     limit,
-                    count,
+                    counted(count, "sitemap"),
                 )
 
     def _warn(self, cap: str, count: int, when: str, hosts: Counter[str]) -> None:
@@ -107,9 +108,9 @@ class CapWarnings:
         if rest := count - sum(lost for _, lost in most[:NAMED]):
             names.append(f"other hosts: {rest}")
         logger.warning(
-            "%s: %d URLs dropped %s (%s). " + _WAY_OUT,
+            "%s: %s dropped %s (%s). " + _WAY_OUT,
             self._caps[cap],
-            count,
+            counted(count, "URL"),
             when,
             ", ".join(names),
             _SETTINGS[cap][1],

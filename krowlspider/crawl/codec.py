@@ -42,6 +42,7 @@ _TRANSIENT = {
     "download_latency",
     "download_slot",
     "krowl_warc",
+    "krowl_warc_id",
     "krowl_outlinks",
     "krowl_charset",
     "krowl_bare",

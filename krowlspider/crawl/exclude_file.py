@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.errors import SettingsError
+from krowlspider.frontier.admin.words import counted
 from krowlspider.urls.rules.exclude import parse_patterns
 
 if TYPE_CHECKING:
@@ -92,10 +93,10 @@ class ExcludeFile:
         for number, reason in found.bad[:_BAD_LINES_LOGGED]:
             logger.error("%s line %d excludes nothing: %s", path, number, reason)
         logger.info(
-            "KROWL_EXCLUDE: %d expressions of %s in force, %d bad lines",
-            len(found.patterns),
+            "KROWL_EXCLUDE: %s of %s in force, %s",
+            counted(len(found.patterns), "expression"),
             path,
-            len(found.bad),
+            counted(len(found.bad), "bad line"),
         )
 
     def reload(self) -> None:

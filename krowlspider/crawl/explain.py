@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.crawl.drop_reasons import REFUSED, words_of_drop
+from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.host_view import LOOKED_AT
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.seed_table import outcome_of
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
 from krowlspider.politeness.deciding_rule import deciding_line
 from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.seeds import BadSeed, parse_seed
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -46,12 +49,19 @@ _COUNTED = {
     "domain_budget": "KROWL_DOMAIN_BUDGET",
 }
 
+# States of a URL that is not known, and most reasons that are named.
+_NOT_FOUND = frozenset({"unknown", "refused"})
+_NO_HTTPS = "fell back"
+_FELL_BACK = (_NO_HTTPS, "Its host has no https: the seed goes on with its http URL.", "")
+_REASONS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Where a URL is, and why it is not being fetched.
 
-    - ``state``: invalid, foreign, in flight, queued, set aside, fetched, dropped, refused, unknown.
+    - ``state``: invalid, foreign, in flight, queued, set aside, fetched, fell back, dropped,
+      refused, unknown.
     - ``why``: the answer in words; ``setting``: the setting or the spider's argument that decides,
       "" for none.
     - ``ahead``: entries of its host's queue before it; None if it is not queued. ``tries``: failed
@@ -115,16 +125,44 @@ class Explainer:
     def explain(self, text: str) -> Explanation:
         """Return where a URL is; ``text`` need not be normalised.
 
+        Of a text without a scheme, which is a seed too, it is the URL with https that is asked for
+        first, and then the one with http, its fallback.
+
         :raises ArchiveError: an index of the archive is broken
         :raises OSError: the archive cannot be read
         """
-        url = normalise(text)
-        if url is None:
-            return Explanation(
-                text,
-                "invalid",
-                f"{text!r} is not a URL that a crawl fetches: give one with http:// or https://.",
-            )
+        if (url := normalise(text)) is not None:
+            return self._explain(url)
+        if (url := _bare_url(text)) is not None:
+            return self._explain_bare(text, url)
+        return Explanation(
+            text,
+            "invalid",
+            f"{text!r} is not a URL that a crawl fetches: give one with http:// or https://.",
+        )
+
+    def _explain_bare(self, text: str, url: str) -> Explanation:
+        """Return where the URL is that a seed without a scheme has led to."""
+        first = self._explain(url)
+        if first.state == "foreign":
+            # Its owner looks at both.
+            return replace(first, url=text)
+        fallback = _with_http(url)
+        second = self._explain(fallback)
+        was_found = second.state not in _NOT_FOUND
+        if first.state in _NOT_FOUND:
+            if was_found:
+                return replace(second, why=f"{second.why} {url} was not found.")
+            if second.state != first.state:
+                return first
+            return replace(first, why=f"{first.why} The same holds for {fallback}.")
+        if was_found and first.state in {"dropped", _NO_HTTPS}:
+            # What became of the site is what became of its fallback.
+            why = f"It has no answer by https, so {fallback} was asked for. {second.why}"
+            return replace(second, why=why)
+        return first
+
+    def _explain(self, url: str) -> Explanation:
         name = host_of(url)
         if (owner := self.owner(name)) is not None:
             why = f"Node {owner} owns its host: ask there."
@@ -195,6 +233,8 @@ class Explainer:
         if verdict is Verdict.DISALLOWED:
             why = f"{where} {self._forbidden(place.entry.url)}: it will be dropped at its turn."
             return "queued", why, "ROBOTSTXT_OBEY"
+        if place.entry.bare:
+            where += f" If it has no answer by https, {_with_http(place.entry.url)} is asked for."
         if (waits := place.entry.due - self.wall()) > 0:
             failed = counted(place.entry.retries + place.entry.throttling, "failed try")
             where += f" After {failed} it waits for another {duration(waits)}."
@@ -210,12 +250,12 @@ class Explainer:
         if lease is None:
             return None
         answer = lease.answer
-        last = "" if answer is None else f"status {answer.status}, {answer.size:,} bytes"
+        last = "" if answer is None else f"status {answer.status}, {counted(answer.size, 'byte')}"
         if reason is None:
             why = f"It was fetched just now{last and f': {last}'}. No index has it yet."
             return "fetched", why, ""
         if reason == FELL_BACK:
-            return "fell back", "Its host has no https: the seed goes on with its http URL.", ""
+            return _FELL_BACK
         words, setting = words_of_drop(reason)
         if reason == Verdict.DISALLOWED.value:
             words = self._forbidden(url)
@@ -225,21 +265,29 @@ class Explainer:
         """Return the answer about a known URL that is not among the entries looked at."""
         if host is not None and host.queue.pending > LOOKED_AT:
             why = (
-                f"It was found. Its host has {host.queue.pending:,} URLs queued, and it is not"
-                f" among the first {LOOKED_AT:,}: it is behind them, or was dropped."
+                f"It was found. Its host has {counted(host.queue.pending, 'URL')} queued, and it is"
+                f" not among the first {LOOKED_AT:,}: it is behind them, or was dropped."
             )
             return "queued", why, ""
+        if (outcome := outcome_of(self.store, url)) == FELL_BACK:
+            return _FELL_BACK
+        if outcome not in {"", "done"}:
+            words, setting = words_of_drop(outcome)
+            return "dropped", f"It is a seed and was dropped: {words}.", setting
         if self._verdict(url) is Verdict.DISALLOWED:
             return "dropped", f"It was found and dropped: {self._forbidden(url)}.", "ROBOTSTXT_OBEY"
-        # While a crawl runs, its last acknowledgements are known, and only some indexes are read.
+        # While a crawl runs, only some indexes are read.
         indexes = f"the newest {self.newest} indexes" if self.newest else "the indexes"
-        when = "before" if self.newest else "just now"
+        drops = by_last_part(self.counters(), "dropped/")
+        most = sorted(drops.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in most if count)
         why = (
             f"It was found and is not queued any more, and none of {indexes} of the archive has a"
-            f" capture of it: it was fetched {when}, its fetch failed to the last try, or a"
-            " redirect or a limit ended it. The log names failures, and"
-            " krowl/frontier/dropped_count has the reasons."
+            " capture of it. The crawl does not keep what became of each URL; its log names"
+            " failures."
         )
+        if reasons:
+            why += f" Its drops by reason: {reasons}."
         return "dropped", why, ""
 
     def _unknown(self, url: str, name: str) -> tuple[str, str, str]:
@@ -257,13 +305,11 @@ class Explainer:
         counters = self.counters()
         found = ((counters[f"dropped/{reason}"], rule) for reason, rule in _COUNTED.items())
         rules = {rule: count for count, rule in found if count}
-        refused = "".join(
-            f", or is among the {n:,} that {rule} refused" for rule, n in rules.items()
-        )
-        why = (
-            "It was not found: no page that was read has a link to it that is followed"
-            f"{refused}. Give it as a seed, or by scrapy frontier --import."
-        )
+        why = "It was not found: no page that was read has a link to it that is followed."
+        if rules:
+            refused = ", ".join(f"{rule} {count:,}" for rule, count in rules.items())
+            why += f" Links that were refused are counted, and not kept: by {refused}."
+        why += " scrapy frontier --import adds it to the queue."
         return "unknown", why, next(iter(rules), "")
 
     # --- robots.txt ---
@@ -282,6 +328,19 @@ class Explainer:
     def _forbidden(self, url: str) -> str:
         line = self._robots_line(url)
         return f"{authority_of(url)}/robots.txt forbids it" + (f" by {line}" if line else "")
+
+
+def _bare_url(text: str) -> str | None:
+    """Return the URL of a seed without a scheme; None if the text is none."""
+    try:
+        seed = parse_seed(text.encode(errors="replace"))
+    except BadSeed:
+        return None
+    return seed.url if seed is not None and seed.bare else None
+
+
+def _with_http(url: str) -> str:
+    return url.replace("https:", "http:", 1)
 
 
 def _fetched(captures: Iterable[IndexLine]) -> str:

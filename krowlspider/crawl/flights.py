@@ -12,7 +12,7 @@ from krowlspider.politeness.delay import next_try
 from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request
 
@@ -53,6 +53,11 @@ class Flights:
 
     def __len__(self) -> int:
         return len(self._requests)
+
+    def time_limits(self, usual: float) -> Iterator[float]:
+        """Yield the seconds that the fetch of each request may take; ``usual`` without a limit of
+        its own."""
+        return (request.meta.get("download_timeout", usual) for request in self._requests)
 
     # --- on the wire ---
 

@@ -414,16 +414,25 @@ class Intake:
     # --- outgoing URLs ---
 
     def outgoing(
-        self, owner: str, host: str, identity: bytes | None, entry: Entry
+        self,
+        owner: str,
+        host: str,
+        identity: bytes | None,
+        entry: Entry,
+        priority: int = 0,
+        *,
+        always: bool = False,
     ) -> list[Foreign]:
-        """Return a discovered URL as a message to its owner; an empty list if it cannot be sent."""
+        """Return a URL as a message to its owner; an empty list if it cannot be sent. ``always`` is
+        as in `RequestCodec.message`."""
         if len(entry.url) > MAX_URL:
             self.count_dropped("length")
             return []
         if len(entry.via) > MAX_URL:
             entry.via = entry.path = ""
         try:
-            return [Foreign(owner, host, identity, self._codec.message(entry))]
+            message = self._codec.message(entry, priority, always=always)
+            return [Foreign(owner, host, identity, message)]
         except ValueError:
             self.count_dropped("unserializable")
             return []

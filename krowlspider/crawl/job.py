@@ -132,6 +132,8 @@ class Job:
         self.nothing_fetched = False
         # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
         self.not_uploaded = 0
+        # Whether a file of URLs is being taken.
+        self.takes_lines = False
         # Whether a person has paused it; kept in the frontier's store.
         self.is_paused = False
         self.turns = Turns()
@@ -144,6 +146,8 @@ class Job:
         self.reloads: dict[str, Callable[[], None]] = {}
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
+        # Returns for what a crawl waits that is being stopped, else "".
+        self.stopping: Callable[[], str] = str
         self._on_failure: Callable[[Exception], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
@@ -223,16 +227,19 @@ class Job:
         on_failure: Callable[[Exception], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
+        stopping: Callable[[], str] = str,
         on_robots: Callable[[RobotsFetch, list[str]], None] | None = None,
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
         ``on_failure`` is called once, when the crawl cannot go on, ``on_room`` when disk or memory
         has room again, ``on_robots`` for each robots.txt that is found, as in `RobotsFetches`.
-        While ``is_ending`` returns true, nothing waits for room.
+        While ``is_ending`` returns true, nothing waits for room. ``stopping`` returns for what a
+        crawl waits that is being stopped, else "".
         """
         self._on_failure = on_failure
         self._on_robots = on_robots
+        self.stopping = stopping
         self._checkpoint = Checkpoint(
             self,
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),

@@ -106,6 +106,9 @@ class Progress:
         figures = self._figures(now, first[:2])
         if not figures["paused"] and (left := until_empty(list(self._recent))):
             figures["so_far"] += f", queue empty in {duration(left)} at this rate"
+        # A terminal may be too narrow for the end of the line.
+        if paused := figures["paused"]:
+            figures |= {"so_far": f"{figures['so_far']} | {paused}", "paused": ""}
         return status_line(figures)
 
     def _figures(self, now: float, since: tuple[float, int]) -> dict[str, Any]:
@@ -174,8 +177,8 @@ class Progress:
             "event loop": late is not None
             and f"late by {late:.1f} ms (99th percentile), {worst:.1f} ms at most",
             "deferred": frontier.deferred_queued
-            and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
-            f" tried again later; {scrapy_with('frontier', path, '--host', 'NAME')} says when",
+            and f"{frontier.deferred_queued:,} of the URLs left: no answer of the host, tried again"
+            f" later; {scrapy_with('frontier', path, '--host', 'NAME')} says when",
             "folder": str(path),
             "report": _report(path),
             "WARC files": _finished_files(self._job.archive.directory),
@@ -215,6 +218,8 @@ def status_line(figures: Mapping[str, Any]) -> str:
 
 def pause_reason(job: Job) -> str:
     """Return why no request is sent; usually empty."""
+    if stopping := job.stopping():
+        return stopping
     if job.is_paused:
         return (
             "paused by a person: the button of the live page or krowl.resume() at the telnet"

@@ -16,11 +16,17 @@ _SHRINKING = 20.0
 
 @dataclass(slots=True)
 class Limits:
-    """Pages done, answers received, and seconds; 0 or None is no limit."""
+    """Pages done, answers received, and seconds; 0 or None is no limit.
+
+    ``last`` says for what a crawl waits that has sent as many pages as it may. A crawl that is
+    being stopped has no time left.
+    """
 
     pages: int | None = None
     answers: int = 0
     seconds: float = 0.0
+    last: str = ""
+    is_stopping: bool = False
 
 
 def progress(
@@ -29,21 +35,23 @@ def progress(
     """Return how many pages of how many are done, and the time until the first limit is reached.
 
     The time is estimated from the average rate in ``seconds``, and left out while there is none.
-    While the crawl is paused, only a limit of seconds has an end.
+    While the crawl is paused, or waits for its last requests, only a limit of seconds has an end.
     """
     text = (
         f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")
     )
     if limits.answers:
-        text += f", {answers:,} of {limits.answers:,} answers"
+        text += f", {answers:,} of {counted(limits.answers, 'answer')}"
     left = [
         seconds / count * max(0, limit - count)
         for count, limit in ((pages, limits.pages), (answers, limits.answers))
-        if limit and count and not is_paused
+        if limit and count and not (is_paused or limits.last)
     ]
-    if limits.seconds:
-        left.append(max(0.0, limits.seconds - seconds))
-    return f"{text}, {duration(min(left))} left" if left else text
+    if limits.seconds and not limits.is_stopping:
+        left.append(limits.seconds - seconds)
+    if limits.last and not is_paused:
+        text += f", {limits.last}"
+    return f"{text}, {duration(min(left))} left" if left and min(left) > 0 else text
 
 
 def until_empty(looks: Sequence[tuple[float, int, int]]) -> float:

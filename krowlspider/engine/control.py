@@ -116,7 +116,7 @@ class Control:
             "dropped": by_last_part(counted, "dropped/"),
             "statuses": by_last_part(stats, "downloader/response_status_count/"),
             "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
-            "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 1),
+            "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 4),
             "paused": pause_reason(self._job),
         }
 

@@ -79,9 +79,10 @@ class _Signals:
 class DownloadHandler(BaseDownloadHandler):
     """Fetch http and https, and archive each answer before anyone sees it.
 
-    ``request.meta["krowl_warc"]`` is a future of the ``Location`` of the response record. It is not
-    set for a status in KROWL_WARC_SKIP_STATUS. A body over DOWNLOAD_MAXSIZE, a cut connection and a
-    timeout raise Scrapy's exceptions. Bytes that came before are archived, marked as truncated.
+    ``request.meta["krowl_warc"]`` is a future of the ``Location`` of the response record, and
+    ``krowl_warc_id`` its WARC-Record-ID. They are not set for a status in KROWL_WARC_SKIP_STATUS. A
+    body over DOWNLOAD_MAXSIZE, a cut connection and a timeout raise Scrapy's exceptions. Bytes that
+    came before are archived, marked as truncated.
     """
 
     def __init__(self, crawler: Crawler):
@@ -253,7 +254,7 @@ class DownloadHandler(BaseDownloadHandler):
         written.add_done_callback(partial(self._written, size))
         if in_flight.trace is not None:
             written.add_done_callback(in_flight.trace.archived)
-        meta["krowl_warc"] = written
+        meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
 
     def _count_answer(self, status: int, size: int) -> None:

@@ -28,6 +28,7 @@ from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
+from krowlspider.engine.ending import Ending
 from krowlspider.engine.listeners import send_where_heard
 from krowlspider.engine.orders import send_order
 from krowlspider.engine.request_warnings import RequestWarnings
@@ -105,6 +106,11 @@ class Scheduler(BaseScheduler):
         assert isinstance(scheduler, Scheduler)
         return scheduler
 
+    @property
+    def codec(self) -> RequestCodec:
+        """Return what makes entries of requests, and requests of entries."""
+        return self._codec
+
     # --- opening and closing ---
 
     def open(self, spider: Spider) -> None:
@@ -149,6 +155,13 @@ class Scheduler(BaseScheduler):
             # Without requisites, a page waits for each robots.txt.
             on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
         )
+        self.ending = Ending(
+            self.flights,
+            self.budget,
+            is_closing=partial(is_closing, engine),
+            timeout=settings.getfloat("DOWNLOAD_TIMEOUT"),
+            clock=job.monotonic,
+        )
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
@@ -160,6 +173,7 @@ class Scheduler(BaseScheduler):
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
+            stopping=self.ending.stop,
         )
         reader = spider if isinstance(spider, PageReader) else None
         mark_work(engine.scraper, job, self.flights.get, reader, self.flights.charge_page)

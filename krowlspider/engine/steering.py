@@ -5,8 +5,10 @@ Pauses, blocks and delays of hosts stand after restarts; settings are those of t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from scrapy import Request
@@ -17,10 +19,12 @@ from krowlspider.crawl.job import Job
 from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
 from krowlspider.crawl.snapshots.taking import Snapshot
 from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.importing import LineIntake
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.live import host_now
+from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.own_delays import OrderError
 from krowlspider.frontier.schedule.ownership import HostBusyError
@@ -29,11 +33,13 @@ from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.rules.blocks import block_rule
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from scrapy.crawler import Crawler
 
     from krowlspider.cluster.transport.order_post import Plain
+    from krowlspider.engine.importing import Taken
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.orders import Orders
 
@@ -41,6 +47,10 @@ logger = logging.getLogger(__name__)
 
 # The longest delay of a host that a person may set, in seconds: a day.
 DELAY_MAX = 86_400.0
+# Lines of a file that are taken at a time, some milliseconds of work, and seconds of work after
+# which the event loop has its turn.
+_LINES_AT_ONCE = 25
+_TURN = 0.005
 
 
 class ForeignHostError(KrowlError):
@@ -79,6 +89,43 @@ class Steering:
         self._checked(url)
         request = Request(url, priority=priority, meta={"is_start_request": True})
         return self._queue(request, "add")
+
+    async def take(self, pieces: AsyncIterator[list[bytes]]) -> Taken:
+        """Queue the URLs in lines, each at the node that owns it; return what became of them, once
+        that is on disk. Half of the event loop's time is left to the crawl.
+
+        Lines that were taken before an error stay queued.
+
+        :raises OrderError: another file is being taken, a disk has no room, or the nodes of the
+            cluster are not known yet
+        """
+        job = self._job
+        if job.takes_lines:
+            raise OrderError("another file is being taken: give this one again after it")
+        if job.node is not None and not job.node.knows:
+            raise OrderError("the nodes of the cluster are not known yet: try again in a minute")
+        job.takes_lines = True
+        try:
+            lines = LineIntake(self._crawler)
+            begun = perf_counter()
+            async for piece in pieces:
+                for at in range(0, len(piece), _LINES_AT_ONCE):
+                    if (full := job.full) is not None:
+                        raise OrderError(
+                            f"no room in {full}: {counted(lines.taken.good, 'URL')} before were"
+                            " taken; make room, and give the file again"
+                        )
+                    lines.take(piece[at : at + _LINES_AT_ONCE])
+                    if (took := perf_counter() - begun) >= _TURN:
+                        await asyncio.sleep(took)
+                        begun = perf_counter()
+            await job.make_durable()
+        finally:
+            job.takes_lines = False
+        taken = lines.taken
+        what = f"{taken.new:,} new, {taken.sent:,} for other nodes, {taken.known:,} known"
+        self._note_if(bool(taken.new or taken.sent), "import", what)
+        return taken
 
     def forget_page(self, url: str) -> bool:
         """Queue a URL whether it is known or not; return False if it is refused.

@@ -134,7 +134,7 @@ class SeedTable:
         Without lines of their own, seeds get a line of GIVEN.
         """
         for entry in (candidate.entry for candidate in candidates):
-            if entry.request and entry.file:
+            if entry.depth or (entry.request and entry.file):
                 continue
             before = _before(entry)
             if before is not None:
@@ -193,6 +193,19 @@ def put_states(store: Store, states: Iterable[tuple[bytes, bytes]], batch: Batch
     for key, value in states:
         if store.get(key) is not None:
             batch.put(key, value)
+
+
+def outcome_of(store: Store, url: str) -> str:
+    """Return the outcome of a seed itself, not of where it goes on.
+
+    It is "done", FELL_BACK, or why it was refused or dropped; "" if it is queued, or no seed of
+    this node.
+    """
+    saved = store.get(_key(url))
+    if not saved:
+        return ""
+    outcome, _, location = _decode_state(saved)
+    return "" if outcome == ELSEWHERE else outcome or (location and FELL_BACK)
 
 
 def count_lines(store: Store) -> int:

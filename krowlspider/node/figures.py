@@ -104,7 +104,7 @@ class Figures:
         }
         for process, code in codes.items():
             folder = self._tree.folder(process).path
-            rows[process] = f"{each[process]['done']:,} pages, exit code {code}, {folder}"
+            rows[process] = f"{counted(each[process]['done'], 'page')}, exit code {code}, {folder}"
         title = f"Crawl of {processes(len(codes))} ended ({reason}) after {seconds:.1f} s"
         following = {"look": scrapy_with("frontier", self._tree.folder("p1").path)}
         if left:

@@ -199,8 +199,8 @@ class FolderHandover:
     def _check_kept(self, part: _Part) -> None:
         if kept := sum(part.departures.kept.values()):
             raise JobError(
-                f"{kept} requests in {part.folder.path} have objects that only their process can"
-                " read: go on with the number of processes that this crawl had before"
+                f"{counted(kept, 'request')} in {part.folder.path} with objects that only their"
+                " process can read: go on with the number of processes that this crawl had before"
             )
 
     def _mend(self, part: _Part) -> None:

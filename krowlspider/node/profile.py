@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from krowlspider.crawl.folder import holder_of
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, install_with
 from krowlspider.node.tree import process_folders
 
 # The flame graph, in the JOBDIR of its process.
@@ -25,7 +25,7 @@ def find_py_spy(folder: Path = Path(sys.executable).parent) -> Path:
     """
     if found := shutil.which("py-spy", path=folder) or shutil.which("py-spy"):
         return Path(found)
-    raise KrowlError("py-spy is not installed: pip install 'krowlspider[profile]'")
+    raise KrowlError(f"py-spy is not installed: {install_with('profile')}")
 
 
 async def record(jobdir: Path, seconds: int, spy: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.crawl.folder import JobFolder, JobInUseError, write_private
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ def ids(count: int) -> list[str]:
 
 
 def processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
+    return counted(count, "process")
 
 
 def process_warc_folder(settings: BaseSettings, folder: Path) -> Path:

@@ -234,8 +234,8 @@ class Command(Program):
             self.complain(f"{file_name} at byte {offset}: {reason}", FOUND_WRONG)
         if build.late:
             self.complain(
-                f"{len(build.late)} WARC files are not in the corpus, such as {min(build.late)}:"
-                f" they came after --keep {opts.keep} had compared the others; make a new folder"
-                " with all of them",
+                f"not in the corpus: {counted(len(build.late), 'WARC file')}, such as"
+                f" {min(build.late)}, which came after --keep {opts.keep} had compared the others;"
+                " make a new folder with all of them",
                 FOUND_WRONG,
             )

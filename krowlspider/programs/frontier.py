@@ -27,6 +27,7 @@ from krowlspider.frontier.admin.migrate import copy_frontier
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
 from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.admin.view import view_frontier
+from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.schema import FORMAT
@@ -34,6 +35,7 @@ from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.explaining import explain
 from krowlspider.programs.importing import import_into
 from krowlspider.programs.program import Program, refuse_options
+from krowlspider.programs.running import explain_running, import_running
 from krowlspider.programs.snapshots import snapshot_of_running
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobHead
+    from krowlspider.frontier.admin.export import Imported
 
 # Hosts or entries in each list.
 _MOST = 10
@@ -55,7 +59,10 @@ _ACTIONS = {
     "drop-host": ("NAME", "remove the queued URLs of a host for good"),
     "forget": ("NAME", "remove all data of a host, so that it can be found again"),
     "export": ("FILE", "write the queued URLs to FILE or standard output, one JSON line each"),
-    "import": ("FILE", "queue the URLs of such lines; - reads standard input"),
+    "import": (
+        "FILE",
+        "queue the URLs of such lines, or seeds; a running crawl takes them too; - is stdin",
+    ),
     "snapshot": (
         "DIR",
         "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
@@ -134,7 +141,13 @@ class Command(Program):
                 text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
                 self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
                 return
-            # While a crawl runs, only --snapshot works.
+            if opts.explain:
+                self._say_explained(opts, explain_running(error, opts.explain))
+                return
+            if given := vars(opts)["import"]:
+                self._say_imported(opts, import_running(error, given, self.settings))
+                return
+            # The other options would change the folder of a crawl that runs.
             if any(getattr(opts, name) for name in (*_ACTIONS, "repair", "migrate")):
                 raise JobError(
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
@@ -198,26 +211,21 @@ class Command(Program):
             self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one) + note)
         elif given["explain"]:
             found = explain(folder, head, store, self.settings, given["explain"])
-            self._say(opts, asdict(found), frontier.explained(found))
-            if found.state == "invalid":
-                self.exitcode = BAD_INPUT
+            self._say_explained(opts, found)
         elif given["export"]:
             self._export(store, opts, now)
         elif given["import"]:
             lines = read_lines(given["import"])
-            result = import_into(folder, head, store, self.settings, lines)
-            self._say(opts, asdict(result), frontier.imported(result))
-            if result.useless:
-                self.exitcode = BAD_INPUT
+            self._say_imported(opts, import_into(folder, head, store, self.settings, lines))
         elif given["drop-host"]:
             dropped = drop_host(store, whole_host(given["drop-host"], _WAYS_FOR_PAGE["drop-host"]))
-            self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
+            self._say(opts, {"dropped": dropped}, f"dropped {counted(dropped, 'queued URL')}")
         elif given["forget"]:
             remove_filter = FilterFile(folder.seen).remove
             seen, dropped = forget_host(
                 store, whole_host(given["forget"], _WAYS_FOR_PAGE["forget"]), remove_filter
             )
-            text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
+            text = f"forgot {counted(seen, 'URL')}, {dropped:,} of them queued"
             text += "; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped}, text)
         elif given["snapshot"]:
@@ -241,6 +249,16 @@ class Command(Program):
                     count += 1
                     file.write(f"{line}\n")
         print(frontier.exported(count, left_out), file=sys.stderr)
+
+    def _say_imported(self, opts: argparse.Namespace, result: Imported) -> None:
+        self._say(opts, asdict(result), frontier.imported(result))
+        if result.useless:
+            self.exitcode = BAD_INPUT
+
+    def _say_explained(self, opts: argparse.Namespace, found: Explanation) -> None:
+        self._say(opts, asdict(found), frontier.explained(found))
+        if found.state == "invalid":
+            self.exitcode = BAD_INPUT
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         self.say(json.dumps(values) if opts.json else text)

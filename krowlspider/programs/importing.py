@@ -11,7 +11,7 @@ from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.programs.program import BadLines
+from krowlspider.programs.program import BAD_NAMED, BadLines
 from krowlspider.urls.length import REFERENCE_MAX
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.folder import JobFolder, JobHead
     from krowlspider.frontier.store.store import LevelStore
-
-# Bad lines that are named; further ones are counted.
-_BAD_NAMED = 10
 
 
 def import_into(
@@ -50,4 +47,4 @@ def import_into(
     url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
     identify = ImportedIdentity(offline(settings), head.seed)
     parse = partial(parse_line, identify=identify, url_max=url_max)
-    return import_lines(frontier, store, lines, parse, BadLines(_BAD_NAMED).add)
+    return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)

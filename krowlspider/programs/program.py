@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Exit code: the command itself worked, but it found a problem or something missing.
 FOUND_WRONG = 1
+# Bad lines that are named; further ones are counted.
+BAD_NAMED = 10
 _MAKE_ROOM = ": make room on its disk, and do it again"
 _ERRORS = (KrowlError, UnansweredError, ArchiveError, RecordError, OSError, *STORE_ERRORS)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from krowlspider.errors import JobError
-from krowlspider.views.top.source import NoCrawlError, Source
+from krowlspider.programs.running import reached, token_of
+from krowlspider.views.top.source import NoCrawlError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,17 +28,8 @@ def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) 
     :raises KrowlError: it could not take it
     """
     target = target.absolute()
-    try:
-        given = str(settings["KROWL_CONTROL_TOKEN"])
-        token = given or (error.path / CONTROL_TOKEN).read_text().strip()
-        source = Source.of(str(error.path))
-        source.order("snapshot", {"folder": str(target)}, token)
-    except (NoCrawlError, FileNotFoundError) as cause:
-        raise JobError(
-            f"JOBDIR {error.path} is in use by process {error.holder}, which takes no orders over"
-            " HTTP: stop it first, or start it with KROWL_LIVE_PAGE=True and a loopback"
-            " PROMETHEUS_HOST"
-        ) from cause
+    with reached(error) as source:
+        source.order("snapshot", {"folder": str(target)}, token_of(error, settings))
     misses = 0
     while misses < _MISSES:
         time.sleep(_INTERVAL)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from krowlspider.errors import KrowlError, error_text
+from krowlspider.errors import KrowlError, error_text, install_with
 from krowlspider.programs.program import Program
 from krowlspider.views.top.source import NoCrawlError, Source
 from krowlspider.views.top.text import lines, one_line
@@ -57,7 +57,7 @@ class Command(Program):
         elif not sys.stdout.isatty():
             _follow(source, opts.interval)
         elif (app := _app(source, opts.interval)) is None:
-            print("For the full screen: pip install 'krowlspider[top]'", file=sys.stderr)
+            print(f"For the full screen: {install_with('top')}", file=sys.stderr)
             _follow(source, opts.interval, redraw=True)
         elif why := app.run():
             print(f"The crawl has ended. {why}")

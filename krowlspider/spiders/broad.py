@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
@@ -46,7 +46,7 @@ from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -105,6 +105,13 @@ class BroadSpider(Spider):
     """
 
     name = "broad"
+    # The fields of an item, and whether each item has them.
+    item_fields: ClassVar[Mapping[str, bool]] = {
+        **dict.fromkeys(("url", "redirected_from", "status", "depth", "title", "lang"), True),
+        **dict.fromkeys(("canonical", "noindex", "content_type", "bytes", "fetch_time"), True),
+        **dict.fromkeys(("warc_file", "warc_offset", "warc_record_id"), True),
+        "redirected_from": False,
+    }
     _sitemaps: SitemapReader
     # None: requisites are not fetched.
     _requisites: RequisiteReader | None = None
@@ -365,6 +372,7 @@ class BroadSpider(Spider):
             "fetch_time": round(meta["download_latency"], 6),
             "warc_file": where and where.file,
             "warc_offset": where and where.offset,
+            "warc_record_id": where and meta["krowl_warc_id"],
         }
 
     def _read(self, response: Response) -> Page:

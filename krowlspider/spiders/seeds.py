@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,10 @@ from krowlspider.errors import SeedsError
 from krowlspider.frontier.seed_table import SeedLine
 from krowlspider.spiders.seeds_file import SeedsFile, in_chunks
 from krowlspider.urls.seeds import BadSeed, parse_seed, without_credentials
+from krowlspider.urls.seeds_given import is_file_name, way_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# Endings of files that are no top-level domains.
-_FILES = (".csv", ".gz", ".json", ".jsonl", ".list", ".lst", ".tsv", ".txt", ".urls")
-_HOST_AND_PATH = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?/")
 
 
 class SeedList:
@@ -69,21 +65,13 @@ def seeds_of(given: str) -> SeedsFile | SeedList:
     """
     if not given.strip():
         raise SeedsError("-a seeds= is empty: give a file, or URLs and domains")
-    if not _is_path(given):
+    # Path.exists() raises for a list that is a long name.
+    exists = os.path.exists(given)  # noqa: PTH110
+    if not (exists or is_file_name(given)):
         return SeedList(given)
     try:
         return SeedsFile(Path(given))
     except SeedsError as error:
-        if os.path.exists(given) or not _HOST_AND_PATH.match(given):  # noqa: PTH110 - as below
+        if exists or not (way := way_out(given)):
             raise
-        raise SeedsError(f"{error}; a URL with a path begins with https:// or http://") from error
-
-
-def _is_path(given: str) -> bool:
-    if os.path.exists(given):  # noqa: PTH110 - Path.exists() raises for a list that is a long name
-        return True
-    if "://" in given:
-        return False
-    # One word without a dot is no domain, so it was meant as a file.
-    word = "," not in given and "." not in given.strip(".") and given != "localhost"
-    return word or "/" in given or given.endswith(_FILES)
+        raise SeedsError(f"{error}{way}") from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.frontier.admin.words import counted
 from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, domain_of, host_of
@@ -162,11 +163,11 @@ class SitemapReader:
             level = logging.INFO
         logger.log(
             level,
-            "Sitemap %s is not whole: %s. %d URLs were recognised in it. Further broken ones of %s"
-            " are logged with LOG_LEVEL=DEBUG",
+            "Sitemap %s is not whole: %s. Recognised in it: %s. Further broken ones of %s are"
+            " logged with LOG_LEVEL=DEBUG",
             url,
             sitemap.error,
-            sitemap.found,
+            counted(sitemap.found, "URL"),
             domain,
         )
 

@@ -7,11 +7,14 @@ from functools import partial
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.crawl.monitoring.endpoint import MORE_TIME
+from krowlspider.frontier.admin.words import data_size
 from krowlspider.views.api_answers import answer_of, failed
+from krowlspider.views.line_reader import FILE_MAX, LineReader
 from krowlspider.views.order_fields import ORDERS, BadRequestError, check_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from aiohttp import web
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 # Most bytes of a body: a URL, and more.
 BODY_MAX = 16_384
+# Lines of a file after which its client has more time.
+_LINES_AT_ONCE = 100
 
 
 def order_routes(
@@ -28,7 +33,8 @@ def order_routes(
     """Return what answers POST for each order. ``orders`` returns the orders of a person;
     ``on_change`` is called after each."""
     known = partial(_order, orders, token.encode(), on_change)
-    return {f"POST /api/v1/{name}": partial(known, name) for name in ORDERS}
+    made = {f"POST /api/v1/{name}": partial(known, name) for name in ORDERS}
+    return {**made, "POST /api/v1/import": partial(_import, orders, token.encode(), on_change)}
 
 
 async def _order(
@@ -47,13 +53,8 @@ async def _order(
         return failed(413, f"the body is longer than {BODY_MAX:,} bytes")
     # aiohttp cannot read 0 bytes of an empty body.
     body = await request.content.readexactly(length) if length else b""
-    kind, _, given = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not compare_digest(
-        given.strip().encode(errors="replace"), token
-    ):
-        answer = failed(401, "give the token of the crawl: Authorization: Bearer TOKEN")
-        answer.headers["WWW-Authenticate"] = "Bearer"
-        return answer
+    if (refused := _unauthorised(request, token)) is not None:
+        return refused
 
     async def give() -> Any:
         given = _fields(name, body)
@@ -61,6 +62,48 @@ async def _order(
 
     answer = await answer_of(give)
     on_change()
+    return answer
+
+
+async def _import(
+    orders: Callable[[str], Ordering],
+    token: bytes,
+    on_change: Callable[[], None],
+    request: web.BaseRequest,
+) -> web.Response:
+    """Answer a file of seeds, or of lines of an export, once what it names is on disk."""
+    # Before the file is read: it may be long, and of anybody.
+    if (refused := _unauthorised(request, token)) is not None:
+        return refused
+    if "Content-Encoding" in request.headers:
+        return failed(415, "give the file as it is, without a content coding; it may be gzip")
+    if (request.content_length or 0) > FILE_MAX:
+        return failed(413, f"the file has more than {data_size(FILE_MAX)}: give it in parts")
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    async def lines() -> AsyncIterator[list[bytes]]:
+        reader = LineReader()
+        async for data in request.content.iter_any():
+            for some in reader.feed(data):
+                for at in range(0, len(some), _LINES_AT_ONCE):
+                    yield some[at : at + _LINES_AT_ONCE]
+                    request[MORE_TIME]()
+        yield reader.end()
+        request[MORE_TIME]()
+
+    answer = await answer_of(lambda: orders(f"HTTP from {request.remote}").take(lines()))
+    on_change()
+    return answer
+
+
+def _unauthorised(request: web.BaseRequest, token: bytes) -> web.Response | None:
+    """Return the answer to a request without the token; None for one that has it."""
+    kind, _, given = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "bearer" and compare_digest(given.strip().encode(errors="replace"), token):
+        return None
+    answer = failed(401, "give the token of the crawl: Authorization: Bearer TOKEN")
+    answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
 
 

@@ -61,7 +61,7 @@ def corpus_page(name: str, found: dict[str, Any]) -> str:
     """Return the report of the corpus in the folder ``name`` as HTML."""
     title = f"Corpus {escape(name)}"
     return f"""{page_start(f"Corpus {name}", _STYLE)}<body>
-<header><h1>{title}</h1><p>{found["slices"]:,} WARC files or parts of them</p></header>
+<header><h1>{title}</h1><p>{counted(found["slices"], "WARC file")} or parts of them</p></header>
 <main>
 {_tiles(found)}
 {_rules(found["rules"], found["pages"])}
@@ -108,8 +108,8 @@ def _rules(rules: Sequence[dict[str, Any]], pages: int) -> str:
     idle = ", ".join(escape(rule["rule"]) for rule in rules if not rule["rejected"])
     return _section(
         "Rejected by rule",
-        f'<p class="key">{pages:,} pages meet the rules in this order; the first rule that a page'
-        " fails rejects it.</p>"
+        f'<p class="key">{counted(pages, "page")} against the rules in this order: the first rule'
+        " that a page fails rejects it.</p>"
         + _table("Rules", ("rule", "", "rejected", "pages tested", "passed"), rows)
         + (f'<p class="none">No page failed: {idle}</p>' if idle else ""),
     )
@@ -136,7 +136,7 @@ def _other_hosts(found: dict[str, Any]) -> str:
     pages = found["pages_of_hosts_not_counted"]
     parts = [f"{shown:,} of {hosts:,} hosts"] if shown < hosts else []
     if pages:
-        parts.append(f"{pages:,} pages of small hosts are not counted by host")
+        parts.append(f"not counted by host: {counted(pages, 'page')} of small hosts")
     return f'<p class="none">{"; ".join(parts)}</p>' if parts else ""
 
 
@@ -208,7 +208,7 @@ def _plot(rows: Sequence[dict[str, Any]], kind: str) -> str:
         start = 0 if bits == _SHORTEST else 1 << bits >> 1
         parts.append(f'<text x="{left:.1f}" y="{_BOTTOM - 4}">{_size(start)}</text>')
     parts.append(f'<text x="{_WIDTH}" y="{_BOTTOM - 4}">{_size(1 << max(pages))}</text>')
-    total = f"{sum(pages.values()):,} pages"
+    total = counted(sum(pages.values()), "page")
     return (
         f"<figure><figcaption><span>{kind}</span><b>{total}</b></figcaption>"
         f'<svg class="plot" viewBox="-14 0 {_WIDTH + 28} {_BOTTOM}" role="img"'

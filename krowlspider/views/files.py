@@ -19,6 +19,7 @@ import plyvel
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.errors import KrowlError
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +72,9 @@ def _content(file: BufferedReader, name: str) -> _Opened:
     archive = ZipFile(file)
     members = archive.infolist()
     if len(members) != 1:
-        raise KrowlError(f"{name} has {len(members)} files: give a zip file with one, or unpack it")
+        raise KrowlError(
+            f"{name} has {counted(len(members), 'file')}: give a zip file with one, or unpack it"
+        )
     if members[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
         raise KrowlError(f"{name} is a zip file of an uncommon compression: unpack it first")
     try:

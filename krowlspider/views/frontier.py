@@ -134,16 +134,17 @@ def imported(result: Imported) -> str:
     """Return the counts of an import."""
     reasons = ", ".join(f"{reason}: {count}" for reason, count in result.refused.items())
     refused = f"refused {sum(result.refused.values())}" + (f" ({reasons})" if reasons else "")
-    return f"imported {result.imported}, known {result.known}, {refused}, bad {result.bad}"
+    sent = f", sent to other nodes {result.sent}" if result.sent else ""
+    return f"imported {result.imported}{sent}, known {result.known}, {refused}, bad {result.bad}"
 
 
 def exported(count: int, left_out: int) -> str:
     """Return the counts of an export."""
     if not left_out:
-        return f"{count:,} URLs written"
+        return f"{counted(count, 'URL')} written"
     return (
-        f"{count:,} URLs written; left out {left_out:,} requests that are more than a URL (such as"
-        " POST, or with a callback)"
+        f"{counted(count, 'URL')} written; left out {counted(left_out, 'request')} with more than a"
+        " URL (such as POST, or with a callback)"
     )
 
 
@@ -195,7 +196,7 @@ def migrated(copied: Copied, number: int, kept: Path, size: int) -> str:
     """Return what was migrated from format ``number``, and where the old frontier is kept."""
     return (
         f"migrated from format {number} to {FORMAT}: {counted(copied.hosts, 'host')},"
-        f" {copied.queued:,} queued URLs\n"
+        f" {counted(copied.queued, 'queued URL')}\n"
         f"the frontier as it was is in {kept} ({size / 1e6:,.1f} MB);"
         f" when the crawl goes well, remove it: rm -r {quote(str(kept))}"
     )
@@ -227,7 +228,7 @@ def _lost(report: Repaired) -> list[str]:
     found = report.found
     lines = []
     if found.short_hosts or report.lossy:
-        count = f"{found.short_urls:,} URLs of {found.short_hosts:,} hosts"
+        count = f"{counted(found.short_urls, 'URL')} of {counted(found.short_hosts, 'host')}"
         lines.append(
             f"lost from the queues: at least {count}, and an unknown number"
             " of hosts without a record"

@@ -12,8 +12,9 @@ from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, 
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.watched import HostAnswer
+from krowlspider.views.line_reader import FILE_MAX
 from krowlspider.views.order_fields import ORDERS, Field
-from krowlspider.views.ordering import Outcome
+from krowlspider.views.ordering import ImportOutcome, Outcome
 
 _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
@@ -129,6 +130,18 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
     }
 
 
+def _import() -> dict[str, Any]:
+    file = {"schema": {"type": "string", "contentEncoding": "binary"}}
+    return {
+        "summary": "import",
+        "description": "Queue the URLs of a file: a domain, a URL or a line of an export a line;"
+        f" plain or gzip, at most {FILE_MAX:,} bytes unpacked.",
+        "security": [{"token": []}],
+        "requestBody": {"content": {"text/plain": file, "application/gzip": file}},
+        "responses": _answers(_dataclass(ImportOutcome), 400, 401, 409, 413, 415),
+    }
+
+
 def document() -> dict[str, Any]:
     """Return the document: each question and each order, with all their fields."""
     paths: dict[str, Any] = {}
@@ -143,6 +156,7 @@ def document() -> dict[str, Any]:
     for name, given in ORDERS.items():
         path = paths.setdefault(f"/api/v1/{name}", {})
         path["post"] = {"summary": name, **_order(given)}
+    paths["/api/v1/import"] = {"post": _import()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "A running crawl of krowlspider", "version": __version__},

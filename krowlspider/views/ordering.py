@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,10 +21,14 @@ from krowlspider.views.order_fields import BadRequestError, check_fields_for_own
 from krowlspider.views.statuses import ERRORS, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Self
+
     from scrapy.crawler import Crawler
 
     from krowlspider.cluster.transport.order_message import OrderAsk
     from krowlspider.cluster.transport.order_post import Plain
+    from krowlspider.engine.importing import Taken
 
 
 class Outcome(NamedTuple):
@@ -32,6 +36,54 @@ class Outcome(NamedTuple):
 
     done: bool
     message: str
+
+
+class BadLine(NamedTuple):
+    """A line that is no seed and no entry: its number, and why."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOutcome:
+    """What became of the lines of a file: ``new`` ones were queued, ``sent`` ones go to the nodes
+    that own them, ``known`` ones were known. ``done`` is whether there were new ones. The first
+    bad lines are named."""
+
+    done: bool
+    message: str
+    new: int
+    sent: int
+    known: int
+    refused: dict[str, int]
+    bad: int
+    bad_lines: list[dict[str, int | str]]
+
+    @classmethod
+    def of(cls, taken: Taken) -> Self:
+        refused, sent = taken.refused, taken.sent
+        parts = [
+            f"{taken.new:,} new",
+            sent and f"{sent:,} sent to other nodes",
+            f"{taken.known:,} known already",
+            refused and f"{refused.total():,} refused ({_counts_text(refused)})",
+            taken.bad and counted(taken.bad, "bad line"),
+        ]
+        return cls(
+            bool(taken.new or sent),
+            ", ".join(part for part in parts if part),
+            taken.new,
+            sent,
+            taken.known,
+            dict(refused),
+            taken.bad,
+            [BadLine(*each)._asdict() for each in taken.bad_lines],
+        )
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))
 
 
 class Ordering:
@@ -123,6 +175,10 @@ class Ordering:
         if self._steering.add(url, priority):
             return Outcome(True, "queued")
         return Outcome(False, f"not queued: {self._control.explain(url).why}")
+
+    async def take(self, pieces: AsyncIterator[list[bytes]]) -> ImportOutcome:
+        """Queue the URLs in lines."""
+        return ImportOutcome.of(await self._steering.take(pieces))
 
     def forget(self, name: str) -> Outcome:
         """Forget a host, or queue a URL again that was fetched. A name with a scheme is a URL."""

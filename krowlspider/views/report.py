@@ -7,21 +7,21 @@ import logging
 import re
 from datetime import UTC, datetime
 from html import escape
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from krowlspider.crawl.report.record import FIELDS
 from krowlspider.crawl.report.slices import in_slices
-from krowlspider.frontier.admin.words import counted, duration, printable
+from krowlspider.frontier.admin.words import counted, data_size, duration, printable
 from krowlspider.views.static_page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from krowlspider.crawl.report.record import Record
+    from krowlspider.crawl.report.record import Course, Record
     from krowlspider.crawl.report.spool import Row
     from krowlspider.crawl.report.tables import Table, Tables
 
@@ -30,7 +30,9 @@ logger = logging.getLogger(__name__)
 # Rows of a table on the page, and in the JSON; its TSV has all.
 _SHOWN = 200
 _IN_JSON = 50_000
-_MB = 1e6
+# Class of cells with text, and characters of a text that is shown as it is.
+_TEXT = ' class="text"'
+_SHORT = 60
 # First characters of what a spreadsheet computes or runs.
 _FORMULA = ("=", "+", "-", "@")
 # What no line of a TSV has that can be written as it is.
@@ -52,27 +54,25 @@ def report_on(record: Record, reason: str) -> None:
         return
     try:
         record.course.write()
-        write_report(record.folder, record.about(reason), record.tables, record.course.samples)
+        write_report(record.folder, record.about(reason), record.tables, record.course)
     except OSError as error:
         logger.warning("The report cannot be written to %s: %s", record.folder, error.strerror)
     finally:
         record.tables.close()
 
 
-def write_report(
-    folder: Path, about: dict[str, Any], found: Tables, samples: Sequence[Sequence[float]]
-) -> None:
+def write_report(folder: Path, about: dict[str, Any], found: Tables, course: Course) -> None:
     """Write all files of a report. Each replaces its predecessor as a whole.
 
-    ``about`` has ``spider``, ``folder``, ``reason`` and ``ended``, in epoch seconds; ``samples``
-    are those of `Course`.
+    ``about`` has ``spider``, ``folder``, ``reason``, ``ended`` in epoch seconds, and ``ran`` in
+    seconds.
 
     :raises OSError: they cannot be written
     """
     folder.mkdir(exist_ok=True)
     for table in found.tables:
         _write(folder / f"{table.name}.tsv", _tsv(table))
-    _write(folder / "report.html", _page(about, found, samples))
+    _write(folder / "report.html", _page(about, found, course))
     _write(folder / "report.json", _json(about, found))
 
 
@@ -118,9 +118,7 @@ def _json(about: dict[str, Any], found: Tables) -> Iterator[str]:
 # --- the page ---
 
 
-def _page(
-    about: dict[str, Any], found: Tables, samples: Sequence[Sequence[float]]
-) -> Iterator[str]:
+def _page(about: dict[str, Any], found: Tables, course: Course) -> Iterator[str]:
     totals = found.totals
     crawl, ended = escape(str(about["spider"])), about["ended"]
     yield f"""{page_start(f"Report of {about['spider']}", _MORE_STYLE)}<body>
@@ -137,14 +135,15 @@ def _page(
         ("dropped", f"{totals['dropped']:,}"),
         ("still queued", f"{totals['queued']:,}"),
         ("hosts", f"{totals['hosts']:,}"),
-        ("received", f"{totals['received'] / _MB:,.1f} <small>MB</small>"),
-        ("from start to end", duration(max(0.0, ended - totals["began"]))),
+        ("received", _with_unit(data_size(totals["received"]))),
+        ("time crawled", _with_unit(duration(about["ran"]))),
     ):
         yield f"<div><dt>{name}</dt><dd>{value}</dd></div>"
     yield "</dl></section>\n"
-    if len(samples) > 1:
-        yield '<section><h2>From the first start to the end</h2><div id="charts">'
-        yield from _charts(samples)
+    if len(course.samples) > 1:
+        between = ", without the time between starts" if totals["starts"] > 1 else ""
+        yield f'<section><h2>Over the time crawled{between}</h2><div id="charts">'
+        yield from _charts(course)
         yield "</div></section>\n"
     if not found.is_whole:
         yield "<p>There was no time to read all hosts: the tables of hosts are not complete.</p>"
@@ -159,6 +158,12 @@ def _page(
     yield "</main>\n</body>\n</html>\n"
 
 
+def _with_unit(text: str) -> str:
+    """Return a figure with its unit in small letters; a duration of two parts as it is."""
+    number, _, unit = text.partition(" ")
+    return text if " " in unit else f"{number} <small>{unit}</small>"
+
+
 def _date(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
@@ -169,9 +174,12 @@ def _shown(table: Table) -> Iterator[str]:
         yield '<p class="none">none</p></section>\n'
         return
     yield f'<div class="scroll"><table><caption class="hidden">{table.title}</caption><thead><tr>'
-    yield "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    rows = list(islice(table.rows, _SHOWN))
+    for name, *values in zip(table.columns, *rows, strict=True):
+        is_text = all(isinstance(value, str) for value in values)
+        yield f'<th scope="col"{_TEXT if is_text else ""}>{escape(name)}</th>'
     yield "</tr></thead><tbody>\n"
-    for row in islice(table.rows, _SHOWN):
+    for row in rows:
         yield _row(row)
     yield "</tbody></table></div>"
     shown, total = min(_SHOWN, len(table.rows)), max(table.total, len(table.rows))
@@ -181,24 +189,50 @@ def _shown(table: Table) -> Iterator[str]:
 
 
 def _row(row: Row) -> str:
-    cells = (
-        f"<td>{f'{value:,}' if isinstance(value, int) else escape(printable(str(value)))}</td>"
-        for value in row
-    )
-    return f"<tr>{''.join(cells)}</tr>\n"
+    return f"<tr>{''.join(map(_cell, row))}</tr>\n"
 
 
-def _charts(samples: Sequence[Sequence[float]]) -> Iterator[str]:
-    columns = dict(zip(FIELDS, zip(*samples, strict=True), strict=True))
-    times, done = columns["time"], columns["done"]
-    rates = [
-        (after - before) / max(1.0, later - earlier)
-        for (before, after), (earlier, later) in zip(pairwise(done), pairwise(times), strict=True)
-    ]
-    yield _chart("pages done", times, done)
-    yield _chart("pages/s", times[1:], rates, what="at most", value=max(rates))
+def _cell(value: str | float) -> str:
+    if not isinstance(value, str):
+        return f"<td>{f'{value:,}' if isinstance(value, int) else value}</td>"
+    text = escape(printable(value))
+    if len(value) > _SHORT:
+        # Whoever hovers reads all of it.
+        text = f'<span class="clip" title="{text}">{text}</span>'
+    return f"<td{_TEXT}>{text}</td>"
+
+
+def _charts(course: Course) -> Iterator[str]:
+    columns = dict(zip(FIELDS, zip(*course.samples, strict=True), strict=True))
+    steps = course.steps()
+    times = [0.0, *accumulate(steps)]
+    rates = _rates(steps, columns["done"], course.interval)
+    ends = [*accumulate(seconds for seconds, _ in rates)]
+    # A rate is that of a whole step.
+    rate_times = [time for step in zip([0.0, *ends], ends, strict=False) for time in step]
+    rate_values = [rate for _, rate in rates for _ in range(2)]
+    yield _chart("pages done", times, columns["done"])
+    if rates:
+        most = max(rate_values)
+        yield _chart("pages/s", rate_times, rate_values, what="at most", value=most)
     yield _chart("URLs queued", times, columns["queued"])
     yield _chart("URLs dropped", times, columns["dropped"])
+
+
+def _rates(
+    steps: Sequence[float], done: Sequence[float], interval: float
+) -> list[tuple[float, float]]:
+    """Return seconds and pages a second of each step, without the time between starts.
+
+    The last sample of a start may come right after the one before: it has no rate of its own.
+    """
+    found: list[tuple[float, float]] = []
+    for step, (before, after) in zip(steps, pairwise(done), strict=True):
+        is_short = bool(found) and step < interval / 2
+        last, rate = found.pop() if is_short else (0.0, 0.0)
+        if (seconds := step + last) > 0:
+            found.append((seconds, (after - before + last * rate) / seconds))
+    return found
 
 
 def _chart(
@@ -208,11 +242,11 @@ def _chart(
     what: str = "at the end",
     value: float | None = None,
 ) -> str:
-    """Return a chart as the live page has."""
+    """Return a chart as the live page has. ``times`` begin with 0."""
     most = max(*values, 1e-9)
-    span = max(1.0, times[-1] - times[0])
+    span = max(1.0, times[-1])
     points = [
-        f"{360 * (time - times[0]) / span:.1f},{80 - 74 * value / most:.1f}"
+        f"{360 * time / span:.1f},{80 - 74 * value / most:.1f}"
         for time, value in zip(times, values, strict=True)
     ]
     shown = f"{values[-1] if value is None else value:,.1f}".removesuffix(".0")
@@ -222,5 +256,5 @@ def _chart(
         f'<svg viewBox="0 0 360 84" preserveAspectRatio="none" role="img"'
         f' aria-label="{title}: {shown} {what}">'
         f'<path class="area" d="M0,84L{line}L360,84Z"/><path class="line" d="M{line}"/>'
-        "</svg></figure>"
+        f'</svg><p class="axis"><span>0</span><span>{duration(span)}</span></p></figure>'
     )

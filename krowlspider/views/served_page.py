@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.asyncio import create_looping_call
 
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.monitoring.history import INTERVAL, History
+from krowlspider.crawl.monitoring.history import QUICK, History
 from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN, Secret
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
@@ -46,7 +46,7 @@ class ServedPage:
 
     def start(self) -> None:
         """Take samples of the figures."""
-        self._sampling.start(INTERVAL, now=True)
+        self._sampling.start(QUICK, now=True)
 
     def _sample(self) -> None:
         self._crawler.signals.send_catch_log(figures_wanted)

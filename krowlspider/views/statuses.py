@@ -7,12 +7,14 @@ from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.views.line_reader import TooLongError
 
 # The first class that an error is of decides.
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownHostError, 404),
     (ForeignHostError, 409),
     (OrderError, 409),
+    (TooLongError, 413),
     (KrowlError, 400),
     (ValueError, 400),
     (OSError, 500),

@@ -398,8 +398,8 @@ def test_new_ring_is_logged_and_when_it_is_in_force(caplog: pytest.LogCaptureFix
     assert "Nodes in the ring: 1; this one owns 100 % of the domains" in caplog.text
     assert "Nodes in the ring: 2; this one owns 4" in caplog.text
     # Each once, by each of its nodes.
-    assert caplog.text.count("All 1 nodes in the ring agree") == 1
-    assert caplog.text.count("All 2 nodes in the ring agree") == 2
+    assert caplog.text.count("All nodes in the ring agree (1)") == 1
+    assert caplog.text.count("All nodes in the ring agree (2)") == 2
 
 
 def test_node_without_a_lease_fetches_nothing() -> None:

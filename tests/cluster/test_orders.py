@@ -24,13 +24,15 @@ from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.job import Job
 from krowlspider.engine.control import Control
 from krowlspider.engine.orders import order_received
+from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.schedule.orders import is_paused
+from krowlspider.frontier.store.queues import all_entries
 from krowlspider.views.console import Console, Text
 from krowlspider.views.ordering import Ordering
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterator
     from pathlib import Path
 
     from scrapy.crawler import Crawler
@@ -254,3 +256,30 @@ def test_what_is_no_order_goes_to_the_dead_list(ring: Ring) -> None:
     ring.cluster.run_for(1)
     notes = [json.loads(each)["reason"] for each in redis.data["broad:dead"]]
     assert len(notes) == len(bad)
+
+
+def test_each_url_of_a_file_goes_to_its_owner(ring: Ring) -> None:
+    """Also in lines of an export, with what they say. The answer counts those that are sent."""
+    urls = [f"http://{ring.cluster.web.name(host)}/p900" for host in range(6)]
+    owners = {url: ring.owner(url.split("/")[2]) for url in urls}
+    lines = [*urls[:3], *(json.dumps({"url": url, "depth": 2}) for url in urls[3:]), "a b"]
+
+    async def pieces() -> AsyncIterator[list[bytes]]:
+        yield [line.encode() for line in lines]
+
+    found = ring.result(ring.orders().take(pieces()))
+    here = sum(owner == "a" for owner in owners.values())
+    assert (found.new, found.sent, found.bad) == (here, 6 - here, 1)
+    assert here < 6
+    again = ring.result(ring.orders().take(pieces()))
+    assert (again.done, again.known) == (False, 6)
+
+    def places() -> dict[str, str]:
+        return {
+            entry.url: name
+            for name in "ab"
+            for key, value in all_entries(ring.frontier(name).store)
+            if (entry := entry_of(key, value)).url in owners
+        }
+
+    ring.cluster.until(lambda: places() == owners, 60)

@@ -13,9 +13,10 @@ from krowlspider.crawl.job import _jobs
 from krowlspider.engine.control import PageRow
 from krowlspider.views.console import Console
 from krowlspider.views.frontier import page_table
+from tests.extensions.test_live_page import crawling
 from tests.support.crawling import scrapy
 from tests.support.crawls import anchors, crawl_of, page
-from tests.support.simulated_crawl import interrupt
+from tests.support.simulated_crawl import interrupt, interrupted_when
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
@@ -97,6 +98,77 @@ def test_what_was_dropped_says_so(tmp_path: Path) -> None:
             assert "found and dropped" in found["why"]
     # Its answer is archived, though it was no page.
     assert ": status 500, " in ask(crawl.jobdir, broken)["why"]
+
+
+def test_a_seed_is_judged_as_it_was_typed(tmp_path: Path) -> None:
+    """By https first, and then by http, as the crawl does; no answer leaves it to the reader which
+    of several causes is the right one."""
+    with SimulatedWeb(spec=SPEC) as web:
+        port = web.port
+        seeds = [f"{HOST}:{port}", f"http://b.test:{port}/broken", f"c.test:{port}"]
+        slow = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 5, "DOWNLOAD_TIMEOUT": 5}
+        script = interrupted_when(lambda: len(web.log()) >= 6)
+        crawl = crawl_of(web, tmp_path, seeds, settings=slow, script=script).run()
+        told = {
+            text: ask(crawl.jobdir, text, code=2 * (not text or "@" in text))
+            for text in (
+                *(f"{HOST}:{port}", f"{HOST}:{port}/2", f"{HOST}:{port}/never", f"b.test:{port}"),
+                *(f"b.test:{port}/broken", f"https://{HOST}:{port}", "nowhere.test", "u@x.test"),
+            )
+        }
+    fetched = told[f"{HOST}:{port}"]
+    assert (fetched["state"], fetched["url"]) == ("fetched", f"http://{HOST}:{port}/")
+    first = f"It has no answer by https, so http://{HOST}:{port}/ was asked for. It was fetched at "
+    assert fetched["why"].startswith(first)
+    queued = told[f"{HOST}:{port}/2"]
+    assert (queued["state"], queued["url"]) == ("queued", f"http://{HOST}:{port}/2")
+    assert queued["why"].endswith(f" https://{HOST}:{port}/2 was not found.")
+    never = told[f"{HOST}:{port}/never"]
+    assert (never["state"], never["url"]) == ("unknown", f"https://{HOST}:{port}/never")
+    assert never["why"].endswith(f"The same holds for http://{HOST}:{port}/never.")
+    assert told[f"b.test:{port}/broken"]["state"] == "fetched"
+    assert told[f"b.test:{port}"]["state"] == "unknown"
+    # The row of the seed has the reason.
+    https = told[f"https://{HOST}:{port}"]
+    assert https["state"] == "fell back"
+    assert https["why"] == "Its host has no https: the seed goes on with its http URL."
+    assert told["nowhere.test"]["state"] == "unknown"
+    assert told["u@x.test"]["state"] == "invalid"
+    assert not [found for found in told.values() if found["why"].count(" or ") > 1]
+
+
+def test_a_bare_seed_that_waits_names_its_fallback(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SPEC) as web:
+        crawl = crawl_of(web, tmp_path, ["no.invalid"], settings={"RETRY_TIMES": 0}).run(code=4)
+        found = ask(crawl.jobdir, "no.invalid")
+    assert (found["state"], found["url"]) == ("queued", "https://no.invalid/")
+    assert "If it has no answer by https, http://no.invalid/ is asked for." in found["why"]
+
+
+@pytest.mark.slow
+def test_a_running_crawl_is_asked_and_its_answer_is_printed(tmp_path: Path) -> None:
+    with crawling(tmp_path) as crawl:
+        host = crawl.web.url(HOST).split("/")[2]
+        found = ask(crawl.jobdir, f"{host}/2")
+        assert (found["state"], found["url"]) == ("queued", f"http://{host}/2")
+        assert " in the queue of its host." in found["why"]
+        text = scrapy("frontier", crawl.jobdir, "--explain", "a b", code=2).stdout.decode()
+        assert "'a b' is not a URL that a crawl fetches" in text
+
+
+def test_a_crawl_without_a_page_cannot_be_asked(tmp_path: Path) -> None:
+    said: list[str] = []
+    with SimulatedWeb(spec=SPEC) as web:
+        jobdir = tmp_path / "job"
+
+        def asks() -> Script:
+            yield lambda: any(entry.path == "/one" for entry in web.log())
+            done = scrapy("frontier", jobdir, "--explain", web.url(HOST), code=2)
+            said.append(done.stderr.decode())
+            interrupt()
+
+        crawl_of(web, tmp_path, [web.url(HOST)], script=asks()).run()
+    assert "does not answer over HTTP: stop it first, or start it with KROWL_LIVE_PAGE" in said[0]
 
 
 # Calls of the console with arguments that they do not take.

@@ -145,15 +145,13 @@ def test_another_crawl_imports_and_fetches_an_export(
     assert (text, count) == ("", f"{len(lines)} URLs written\n")
     assert len(lines) == frontier_view(stopped.jobdir)["queued"] > 0
     again = answer(stopped.jobdir, "--import", str(exported))
-    assert again == {"imported": 0, "known": len(lines), "refused": {}, "bad": 0}
+    assert again == {"imported": 0, "known": len(lines), "refused": {}, "bad": 0, "sent": 0}
     other = made(tmp_path / "other" / "job")
     nothing = write_seeds(tmp_path / "none.txt", [])
     bad = "nonsense\n"
     text, complaint = frontier(other, "--import", "-", given=bad + exported.read_text())
     assert text == f"imported {len(lines)}, known 0, refused 0, bad 1\n"
-    assert complaint == (
-        'krowlspider: line 1 skipped: not JSON: a line is {"url": "https://..."}\n'
-    )
+    assert complaint == ("krowlspider: line 1 skipped: neither a URL nor a domain: 'nonsense'\n")
     assert frontier(other, "--export")[0].splitlines() == lines
     before = len(pages(web.log()))
     Crawl(other, arguments={"seeds": nothing, "max_depth": 1}).run()
@@ -389,6 +387,7 @@ def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
         "known": 0,
         "refused": {"domain_budget": 1},
         "bad": 0,
+        "sent": 0,
     }
 
 
@@ -410,7 +409,7 @@ def test_an_import_names_only_the_first_bad_lines(tmp_path: Path) -> None:
     given = "x\n" * 1000 + '{"url": "http://a.test/"}\n'
     text, complaint = frontier(made(tmp_path / "job"), "--import", "-", given=given)
     assert text == "imported 1, known 0, refused 0, bad 1000\n"
-    assert complaint.count("\n") == complaint.count(" skipped: not JSON") == 10
+    assert complaint.count("\n") == complaint.count(" skipped: neither a URL") == 10
 
 
 def test_an_import_recognises_lines_for_urlfrontier(tmp_path: Path) -> None:
@@ -501,12 +500,14 @@ def test_without_room_to_open_the_frontier_the_exit_code_is_3(tmp_path: Path) ->
 
 
 def test_a_running_crawl_is_left_alone(web: MockWeb, tmp_path: Path) -> None:
-    crawl = crawl_of(web, tmp_path, settings={"KROWL_DELAY_MIN": 2}).start()
+    crawl = crawl_of(web, tmp_path, settings={"KROWL_DELAY_MIN": 2, "KROWL_LIVE_PAGE": 0}).start()
     crawl.wait_until(lambda: len(web.log()) > 10)
-    options = (["--host", "a"], ["--export"], ["--import", "-"], ["--forget", "a"], ["--repair"])
-    for option in options:
+    for option in (["--host", "a"], ["--export"], ["--forget", "a"], ["--repair"]):
         _, complaint = frontier(crawl.jobdir, *option, code=2)
         assert f"is in use by process {crawl.process.pid}: stop it first\n" in complaint
+    # Its page is off.
+    _, complaint = frontier(crawl.jobdir, "--import", "-", code=2)
+    assert "which does not answer over HTTP: stop it first, or start it with" in complaint
     assert "is being crawled" in frontier(crawl.jobdir)[0]
     crawl.interrupt()
 

@@ -21,7 +21,7 @@ from krowlspider.crawl.monitoring.history import FIELDS
 from krowlspider.crawl.monitoring.page_note import PAGE, note_url, noted_url
 from krowlspider.programs.top import _REDRAW
 from krowlspider.views.top.source import NoCrawlError, Source
-from krowlspider.views.top.text import lines, page_line, title
+from krowlspider.views.top.text import lines, page_line, short, title
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.crawls import anchors, page
@@ -105,6 +105,19 @@ def test_the_lines_are_those_of_the_crawl(tmp_path: Path) -> None:
     # Nor can whoever listens at the port.
     assert title({**ANSWERS["status"], "spider": ESCAPE}).startswith("?[31m, running")
     assert page_line({"status": 0, "outcome": ESCAPE, "url": ""}).startswith("  - ?[31m ")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a.test", "a.test"),
+        ("x" * 40, "x" * 40),
+        (f"{'a' * 63}.{'b' * 63}.example.test", f"{'a' * 13}…{'b' * 13}.example.test"),
+    ],
+)
+def test_a_long_name_leaves_room_for_the_figures(name: str, shown: str) -> None:
+    assert short(name) == shown
+    assert len(short(name)) <= 40
 
 
 def test_a_folder_leads_to_its_own_crawl_only(tmp_path: Path) -> None:
@@ -198,7 +211,7 @@ def test_top_ends_quietly(tmp_path: Path) -> None:
                 said += os.read(master, 65536)
             plain.send_signal(signal.SIGINT)
             assert plain.stderr is not None
-            assert plain.stderr.read() == b"For the full screen: pip install 'krowlspider[top]'\n"
+            assert plain.stderr.read().startswith(b"For the full screen: ")
         assert plain.returncode == 0
         os.close(master)
     assert said.startswith(_REDRAW.encode())

@@ -92,7 +92,7 @@ def test_bad_input_is_an_object_in_the_log_file(tmp_path: Path) -> None:
         ("Lease lost: closing %d connections", "lease_lost"),
         ("Process %s has died with %s: starting it again", "process_has_died_with"),
         ("robots.txt of %(host)-5s fails (%.1f s)", "robots_txt_of_fails"),
-        ("%s: %d lines are lost: %s", "lines_are_lost"),
+        ("%s: lines lost: %d (%s)", "lines_lost"),
         ("%s", "rebuild"),
         (ValueError("no template"), "rebuild"),
         ("One two three four five six seven eight nine", "one_two_three_four_five_six_seven_eight"),

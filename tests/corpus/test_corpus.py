@@ -233,4 +233,4 @@ def test_a_rule_waits_for_all_files_of_a_crawl(tmp_path: Path) -> None:
     write(source / "3.warc.gz.open", [])
     output, errors = run(source, out, "--follow", *options, code=1)
     assert output.startswith("1 page of 2 responses")
-    assert "1 WARC files are not in the corpus, such as 2.warc.gz" in errors
+    assert "not in the corpus: 1 WARC file, such as 2.warc.gz" in errors

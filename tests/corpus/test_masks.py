@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +16,7 @@ from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 from tests.corpus.warcs import html, response, write
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,9 +76,7 @@ def test_fields_that_people_write_are_masked() -> None:
     "part", ["a", "a.", "a@", "a@a.", "1.", "+", "+1", "1", "2000:", "(555) ", "+1 (2) 3-4.5 "]
 )
 def test_masking_takes_linear_time(part: str) -> None:
-    begun = time.process_time()
-    masked(f"{part * 20_000}@ ")
-    assert time.process_time() - begun < 1
+    assert seconds(lambda: masked(f"{part * 20_000}@ "), enough=1) < 1
 
 
 def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:

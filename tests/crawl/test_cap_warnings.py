@@ -143,5 +143,5 @@ def test_hosts_without_end_are_counted_together(caplog: pytest.LogCaptureFixture
     assert len(frontier.refused.hosts("outbox")) <= NAMES_MAX
     warnings.end()
     (line,) = caplog.messages
-    assert line.startswith("KROWL_OUTBOX_MAX = 9: 3030 URLs dropped in this run (good.test: 30, ")
+    assert line.startswith("KROWL_OUTBOX_MAX = 9: 3,030 URLs dropped in this run (good.test: 30, ")
     assert "other hosts: 2996)" in line

@@ -194,7 +194,7 @@ def test_a_refusal_that_is_only_counted_is_named(
         crawl.discover([url], via="a.test")
         found = Control(crawl.crawler).explain(url)  # type: ignore[arg-type]
         assert (found.state, found.setting) == ("unknown", _COUNTED[reason])
-        assert f"or is among the 1 that {_COUNTED[reason]} refused" in found.why
+        assert f" by {_COUNTED[reason]} 1. scrapy frontier --import" in found.why
 
     asyncio.run(run())
 

@@ -126,7 +126,7 @@ def test_lines_and_bodies_that_wait_are_bounded(
 
     lines = written(tmp_path / "log", 10_000, log)
     assert [line.split()[9] for line in lines] == [digest(b"123456"), "-", "-"]
-    assert "2 lines are lost: its disk is too slow" in caplog.text
+    assert "lines lost: 2 (its disk is too slow)" in caplog.text
 
 
 def test_a_response_in_a_file_has_size_and_digest(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_disk_that_fails_costs_lines_only(
     path = tmp_path / "none" / "log"
     with pytest.raises(FileNotFoundError):
         written(path, 100, lambda log: log.fetched(flight("http://a.test/"), exchange(b"x")))
-    assert "1 lines are lost: No such file or directory" in caplog.text
+    assert "lines lost: 1 (No such file or directory)" in caplog.text
 
 
 def test_the_log_is_written_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

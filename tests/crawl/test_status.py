@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 from unittest.mock import Mock
 
 import pytest
 
+from krowlspider.crawl.page_budget import PageBudget
 from krowlspider.crawl.status import Progress, status_line
 from krowlspider.crawl.time_left import Limits, progress
+from krowlspider.engine.ending import Ending
 from krowlspider.frontier.schedule.orders import PAUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.crawl.flights import Flights
 
 
 def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +39,7 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
     ("wait", "reason"), [(PAUSED - 60, "paused or blocked"), (86_400.0, "within its delay")]
 )
 def test_hosts_that_a_person_holds_are_not_within_a_delay(wait: float, reason: str) -> None:
-    stats, job = Mock(), Mock(is_paused=False, full=None, node=None)
+    stats, job = Mock(), Mock(is_paused=False, full=None, node=None, stopping=str)
     stats.get_value.return_value = 0
     job.outages.paused = job.memory.keeps_out = False
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
@@ -41,6 +50,19 @@ def test_hosts_that_a_person_holds_are_not_within_a_delay(wait: float, reason: s
     job.archive.stats.bytes_written = 0
     progress = Progress(job, stats, lambda: (Counter(), 0), 100.0, Limits())
     assert progress.line(110.0).endswith(f" | every host is {reason}")
+
+
+def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
+    """The reason stands before the figures, of which the terminal may cut the last ones."""
+    stats, job = Mock(), Mock(stopping=lambda: "stopping, waits for 2 requests (at most 9 s)")
+    stats.get_value.return_value = 0
+    job.frontier.queued, job.frontier.deferred_queued = 5, 0
+    job.frontier.schedule.host_count = 2
+    job.frontier.schedule.count_due.return_value = 0
+    job.archive.stats.bytes_written = 0
+    found = Progress(job, stats, lambda: (Counter(done=4), 2), 100.0, Limits())
+    line = "4 pages | stopping, waits for 2 requests (at most 9 s) | 0.0 pages/s | "
+    assert found.live_line(101.0).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +86,61 @@ def test_a_paused_crawl_has_no_rate_for_the_time_left() -> None:
     limits.seconds = 0.0
     text = progress(limits, pages=1204, answers=1300, seconds=100, is_paused=True)
     assert text == "1,204 of 5,000 pages, 1,300 of 2,600 answers"
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (Limits(pages=1204, last="waits for the last 2 requests (at most 60 s)"), None),
+        (Limits(pages=1204, seconds=130, last="waits"), "1,204 of 1,204 pages, waits, 30.0 s left"),
+        (Limits(pages=1204), "1,204 of 1,204 pages"),
+        (Limits(seconds=90), "1,204 pages"),
+        (Limits(seconds=130, is_stopping=True), "1,204 pages"),
+    ],
+)
+def test_the_last_requests_are_no_time_that_is_estimated(limits: Limits, text: str | None) -> None:
+    found = progress(limits, pages=1204, answers=0, seconds=100)
+    assert found == (text or f"1,204 of 1,204 pages, {limits.last}")
+
+
+@dataclass
+class Sent:
+    """Requests that were sent, each with its own time limit or None."""
+
+    limits: list[float | None]
+
+    @property
+    def on_the_wire(self) -> int:
+        return len(self.limits)
+
+    def time_limits(self, usual: float) -> Iterator[float]:
+        return (usual if limit is None else limit for limit in self.limits)
+
+
+def test_a_crawl_that_stops_counts_its_requests_and_seconds() -> None:
+    """The bound is the longest time limit from the stop on, and of no later request."""
+    now, closing, sent = [100.0], [False], Sent([None, 12.0])
+    budget = PageBudget(None)
+    ending = Ending(
+        cast("Flights", sent),
+        budget,
+        is_closing=lambda: closing[0],
+        timeout=60.0,
+        clock=lambda: now[0],
+    )
+    assert (ending.stop(), ending.limit()) == ("", "")
+    budget.left = 0
+    assert ending.limit() == "waits for the last 2 requests (at most 60 s)"
+    sent.limits = [12.0]
+    assert ending.limit() == "waits for the last request (at most 12 s)"
+    sent.limits, closing[0] = [None, 90.0], True
+    assert ending.stop() == "stopping, waits for 2 requests (at most 1 min 30 s)"
+    now[0], sent.limits = 148.5, [90.0]
+    assert ending.stop() == "stopping, waits for 1 request (at most 42 s)"
+    now[0] = 191.0
+    assert ending.stop() == "stopping, waits for 1 request"
+    sent.limits = []
+    assert (ending.stop(), ending.limit()) == ("stopping", "")
 
 
 def test_without_a_page_no_time_is_estimated() -> None:

@@ -372,6 +372,18 @@ def test_the_charts_survive_a_restart_and_a_broken_file(tmp_path: Path) -> None:
         assert History(path).samples()["samples"] == []
 
 
+def test_the_charts_of_a_new_crawl_have_samples_at_once(tmp_path: Path) -> None:
+    """One each two seconds in the first minute of each start, then one each ten."""
+    history = History(tmp_path / "history.json")
+    figures = {"in_flight": 1, "queued": 2, "archive_mb": 3, "lag_ms": 4, "done": 0, "failed": 0}
+    for at in range(61):
+        # A timer may end a little early.
+        history.add(1000.0 + 2 * at - 0.01 * (at % 2), figures)
+    times = [sample[0] - 1000 for sample in history.samples()["samples"]]
+    assert [round(time) for time in times] == [*range(2, 62, 2), *range(70, 121, 10)]
+    assert (tmp_path / "history.json").exists()
+
+
 @pytest.mark.slow
 def test_orders_over_http_stand_after_a_kill(tmp_path: Path) -> None:
     with MockWeb(spec=SPEC) as web:

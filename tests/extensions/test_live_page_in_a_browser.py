@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.support.browser import Tab
 
 SAID = 'document.getElementById("said").textContent'
+# The name of a host, without its last label.
+LONG = ".".join(["a" * 63, "b" * 63, "c" * 63])
 OF_HOST = 'document.getElementById("said-of-host").textContent'
 
 
@@ -28,6 +30,37 @@ async def click(tab: Tab, selector: str) -> None:
 
 async def fill(tab: Tab, name: str, value: str) -> None:
     await tab.run(f"document.getElementById({name!r}).value = {value!r}")
+
+
+async def check_width(tab: Tab, width: int) -> None:
+    """Check that nothing is wider than the page, nor a table wider than its box."""
+    await tab.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    wide = """[document.documentElement, ...document.querySelectorAll(".scroll")]
+        .filter((each) => each.scrollWidth > each.clientWidth).length"""
+    assert await tab.run(wide) == 0
+
+
+async def add_many(tab: Tab, host: str) -> None:
+    await fill(tab, "many", f"http://{host}/many\n{LONG}.invalid\na b\n")
+    await click(tab, "#importing button")
+    await tab.wait(f'{SAID} === "2 new, 0 known already, 1 bad line"')
+    bad = await tab.run('document.getElementById("bad-lines").textContent')
+    assert bad == "line 3: whitespace inside"
+    assert await tab.run('document.getElementById("many").value') == ""
+    await tab.wait(f"hosts.some((each) => each.host.startsWith({LONG!r}))")
+
+
+async def check_report(tab: Tab, report: Path) -> None:
+    await tab.call("Page.navigate", url=report.as_uri())
+    await tab.wait('document.querySelectorAll("tbody tr").length > 3')
+    assert LONG in await tab.run("document.body.textContent")
+    await check_width(tab, 1200)
 
 
 async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
@@ -70,11 +103,13 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await fill(tab, "added", f"http://{host}/new")
     await click(tab, "#add button")
     await tab.wait(f'{SAID} === "queued"')
+    await add_many(tab, host)
     await tab.wait('document.querySelector("#charts .axis") !== null')
     axis = await tab.run('document.querySelector("#charts .axis").textContent')
     assert re.fullmatch(r"\d\d:\d\dat most [0-9.]+", axis), axis
     # The token is asked for once.
     assert not await tab.run('document.getElementById("asking").open')
+    await check_width(tab, 1200)
     await tab.picture(folder / "page.png", 1200, 1600)
     await tab.picture(folder / "phone.png", 390, 1900)
     await tab.picture(folder / "dark.png", 1200, 1600, is_dark=True)
@@ -85,6 +120,7 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     assert report.exists()
     await tab.wait(f'document.getElementById("state").textContent.includes("{report}")')
     await tab.picture(folder / "ended.png", 1200, 400)
+    await check_report(tab, report)
 
 
 @pytest.mark.slow

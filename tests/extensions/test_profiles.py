@@ -15,6 +15,7 @@ from scrapy.settings import Settings
 
 from extensions import profiles
 from krowlspider.config.table import CHECKERS
+from krowlspider.errors import install_with
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT
@@ -63,7 +64,7 @@ def test_server_that_hangs_does_not_hold_up_the_end(
     ("value", "fault"),
     [
         ("", None),
-        ("http://127.0.0.1:4040", "needs pyroscope-io: pip install 'krowlspider[pyroscope]'"),
+        ("http://127.0.0.1:4040", f"needs pyroscope-io: {install_with('pyroscope')}"),
         ("pyroscope:4040", "is not the http(s) URL of a server, without user or password"),
         (None, "is not the http(s) URL of a server, without user or password"),
     ],

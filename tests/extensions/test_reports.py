@@ -10,25 +10,27 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from krowlspider.crawl.report import tables
 from krowlspider.crawl.report.record import KEPT, Course
 from krowlspider.crawl.report.slices import SLICE
 from krowlspider.crawl.report.tables import Table, read_tables
+from krowlspider.frontier.admin.words import data_size
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Lease
 from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.record import HostFigures, encode_host
 from krowlspider.frontier.outcomes import Outcomes
 from krowlspider.frontier.store import schema
-from krowlspider.views.report import _tsv, write_report
+from krowlspider.views.report import _rates, _tsv, write_report
 from tests.frontier.memory import MemoryStore
 from tests.support.crawls import anchors, crawl_of, page
+from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.support.crawling import Crawl
 
@@ -146,8 +148,8 @@ def test_the_report_is_made_in_short_slices(tmp_path: Path) -> None:
     sys.setprofile(count)
     try:
         found = read_tables(store)
-        about = {"spider": "broad", "folder": "/", "reason": "finished", "ended": 0.0}
-        write_report(tmp_path / "reports", about, found, [])
+        about = {"spider": "broad", "folder": "/", "reason": "finished", "ended": 0.0, "ran": 1.0}
+        write_report(tmp_path / "reports", about, found, Course(tmp_path / "course.json"))
         found.close()
     finally:
         sys.setprofile(None)
@@ -180,3 +182,77 @@ def test_the_course_gets_coarser_as_the_crawl_gets_longer(tmp_path: Path) -> Non
     assert again[0] == [1000.0, 1, 2, 3]
     assert again[-1][0] > 1000.0 + 10 * 4 * KEPT - 100
     assert len({later[0] - earlier[0] for earlier, later in pairwise(again)}) == 1
+
+
+def test_time_between_starts_is_not_time_crawled(tmp_path: Path) -> None:
+    """Neither of two starts that end by themselves, nor of one that was killed between them."""
+    with SimulatedWeb(spec=SPEC) as web:
+        quick = {"KROWL_DELAY_MIN": 1, "KROWL_DELAY_FACTOR": 0}
+        begun = clocks.now
+        for limit in (1, 2, 0):
+            arguments = {"max_pages": limit}
+            crawl = crawl_of(
+                web, tmp_path, [web.url("a.test")], settings=quick, arguments=arguments
+            ).run()
+            clocks.now += 86_400
+    found = report(crawl)
+    assert found["starts"] == 3
+    assert 3 < found["ran"] < clocks.now - begun - 3 * 86_400
+    text = (crawl.jobdir / "reports" / "report.html").read_text()
+    shown = dict(re.findall(r"<dt>([^<]+)</dt><dd>(.*?)</dd>", text))
+    assert shown["time crawled"] == f"{found['ran']:.1f} <small>s</small>"
+    assert re.fullmatch(r"\d+\.\d <small>KB</small>", shown["received"])
+    assert "Over the time crawled, without the time between starts" in text
+    axes = {float(axis) for axis in re.findall(r"<span>0</span><span>([\d.]+) s</span>", text)}
+    assert len(axes) == 1
+    assert max(axes) <= found["ran"] + 1
+
+
+def course_of(tmp_path: Path, *samples: tuple[float, int]) -> Course:
+    """Return a course of times and pages done."""
+    course = Course(tmp_path / "course.json")
+    for time_, done in samples:
+        course.add(time_, {"done": done, "dropped": 0, "queued": 0}, always=True)
+    return course
+
+
+@pytest.mark.parametrize(
+    ("samples", "rates"),
+    [
+        # The last sample of a start comes right after the one before.
+        ([(0, 0), (10, 100), (20, 200), (20.4, 200)], [10, 100 / 10.4]),
+        # A crawl of some seconds has one rate.
+        ([(0, 0), (4, 12)], [3]),
+        # A day between two starts.
+        ([(0, 0), (10, 50), (86_410, 50), (86_420, 150)], [5, 10]),
+        ([(0, 0)], []),
+    ],
+)
+def test_rates_are_of_the_time_crawled(
+    tmp_path: Path, samples: list[tuple[float, int]], rates: list[float]
+) -> None:
+    course = course_of(tmp_path, *samples)
+    found = _rates(course.steps(), [sample[1] for sample in course.samples], course.interval)
+    assert [round(rate, 1) for _, rate in found] == [round(rate, 1) for rate in rates]
+
+
+def test_course_of_an_older_release_tells_the_time_crawled(tmp_path: Path) -> None:
+    course = course_of(tmp_path, (0, 0), (10, 50), (86_410, 50), (86_420, 150))
+    course.ran = 21.5
+    course.write()
+    assert Course(tmp_path / "course.json").ran == 21.5
+    saved = json.loads((tmp_path / "course.json").read_text())
+    del saved["ran"]
+    (tmp_path / "course.json").write_text(json.dumps(saved))
+    assert Course(tmp_path / "course.json").ran == 20.0
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        *((13_400, "13.4 KB"), (999_940, "999.9 KB"), (999_960, "1.0 MB"), (0, "0.0 KB")),
+        *((7_300_000, "7.3 MB"), (999_960_000, "1.0 GB"), (1_204e9, "1,204.0 GB")),
+    ],
+)
+def test_a_size_has_a_unit_that_fits(size: float, text: str) -> None:
+    assert data_size(size) == text

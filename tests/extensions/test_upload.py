@@ -21,6 +21,7 @@ from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
 from krowlspider.archive.upload.uploader import finished_files, upload_folder
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
+from krowlspider.frontier.admin.words import counted
 from tests.archive.captures import capture, written
 from tests.archive.command import warc
 from tests.archive.upload.s3 import (
@@ -189,7 +190,7 @@ def test_store_that_is_down_delays_uploads_to_the_next_start(
     assert in_bucket(server, tmp_path) == {}
     # Told when it begins, once while it lasts, and at the end.
     said = uploads_said(done)
-    assert [len(said), f"{left} files are not uploaded" in said[-1]] == [3, True]
+    assert [len(said), f": {counted(left, 'file')}" in said[-1]] == [3, True]
     assert "cannot be used now; the crawl goes on" in said[0]
     proxy.fate = lambda _: Fate.PASS
     again = crawl(web, tmp_path, proxy).run()
@@ -283,7 +284,7 @@ def test_folder_that_another_process_uploads_is_reported(
     first, last = uploads_said(running)
     why = f"another process uploads the files in {warc}"
     assert f"WARC files are not uploaded yet: {why}" in first
-    assert f"{left} files are not uploaded to s3://{BUCKET}/{tmp_path.name} ({why})" in last
+    assert f"Not uploaded to s3://{BUCKET}/{tmp_path.name}: {counted(left, 'file')} ({why})" in last
     assert figures(running) == {
         "files_count": 0,
         "bytes_count": 0,

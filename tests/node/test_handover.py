@@ -137,7 +137,7 @@ def test_killed_hand_over_loses_no_url(tmp_path: Path) -> None:
 def test_requests_that_stay_refuse_another_number(tmp_path: Path) -> None:
     tree = made(tmp_path / "job", PICKLED)
     other = next(n for n in range(2, 9) if ring_of(ids(n)).owner("site0.test") != "p1")
-    with pytest.raises(JobError, match=r"1 requests in .*p1 have objects that only their process"):
+    with pytest.raises(JobError, match=r"1 request in .*p1 with objects that only their process"):
         hand_over(tree, other)
     with opened(tree, "p1", 1) as frontier:
         assert frontier.queued > 0

@@ -90,7 +90,7 @@ def test_errors_of_py_spy_say_what_to_do(
 
 def test_missing_py_spy_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(KrowlError, match=r"pip install 'krowlspider\[profile\]'"):
+    with pytest.raises(KrowlError, match=r"install -e '\S*\[profile\]'"):
         find_py_spy(tmp_path)
     # That of this Python comes first.
     (tmp_path / "bin").mkdir()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from krowlspider.politeness.path_rules import PathRules, spelt
 from krowlspider.politeness.robots import BODY_MAX, RobotsRules
-from tests.fuzz.work import seconds
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

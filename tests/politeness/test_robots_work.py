@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord, RobotsRules, _compress
-from tests.fuzz.work import seconds
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from tests.mockweb import MockWeb
 from tests.support import metricsdoc, settingsdoc
 from tests.support.crawling import ROOT
 from tests.support.debian import program
-from tests.support.demopage import REPLAY, replay_commands
+from tests.support.demo import replay_commands
 from tests.support.documented import Copy, commands, pages
 
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
@@ -115,14 +115,9 @@ def test_the_demo_runs(tmp_path: Path) -> None:
     pages_of_hosts = Counter(urlsplit(json.loads(line)["url"]).hostname for line in feed)
     assert len(pages_of_hosts) == 150
     assert max(pages_of_hosts.values()) <= 1.5 * min(pages_of_hosts.values())
-    report = (tmp_path / "jobs" / "demo" / "report.html").read_text()
-    hosts = re.findall(r"<summary><b>127\.10\.0\.(\d+)", report)
-    assert hosts == [str(number) for number in range(1, 151)]
-    assert "<td>301</td>" in report
-    assert not re.findall(r"<script|<link|src=|@import|url\(", report)
-    targets = {link.partition("/127.")[0] for link in re.findall(r'href="([^"]*)', report)}
-    (warc,) = (tmp_path / "jobs" / "demo" / "warc").glob("*.warc.gz")
-    assert targets == {f"{REPLAY}http:/", f"warc/{warc.name}"}
+    (report,) = (tmp_path / "jobs" / "demo").rglob("report.html")
+    assert str(report.relative_to(tmp_path)) in output
+    assert ">301</td>" in report.read_text()
     assert all(f"\n  {command}\n" in output for command in replay_commands(Path("jobs/demo")))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# Without the variables of a make that runs the tests.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+
+
+def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``make -s`` with the project's Makefile in a folder."""
+    for name in ("Makefile", "krowlspider"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "requirements.txt").touch()
+    # Older than the stamp of what was installed.
+    os.utime(folder / "requirements.txt", (0, 0))
+    return subprocess.run(
+        ["make", "-s", *words],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("more", "command"),
     [([], ["crawl"]), (["PROCESSES=3"], ["node", "--processes", "3"])],
@@ -22,26 +44,54 @@ if TYPE_CHECKING:
 def test_make_keeps_quotes_blanks_and_dollars(
     tmp_path: Path, more: list[str], command: list[str]
 ) -> None:
-    (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
-    (tmp_path / "requirements.txt").touch()
     binaries = tmp_path / ".venv" / "bin"
     binaries.mkdir(parents=True)
     scrapy = binaries / "scrapy"
     scrapy.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     scrapy.chmod(0o755)
     (tmp_path / ".venv" / "requirements.stamp").touch()
-    given = ["SEEDS=my seeds.txt", "CONTACT=me@a.test", """ARGS=-s "X=a b" -a deny='x$ y$(z)'"""]
-    # Without the variables of a make that runs the tests.
-    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    done = subprocess.run(
-        ["make", "-s", "crawl", *given, *more],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    given = [
+        "SEEDS=my seeds.txt",
+        "CONTACT=me@krowl-demo.net",
+        """ARGS=-s "X=a b" -a deny='x$ y$(z)'""",
+    ]
+    (tmp_path / "my seeds.txt").write_text("a.test")
+    done = make(tmp_path, "crawl", *given, *more)
     assert done.stdout.splitlines() == [
-        *(*command, "broad", "-a", "seeds=my seeds.txt", "-s", "KROWL_CONTACT=me@a.test"),
+        *(*command, "broad", "-a", "seeds=my seeds.txt", "-s", "KROWL_CONTACT=me@krowl-demo.net"),
         *("-s", "JOBDIR=jobs/default", "-s", "X=a b", "-a", "deny=x$ y$(z)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "contact", "faults"),
+    [
+        ("a.org", "you@example.org", ["CONTACT='you@example.org' is a placeholder"]),
+        ("a.org", "https://yourdomain.com/bot", ["CONTACT='https://yourdomain.com/bot' is a pla"]),
+        ("a.org", "me at krowl", ["CONTACT='me at krowl' is neither an e-mail address nor"]),
+        (
+            "a.org",
+            "m\u00e9@krowl.net",
+            ["CONTACT='m\u00e9@krowl.net' must be plain printable ASCII"],
+        ),
+        ("a.org", "", ["site owners must be able to reach you"]),
+        ("", "me@krowl.net", ["give a file of seeds, or the seeds"]),
+        ("seeds.txt", "me@krowl.net", ["SEEDS='seeds.txt': there is no such file"]),
+        ("a.org/b", "me@krowl.net", ["no such file; a URL with a path begins with https://"]),
+        ("krowlspider", "me@krowl.net", ["SEEDS='krowlspider' is a folder: give a file"]),
+        ("no.txt", "me@localhost", ["there is no such file", "CONTACT='me@localhost' is"]),
+    ],
+)
+def test_make_refuses_what_the_crawl_would_before_it_installs(
+    tmp_path: Path, seeds: str, contact: str, faults: list[str]
+) -> None:
+    """By a Python that has its standard library alone."""
+    bare = tmp_path / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -W error "$@"\n')
+    bare.chmod(0o755)
+    done = make(tmp_path, "crawl", f"SEEDS={seeds}", f"CONTACT={contact}", f"PYTHON={bare}")
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line.startswith("make crawl: ")]
+    assert len(said) == len(faults), done.stderr
+    assert all(fault in line for fault, line in zip(faults, said, strict=True))
+    assert not (tmp_path / ".venv").exists()

@@ -158,7 +158,7 @@ def test_broken_sitemaps_are_named_and_read_on(tmp_path: Path) -> None:
         assert counted(crawl) == {"read_count": 2, "url_count": 4, "bad_count": 2}
         (line,) = [line for line in crawl.log.splitlines() if " is not whole: " in line]
         assert f"Sitemap {web.url('a.site.test', '/1.xml')} is not whole: broken XML: " in line
-        assert ". 2 URLs were recognised in it." in line
+        assert ". Recognised in it: 2 URLs." in line
         assert crawl.complaints == []
 
 

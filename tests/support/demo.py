@@ -2,7 +2,7 @@
 
 It starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` as a user does and
 shows its log. Then it validates the WARC files and compares the pages fetched with the reachable
-ones. The crawl stays in jobs/demo, until the next demo replaces it; report.html there shows it.
+ones. The crawl stays in jobs/demo, until the next demo replaces it, with its report.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import Crawl, frontier_view
-from tests.support.demopage import REPLAY, replay_commands, write_page
 
 JOBDIR = Path("jobs/demo")
+# Where ``scrapy warc replay`` serves pages.
+REPLAY = "http://localhost:8080/crawl/"
 # All hosts have as many pages and no long waits: the rate is steady, and the end within a minute.
 GRAPH = Graph(hosts=150, pages=20, seed=42, features=DEFAULT_FEATURES - {"crawl_delay", "busy"})
 DELAY = 1.0
@@ -52,6 +53,15 @@ def main() -> int:
         return _judge(crawl, web)
 
 
+def replay_commands(jobdir: Path) -> list[str]:
+    """Return the commands of docs/archive.md that replay a job with pywb."""
+    return [
+        f"python3 -m venv {jobdir}/replay",
+        f"{jobdir}/replay/bin/pip install pywb",
+        f".venv/bin/scrapy warc replay {jobdir}",
+    ]
+
+
 def _scrapy() -> str:
     """Return the program as a user types it in the project's folder."""
     program = Path(sys.executable).with_name("scrapy")
@@ -61,26 +71,26 @@ def _scrapy() -> str:
 
 def _judge(crawl: Crawl, web: MockWeb) -> int:
     view = frontier_view(crawl.jobdir)
-    print(f"\nFrontier afterwards: {view['queued']} URLs queued, {view['done']} done")
+    print(f"\nFrontier afterwards: {counted(view['queued'], 'URL')} queued, {view['done']:,} done")
     check = check_folder(crawl.jobdir / "warc")
     print(
         f"WARC check: {counted(check.files, 'file')}, {counted(check.records, 'record')},"
-        f" {len(check.problems)} problems"
+        f" {counted(len(check.problems), 'problem')}"
     )
     differences = reachable(web.graph, web.seeds()[:3]).differences(web.log())
     print(
-        f"Compared with the reachable pages: {len(differences)} differences"
-        f" in {len(web.log())} requests"
+        f"Compared with the reachable pages: {counted(len(differences), 'difference')}"
+        f" in {counted(len(web.log()), 'request')}"
     )
     impolite = violations(web.log(), min_delay=DELAY)
-    print(f"Politeness audit of the server's log: {len(impolite)} violations")
+    print(f"Politeness audit of the server's log: {counted(len(impolite), 'violation')}")
     found = [*map(str, check.problems), *differences, *impolite]
     if found:
         print("\n".join(found[:20]), file=sys.stderr)
-    report = write_page(crawl.jobdir)
+    report = crawl.jobdir / "reports" / "report.html"
     print(
-        f"\nThe crawl is kept in {crawl.jobdir}. To see its hosts and pages, open {report} in a"
-        " browser.\nTo replay the pages with pywb:"
+        f"\nThe crawl is kept in {crawl.jobdir}. To see how it went, open {report} in a browser."
+        "\nTo replay the pages with pywb:"
     )
     print("".join(f"  {command}\n" for command in replay_commands(crawl.jobdir)), end="")
     print(f"and open {REPLAY}{web.seeds()[0]}")

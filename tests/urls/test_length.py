@@ -32,7 +32,7 @@ from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
 from middlewares.redirect import RedirectMiddleware
-from tests.fuzz.work import seconds
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -79,6 +80,14 @@ def test_invariant_5_nothing_is_missed_after_kill_9(tmp_path: Path) -> None:
         archived = {identity(url) for url, _ in stored(last.jobdir)}
         assert {identity(entry.url) for entry in pages(web.log())} <= archived
         assert frontier_view(last.jobdir)["queued"] == 0
+        # An item of a page that was fetched again has an id of its own.
+        identities = [item["warc_record_id"] for item in last.items]
+        assert len(identities) == len(set(identities))
+        assert {item["url"] for item in last.items} <= {url for url, _ in stored(last.jobdir)}
+        for item in last.items:
+            where = last.jobdir / "warc" / item["warc_file"]
+            headers, _ = read_record(where, item["warc_offset"])
+            assert headers["WARC-Record-ID"] == item["warc_record_id"]
 
 
 def test_a_folder_in_use_is_refused_and_its_crawl_goes_on(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_running_crawl_without_its_page_says_what_to_do(tmp_path: Path) -> Non
         said = complaint(folder.path, "--snapshot", tmp_path / "taken")
     finally:
         folder.leave()
-    assert f"is in use by process {os.getpid()}, which takes no orders over HTTP: stop it" in said
+    assert f"is in use by process {os.getpid()}, which does not answer over HTTP: stop it" in said
     assert not (tmp_path / "taken").exists()
 
 

@@ -203,7 +203,8 @@ class _FileCheck:
             return
         size = _check_lines(index, self._captures, self._report)
         if self._captures:
-            what = f"{len(self._captures):,} captures have no line"
+            number = len(self._captures)
+            what = "1 capture has no line" if number == 1 else f"{number:,} captures have no line"
             self._report.warn(index.name, size, what)
 
 

@@ -145,8 +145,8 @@ def pack(
         found = _count_packed(Path(file.name))
         if found != packed.captures:
             raise ArchiveError(
-                f"{out} is not written: its index would have {found:,} captures, and the files"
-                f" have {packed.captures:,}: pack them again"
+                f"{out} is not written: its index would have {found:,} of"
+                f" {packed.captures:,} captures: pack them again"
             )
     return packed
 

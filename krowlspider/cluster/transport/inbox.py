@@ -280,7 +280,7 @@ class Inbox:
             for data, reason in dead
         ]
         self.stats.dead += len(dead)
-        logger.warning("%d messages of %s unusable: %r", len(dead), reader.key, dead[0][1])
+        logger.warning("Unusable messages of %s: %d, such as %r", reader.key, len(dead), dead[0][1])
         replies = await reader.connection.call_all(
             ("LPUSH", self._dead, *notes), ("LTRIM", self._dead, 0, DEAD_MAX - 1)
         )

@@ -14,6 +14,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.dedup_index import DedupIndex, OtherCrawls, is_dedup_index
 from krowlspider.archive.tools.dedup import Source, build, source_at
 from krowlspider.errors import SettingsError, error_text
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +70,11 @@ def _built(sources: Sequence[Source], folder: Path) -> Path:
     note.unlink(missing_ok=True)
     if built.exists():
         shutil.rmtree(built)
-    logger.info("Reading %d CDXJ files of KROWL_WARC_DEDUP", text.count("], [") + 1)
+    files = counted(text.count("], [") + 1, "CDXJ file")
+    logger.info("Reading %s of KROWL_WARC_DEDUP", files)
     counts = build(sources, built)
-    logger.info("%d captures of other crawls need not be archived again", counts.captures)
+    known = counted(counts.captures, "capture")
+    logger.info("Known from other crawls, and not archived again: %s", known)
     if counts.left_out:
         logger.warning("Captures of other crawls are archived again: %s", counts.left_out)
     note.write_text(text)

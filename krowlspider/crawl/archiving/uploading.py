@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import Uploader
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,10 +120,10 @@ class CrawlUpload:
     def _log_left(self, left: int, why: str = "") -> None:
         if left:
             logger.error(
-                "%d files are not uploaded to %s%s: the next start with the same JOBDIR sends them,"
+                "Not uploaded to %s: %s%s; the next start with the same JOBDIR sends what is left,"
                 " or scrapy warc upload",
-                left,
                 self._url,
+                counted(left, "file"),
                 why,
             )
         elif why:

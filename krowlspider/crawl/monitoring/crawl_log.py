@@ -165,9 +165,9 @@ class CrawlLog:
         except OSError as error:
             # The disk may have taken a part of them.
             self._is_begun = False
-            logger.warning("%s: %d lines are lost: %s", self._path, len(lines), error.strerror)
+            logger.warning("%s: lines lost: %d (%s)", self._path, len(lines), error.strerror)
         if lost:
-            logger.warning("%s: %d lines are lost: its disk is too slow", self._path, lost)
+            logger.warning("%s: lines lost: %d (its disk is too slow)", self._path, lost)
 
     def _digest(self, body: _Body) -> str:
         if body is None:

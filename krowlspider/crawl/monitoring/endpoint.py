@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,11 @@ class Events(web.StreamResponse):
         self.make = make
 
 
+# What a request has for its route: a call that gives its client another ``time_limit``, and keeps
+# its connection open though others come.
+MORE_TIME: web.RequestKey[Callable[[], None]] = web.RequestKey("more_time")
+
+
 class Endpoint(web.Server):
     """A server on the running event loop. ``routes`` has what answers GET, by path, and POST, by
     ``POST`` and path.
@@ -80,8 +86,9 @@ class Endpoint(web.Server):
         self._routes = routes
         self._time_limit = time_limit
         self._server: asyncio.Server | None = None
-        # Open connections, the oldest first.
+        # Open connections, the oldest first, and those that send a long file.
         self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
+        self._senders: dict[web.RequestHandler, asyncio.Transport] = {}
         self._limits: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._streams = 0
         self._on_clients = on_clients
@@ -94,7 +101,7 @@ class Endpoint(web.Server):
         """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
-        for client in self._clients.values():
+        for client in (*self._clients.values(), *self._senders.values()):
             client.abort()
 
     def __call__(self) -> web.RequestHandler:
@@ -117,9 +124,20 @@ class Endpoint(web.Server):
     ) -> None:
         super().connection_lost(handler, exc)
         self._clients.pop(handler, None)
+        self._senders.pop(handler, None)
         if (limit := self._limits.pop(handler, None)) is not None:
             limit.cancel()
         self._count()
+
+    def _give_time(self, handler: web.RequestHandler) -> None:
+        """Let a client that sends a long file take another ``time_limit``."""
+        if (limit := self._limits.get(handler)) is None or handler.transport is None:
+            return
+        limit.cancel()
+        loop = asyncio.get_running_loop()
+        self._limits[handler] = loop.call_later(self._time_limit, handler.transport.abort)
+        if (client := self._clients.pop(handler, None)) is not None:
+            self._senders[handler] = client
 
     def _count(self) -> None:
         self._on_clients(self._waiting)
@@ -134,6 +152,8 @@ class Endpoint(web.Server):
         named = {"GET": path, "HEAD": path, "POST": posted}.get(request.method, "")
         answer: web.StreamResponse
         if (route := self._routes.get(named)) is not None:
+            give_time: Callable[[], None] = partial(self._give_time, request.protocol)
+            request[MORE_TIME] = give_time
             made = route(request)
             answer = await made if isawaitable(made) else made
         elif path in self._routes or posted in self._routes:

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Seconds between two samples, and samples kept: those of an hour.
+# Seconds between two samples, and those in the first minute of a start, so that its charts are not
+# blank. Samples kept: those of an hour, of which a start or two may be part.
 INTERVAL = 10.0
-KEPT = 360
-# Samples after which the file is written again.
-_WRITE_EACH = 6
+QUICK = 2.0
+_MINUTE = 60.0
+KEPT = 420
+# Seconds after which the file is written again.
+_WRITE_EACH = 60.0
 # What a sample has: epoch seconds, then the figures.
 FIELDS = (
     "time",
@@ -37,7 +40,8 @@ class History:
     def __init__(self, path: Path):
         self._path = path
         self._samples: deque[list[float]] = deque(maxlen=KEPT)
-        self._unwritten = 0
+        # Times of the first sample of this start, and of the last write.
+        self._begun = self._written = 0.0
         # Time, pages done and failures at the last sample.
         self._last: tuple[float, float, float] | None = None
         with suppress(OSError, ValueError, TypeError):
@@ -46,23 +50,33 @@ class History:
                     self._samples.append([float(value) for value in sample])
 
     def add(self, now: float, figures: Mapping[str, float]) -> None:
-        """Add the figures at ``now``, in epoch seconds.
+        """Add the figures at ``now``, in epoch seconds, unless the last sample is too recent. Call
+        it every QUICK seconds.
 
         ``done`` and ``failed`` are counts since the start, of which the sample has the rates.
         """
-        last, self._last = self._last, (now, figures["done"], figures["failed"])
-        if last is None or (seconds := now - last[0]) <= 0:
+        last, counts = self._last, (now, figures["done"], figures["failed"])
+        if last is None:
+            self._begun = self._written = now
+            self._last = counts
+            return
+        seconds = now - last[0]
+        usual = QUICK if now - self._begun <= _MINUTE else INTERVAL
+        # A timer may end a little early. A clock that was set back begins anew.
+        if 0 < seconds < 0.9 * usual:
+            return
+        self._last = counts
+        if seconds <= 0:
             return
         done, failed = figures["done"] - last[1], figures["failed"] - last[2]
         others = [figures[name] for name in FIELDS[3:]]
         self._samples.append([now, done / seconds, failed / seconds, *others])
-        self._unwritten += 1
-        if self._unwritten >= _WRITE_EACH:
+        if not 0 <= now - self._written < _WRITE_EACH:
+            self._written = now
             self.write()
 
     def write(self) -> None:
         """Write the samples to the file."""
-        self._unwritten = 0
         draft = self._path.with_name(f"{self._path.name}.new")
         with suppress(OSError):
             draft.write_text(json.dumps(list(self._samples)))

@@ -8,6 +8,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.admin.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
@@ -98,7 +100,8 @@ class Leaving:
         controller = self._controller
         controller.shrink(urls_of(self._membership.members.values()))
         if not controller.at_last_step:
-            logger.info("Leaving the cluster in steps: handing over %d URLs", self._crawl.left)
+            what = counted(self._crawl.left, "URL")
+            logger.info("Leaving the cluster in steps: handing over %s", what)
         # A step would wait for a dead node; the last one does not.
         while not controller.at_last_step and self._has_takers and not self._has_dead:
             if monotonic() >= self._end - _LAST_STEP:
@@ -112,7 +115,7 @@ class Leaving:
         await self._crawl.commit()
         if not self._controller.shrinking:
             await self.shrink()
-        logger.info("Leaving the cluster: handing over %d URLs", self._crawl.left)
+        logger.info("Leaving the cluster: handing over %s", counted(self._crawl.left, "URL"))
         # Since the stop, requests in flight may have taken the time of the last step.
         last = min(self._time_limit, _LAST_STEP)
         with suppress(TimeoutError):
@@ -122,9 +125,9 @@ class Leaving:
         self.left_behind = left if self._has_takers else 0
         if left:
             logger.warning(
-                "%d URLs are not handed over: they wait in the job folder for the next start of"
+                "Not handed over: %s; what is left waits in the job folder for the next start of"
                 " node %s",
-                *(left, self._membership.own.id),
+                *(counted(left, "URL"), self._membership.own.id),
             )
 
     async def _drain(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.crawl.notices.events import Condition, Event, Watch
 from krowlspider.crawl.notices.sender import Sender
 from krowlspider.crawl.status import pause_reason
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -59,7 +60,7 @@ class Notifier:
         """Send the last notice: the crawl has ended for a reason."""
         job = self._job
         left = job.frontier.pending
-        message = f"{job.spider} has ended ({reason}), with {left:,} URLs left"
+        message = f"{job.spider} has ended ({reason}), with {counted(left, 'URL')} left"
         is_finished = reason == "finished" and job.failure is None
         self._send(Event("finished" if is_finished else "stopped", message))
 

@@ -15,12 +15,12 @@ SLICE = 200
 _PAUSE = 0.0002
 
 
-def in_slices(items: Iterable[_T]) -> Iterator[list[_T]]:
-    """Yield the items in lists of at most SLICE. Sleep between two lists.
+def in_slices(items: Iterable[_T], size: int = SLICE) -> Iterator[list[_T]]:
+    """Yield the items in lists of at most ``size``. Sleep between two lists.
 
     Without the sleep each turn of the event loop waits for the interpreter for 5 ms.
     """
     left = iter(items)
-    while some := list(islice(left, SLICE)):
+    while some := list(islice(left, size)):
         yield some
         time.sleep(_PAUSE)

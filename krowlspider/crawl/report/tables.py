@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from krowlspider.crawl.report.slices import in_slices
+from krowlspider.crawl.report.slices import SLICE, in_slices
 from krowlspider.crawl.report.spool import Row, Spool
 from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.words import kind_words
@@ -148,7 +148,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             break
     seed_rows = Spool(folder)
     outcomes: Counter[str] = Counter()
-    for seeds in in_slices(read_rows(store)):
+    for seeds in in_slices(read_rows(store), SLICE // 2):
         rows = [_seed_row(store, seed) for seed in seeds]
         outcomes.update(str(row[2]) for row in rows)
         seed_rows.add(rows)
@@ -165,9 +165,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
         Table(
             "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
         ),
-        Table(
-            "slowest", f"The {SLOWEST_MAX} slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())
-        ),
+        Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
         Table("seeds", "Seeds", _SEED, seed_rows, count_lines(store)),
     ]
     totals = {

@@ -14,6 +14,7 @@ import msgspec
 from krowlspider import __version__
 from krowlspider.crawl.tracing.trace import Trace, attribute
 from krowlspider.crawl.webhook import NotSentError, Webhook
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +91,7 @@ class Traces:
             logger.warning("KROWL_TRACES: the collector did not take the last traces in time")
         elif self._lost:
             # Of the last minute, in which no second warning was written.
-            logger.warning("KROWL_TRACES: traces of %d requests are lost", self._lost)
+            logger.warning("KROWL_TRACES: lost the traces of %s", counted(self._lost, "request"))
 
     def _work(self) -> None:
         while (batch := self._queue.get()) is not None:
@@ -112,4 +113,4 @@ class Traces:
         now = self._wall()
         if now - self._warned_at >= _QUIET:
             lost, self._lost, self._warned_at = self._lost, 0, now
-            logger.warning("KROWL_TRACES: traces of %d requests are lost: %s", lost, why)
+            logger.warning("KROWL_TRACES: lost the traces of %s: %s", counted(lost, "request"), why)

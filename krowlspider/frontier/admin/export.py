@@ -1,4 +1,4 @@
-"""Export a frontier's URLs, and import URLs: one JSON object a line, as `EntryLine`."""
+"""Export a frontier's URLs: one JSON object a line, as `EntryLine`. Import such lines, or seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.frontier.entry import EntryLine, entry_of
+from krowlspider.frontier.entry import Entry, EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
@@ -16,16 +16,19 @@ from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.schema import split_queue_key
 from krowlspider.frontier.store.store import delete
 from krowlspider.urls.host import host_of
+from krowlspider.urls.seeds import Seed, parse_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.store.store import Store
 
 # Lines that become one batch: about 1 MB.
 _BATCH = 1000
+# The beginning of a file of a spreadsheet, and what may stand before an object.
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n" + _BOM
 # The beginning of a line of `url_items`.
 _OF_URLFRONTIER = re.compile(rb'\s*{\s*"(discovered|known)"')
 
@@ -42,33 +45,34 @@ def export_lines(store: Store) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Imported:
-    """What became of the lines of an import; ``refused`` is by the limit that refused them."""
+    """What became of the lines of an import; ``refused`` is by what refused them, ``sent`` those of
+    other nodes."""
 
     imported: int
     known: int
     refused: dict[str, int]
     bad: int
+    sent: int = 0
 
     @property
     def useless(self) -> bool:
         """Return whether there were lines, and all were bad."""
-        return bool(self.bad and not (self.imported or self.known or self.refused))
+        return bool(self.bad and not (self.imported or self.known or self.refused or self.sent))
 
 
-def parse_line(
-    line: bytes, identify: Callable[[Entry], bytes | None], *, url_max: int
-) -> Candidate | None:
-    """Return the candidate of a line; None for a blank line.
+def line_of(line: bytes, url_max: int) -> EntryLine | Seed | None:
+    """Return what a line names: an entry in JSON, as `export_lines` writes it, or a seed as in a
+    file of seeds. None for a blank line and a comment.
 
-    ``identify`` returns the identity of an entry, None for one that is queued without, and raises
-    ValueError for a request that cannot be imported.
-
-    :raises ValueError: the line cannot be imported; the message says why
+    :raises ValueError: the line is neither; the message says why
     """
-    if not line.strip():
-        return None
+    if not line.lstrip(_BLANKS).startswith((b"{", b'"')):
+        seed = parse_seed(line)
+        if seed is not None and len(seed.url) > url_max:
+            raise ValueError(f"a URL of more than {url_max} characters")
+        return seed
     try:
-        found = msgspec.json.decode(line, type=EntryLine)
+        return msgspec.json.decode(line.removeprefix(_BOM), type=EntryLine)
     except msgspec.ValidationError as error:
         if _OF_URLFRONTIER.match(line):
             raise ValueError(
@@ -76,9 +80,27 @@ def parse_line(
             ) from error
         raise
     except msgspec.DecodeError as error:
-        raise ValueError('not JSON: a line is {"url": "https://..."}') from error
-    entry = found.entry(url_max)
-    return Candidate(host_of(entry.url), identify(entry), entry, found.priority)
+        raise ValueError('not JSON: a line is {"url": "https://..."}, or a seed') from error
+
+
+def parse_line(
+    line: bytes, identify: Callable[[Entry], bytes | None], *, url_max: int
+) -> Candidate | None:
+    """Return the candidate of a line as `line_of` reads it; None for a blank line and a comment.
+
+    ``identify`` returns the identity of an entry, None for one that is queued without, and raises
+    ValueError for a request that cannot be imported.
+
+    :raises ValueError: the line cannot be imported; the message says why
+    """
+    found = line_of(line, url_max)
+    if found is None:
+        return None
+    if isinstance(found, Seed):
+        entry, priority = Entry(found.url, bare=found.bare), 0
+    else:
+        entry, priority = found.entry(url_max), found.priority
+    return Candidate(host_of(entry.url), identify(entry), entry, priority)
 
 
 def import_lines(
@@ -94,7 +116,7 @@ def import_lines(
     is, unless it is poison: then it goes back to the queue without strikes.
     """
     before = frontier.counters.copy()
-    bad = 0
+    bad = good = 0
     # Few: each of them has cost three processes.
     poison = {entry_of(key, value).url: key for key, value in store.items(schema.POISON)}
     batch: list[Candidate] = []
@@ -107,6 +129,7 @@ def import_lines(
             continue
         if candidate is None:
             continue
+        good += 1
         if (key := poison.pop(candidate.entry.url, None)) is not None:
             candidate.key = None
             # Queued first: a death in between leaves both, never none.
@@ -122,4 +145,7 @@ def import_lines(
     commit = frontier.begin_commit()
     commit.write()
     frontier.end_commit(commit)
-    return Imported(changes["queued"], changes["known"], dropped_in(changes), bad)
+    refused = dropped_in(changes)
+    # The others are known, or stand twice.
+    known = good - changes["queued"] - sum(refused.values())
+    return Imported(changes["queued"], known, refused, bad)

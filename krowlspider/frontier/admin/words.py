@@ -9,10 +9,12 @@ if TYPE_CHECKING:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 error``, ``2 errors``, ``2 tries``."""
+    """Return a number with its noun: ``1 error``, ``2 errors``, ``2 tries``, ``2 processes``."""
     if number == 1:
         return f"{number:,} {noun}"
-    return f"{number:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{number:,} {noun}s"
+    if noun.endswith("ry"):
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 # The kinds of what was fetched, as people read them.
@@ -38,8 +40,11 @@ def besides_pages(fetched: Mapping[str, int]) -> str:
 
 
 def data_size(count: float) -> str:
-    """Return a number of bytes with its unit: ``14.3 KB``, ``7.3 MB``."""
-    return f"{count / 1e3:.1f} KB" if count < 999_950 else f"{count / 1e6:,.1f} MB"
+    """Return a number of bytes with its unit: ``14.3 KB``, ``7.3 MB``, ``1,204.0 GB``."""
+    for unit, size in (("KB", 1e3), ("MB", 1e6)):
+        if count < 999.95 * size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1e9:,.1f} GB"
 
 
 def duration(seconds: float) -> str:

@@ -76,7 +76,7 @@ class Ownership:
         host = self._cache.get(name)
         if host.is_busy or host.state is SEALED:
             raise HostBusyError(
-                f"{name} is {host.state.value}, with {len(host.queue.leased)} pages open"
+                f"{name} is {host.state.value}, pages open: {len(host.queue.leased)}"
             )
         calls, is_called = self._transitions.calls, host.state is CALLED
         called = calls.take(host)

@@ -8,7 +8,8 @@ const rate = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1
 
 function bytes(size) {
   if (size < 1000) return `${size} B`;
-  return size < 1e6 ? `${rate(size / 1000)} KB` : `${rate(size / 1e6)} MB`;
+  if (size < 999950) return `${rate(size / 1000)} KB`;
+  return size < 999950000 ? `${rate(size / 1e6)} MB` : `${rate(size / 1e9)} GB`;
 }
 
 function duration(seconds) {
@@ -24,6 +25,13 @@ function element(name, text, classes) {
   const made = document.createElement(name);
   if (text !== undefined) made.textContent = text;
   if (classes) made.className = classes;
+  return made;
+}
+
+// A text of strangers, which may be long: its first lines, and all of it on hovering.
+function clipped(name, text) {
+  const made = element(name, text, "clip");
+  made.title = text;
   return made;
 }
 
@@ -61,22 +69,29 @@ function say(where, text, isBad) {
   at(where).classList.toggle("bad", isBad);
 }
 
-async function order(name, body, where = "said") {
+// Send a body with the token, and return the answer; undefined without one.
+async function send(name, kind, body, where) {
   const token = sessionStorage.getItem(TOKEN) || await askToken();
-  if (!token) return;
+  if (!token) return undefined;
   try {
     const answer = await fetch(`/api/v1/${name}`, {
       method: "POST",
-      headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": "application/json" },
-      body: JSON.stringify(body),
+      headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": kind },
+      body,
     });
     const found = await answer.json();
     if (answer.status === 401) sessionStorage.removeItem(TOKEN);
     else sessionStorage.setItem(TOKEN, token);
     say(where, answer.ok ? found.message : found.error, !answer.ok);
+    return answer.ok ? found : undefined;
   } catch (error) {
     say(where, error.message, true);
+    return undefined;
   }
+}
+
+function order(name, body, where = "said") {
+  return send(name, "application/json", JSON.stringify(body), where);
 }
 
 at("pause").addEventListener("click", async () => {
@@ -86,6 +101,25 @@ at("pause").addEventListener("click", async () => {
 at("add").addEventListener("submit", (event) => {
   event.preventDefault();
   order("add", { url: at("added").value.trim(), priority: Number(at("priority").value) });
+});
+at("importing").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const [file] = at("file").files;
+  const text = at("many").value;
+  at("bad-lines").hidden = true;
+  if (!file && !text.trim()) {
+    say("said", "Give lines, or choose a file.", true);
+    return;
+  }
+  say("said", "The crawl takes them …", false);
+  const found = await send("import", "application/octet-stream", file || text, "said");
+  if (!found) return;
+  at("many").value = at("file").value = "";
+  const shown = found.bad_lines.slice(0, 20);
+  const lines = shown.map(({ line, reason }) => element("li", `line ${line}: ${reason}`));
+  if (found.bad > shown.length) lines.push(element("li", `${number(found.bad - shown.length)} more`));
+  at("bad-lines").replaceChildren(...lines);
+  at("bad-lines").hidden = !lines.length;
 });
 at("blocking").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -128,7 +162,7 @@ function showStatus(found) {
     ["in flight", number(found.in_flight), ""],
     ["deferred", number(found.deferred), ""],
     ["dropped", number(dropped), ""],
-    ["archive", rate(found.archive_mb), " MB"],
+    ["archive", ...bytes(Math.round(1e6 * found.archive_mb)).split(/(?= )/)],
   ];
   at("tiles").replaceChildren(...tiles.map(([name, value, more]) => {
     const tile = element("div");
@@ -148,7 +182,9 @@ function showCounts(id, counts) {
   if (!rows.length) rows.push(["none", null]);
   at(id).replaceChildren(...rows.map(([name, count]) => {
     const row = element("tr");
-    row.append(element("td", name, count === null ? "none" : ""));
+    const cell = element("td", undefined, count === null ? "none" : "");
+    cell.append(clipped("span", name));
+    row.append(cell);
     row.append(element("td", count === null ? "" : number(count)));
     return row;
   }));
@@ -181,9 +217,9 @@ function chart(title, times, values) {
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `${title}: ${rate(last)} now, at most ${rate(greatest)}`);
-  // The time axis fits what there is, up to an hour.
+  // The time axis fits what there is.
   const end = times[times.length - 1];
-  const span = Math.min(HOUR, Math.max(60, end - times[0]));
+  const span = Math.max(1, end - times[0]);
   const points = times.map((time, index) => {
     const x = 360 * (1 - (end - time) / span);
     return `${x.toFixed(1)},${(80 - 74 * values[index] / most).toFixed(1)}`;
@@ -198,11 +234,14 @@ function chart(title, times, values) {
 }
 
 function showHistory(found) {
-  const rows = found.samples;
+  const newest = found.samples.length && found.samples[found.samples.length - 1][0];
+  const rows = found.samples.filter((row) => row[0] > newest - HOUR);
   if (!rows.length) {
-    at("charts").replaceChildren(element("p", "The first samples come after 20 seconds.", "none"));
+    at("charts").replaceChildren(element("p", "The first samples come after some seconds.", "none"));
     return null;
   }
+  // One sample is drawn as a line too.
+  if (rows.length === 1) rows.unshift([rows[0][0] - 1, ...rows[0].slice(1)]);
   const column = (name) => rows.map((row) => row[found.fields.indexOf(name)]);
   const times = column("time");
   at("charts").replaceChildren(...CHARTS.map(([name, title]) => chart(title, times, column(name))));
@@ -228,7 +267,7 @@ function showHosts() {
   }
   at("hosts").replaceChildren(...rows.map((host) => {
     const row = element("tr");
-    const button = element("button", host.host);
+    const button = clipped("button", host.host);
     button.addEventListener("click", () => {
       say("said-of-host", "", false);
       showHost(host.host);
@@ -295,7 +334,8 @@ at("explain").addEventListener("submit", async (event) => {
     const facts = [
       `state: ${found.state}`, found.setting && `decided by ${found.setting}`,
       found.robots && `robots.txt ${found.robots}`,
-      found.captures && `${number(found.captures)} captures in the archive`,
+      found.captures && `${number(found.captures)} ${found.captures === 1 ? "capture" : "captures"}`
+        + " in the archive",
     ];
     answer("explained", [found.why], [found.url, ...facts.filter(Boolean)]);
   } catch (error) {
@@ -312,7 +352,9 @@ function showLines(id, rows, when) {
   }
   at(id).replaceChildren(...rows.map((page) => {
     const line = element("li");
-    line.append(element("span", page.url));
+    const url = element("span", page.url);
+    url.title = page.url;
+    line.append(url);
     const isDone = page.outcome === "done";
     const last = page.status && `${page.status}, ${bytes(page.size)}, ${page.latency.toFixed(2)} s`;
     const parts = [isDone ? "" : page.outcome, last, when(page)];
@@ -333,11 +375,13 @@ function showNodes(found) {
     const row = element("tr");
     const known = (value) => (value < 0 ? "–" : number(value));
     const cells = [
-      node.is_own ? `${node.node} (this one)` : node.node, node.state,
+      node.state,
       `${rate(100 * node.share)} %`, known(node.done), known(node.queued), known(node.outbox),
       known(node.inbox), node.seconds_ago < 0 ? "–" : `${number(node.seconds_ago)} s ago`,
     ];
-    row.append(...cells.map((text) => element("td", text)));
+    const name = element("td");
+    name.append(clipped("span", node.is_own ? `${node.node} (this one)` : node.node));
+    row.append(name, ...cells.map((text) => element("td", text)));
     if (node.state !== "agreed") row.children[1].className = "bad";
     return row;
   }));

@@ -9,6 +9,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.config.validation import validate
+from krowlspider.frontier.admin.words import counted
 from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed
 from krowlspider.views.ring.queries import ClusterQuery, look, open_query
@@ -85,6 +86,6 @@ def _has_fault(row: Row) -> bool:
 def _text(head: Row, rows: list[Row]) -> str:
     parts = [f"cluster {head['cluster']}: {head.get('signal', head.get('trouble'))}"]
     if "pages_taken" in head:
-        parts.append(f"{head['pages_taken']:,} of {head['pages']:,} pages taken")
+        parts.append(f"{head['pages_taken']:,} of {counted(head['pages'], 'page')} taken")
     parts += [f"{name} {head[name]}" for name in ("epoch", "ring") if head.get(name)]
     return "\n".join([", ".join(parts), as_text(rows) if rows else "no node is live"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPException
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
@@ -16,7 +18,12 @@ from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _TIMEOUT = 5.0
+# Seconds for which a crawl may take no bytes of a file, or sync it.
+_TIMEOUT_OF_FILE = 60.0
 # Bytes of an answer that are read.
 _ANSWER_MAX = 4_000_000
 
@@ -87,6 +94,31 @@ class Source:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         return self._answer(name, json.dumps(fields).encode(), headers)
 
+    def send(self, file: Iterable[bytes], token: str) -> Any:
+        """Send a file of URLs in pieces, and return the answer.
+
+        :raises KrowlError: the crawl has refused it, with its reason
+        :raises NoCrawlError: there is no answer
+        """
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_TIMEOUT_OF_FILE)
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                # A refusal comes before the end of the file.
+                connection.request("POST", "/api/v1/import", file, headers, encode_chunked=True)
+            answer = connection.getresponse()
+            text = answer.read(_ANSWER_MAX).decode(errors="replace")
+            if answer.status != HTTPStatus.OK:
+                raise KrowlError(_reason(text))
+            return json.loads(text)
+        except (OSError, HTTPException, ValueError) as error:
+            raise NoCrawlError(
+                f"The crawl at {self.url} has ended, or has broken off: what it has taken by then"
+                " stays queued; give the file again"
+            ) from error
+        finally:
+            connection.close()
+
     def whole_snapshot(self, target: Path) -> str:
         """Return what the crawl says of the snapshot that was begun to a folder, "" while it is not
         whole.
@@ -138,7 +170,7 @@ def _stopped(jobdir: Path) -> str:
     try:
         last = json.loads((jobdir / "reports" / "report.json").read_bytes())
         figures = (
-            f"{counted(last['done'], 'page')} done, {last['dropped']:,} URLs dropped,"
+            f"{counted(last['done'], 'page')} done, {counted(last['dropped'], 'URL')} dropped,"
             f" {last['queued']:,} queued on {counted(last['hosts'], 'host')}"
         )
         return f"{text}. At its last end ({last['reason']}): {figures}"

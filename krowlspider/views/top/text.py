@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.frontier.admin.words import counted, duration, printable
+from krowlspider.frontier.admin.words import counted, data_size, duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
 HOST_COLUMNS = ("host", "queued", "done", "dropped", "delay", "due in", "errors")
 _NAME_WIDTH = 40
+
+
+def short(name: str) -> str:
+    """Return the name of a host with at most 40 characters: the first and the last ones."""
+    if len(name) <= _NAME_WIDTH:
+        return name
+    head = _NAME_WIDTH // 3
+    return f"{name[:head]}…{name[head + 1 - _NAME_WIDTH :]}"
 
 
 def rate_of(snapshot: Snapshot) -> str:
@@ -24,14 +32,14 @@ def rate_of(snapshot: Snapshot) -> str:
 def one_line(snapshot: Snapshot) -> str:
     """Return the figures as one line."""
     found = snapshot.status
-    of = f" of {found['of']:,}" if found["of"] else ""
+    done, limit = found["done"], found["of"]
     parts = [
-        f"{found['done']:,}{of} pages",
+        f"{done:,} of {counted(limit, 'page')}" if limit else counted(done, "page"),
         f"{rate_of(snapshot)} pages/s",
         f"{found['queued']:,} queued on {counted(found['hosts'], 'host')}, {found['due']:,} due",
         f"{found['in_flight']:,} in flight",
         f"{sum(found['dropped'].values()):,} dropped",
-        f"WARC {found['archive_mb']:,.1f} MB",
+        f"WARC {data_size(found['archive_mb'] * 1e6)}",
         printable(found["paused"]),
     ]
     return " | ".join(part for part in parts if part)
@@ -48,7 +56,7 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     yield f"{HOST_COLUMNS[0]:{_NAME_WIDTH}}" + "".join(f"{name:>12}" for name in HOST_COLUMNS[1:])
     for host in snapshot.hosts:
         name, *rest = host_cells(host)
-        yield f"{name[:_NAME_WIDTH]:{_NAME_WIDTH}}" + "".join(f"{cell:>12}" for cell in rest)
+        yield f"{name:{_NAME_WIDTH}}" + "".join(f"{cell:>12}" for cell in rest)
     yield ""
     for page in snapshot.pages:
         yield page_line(page)
@@ -69,7 +77,7 @@ def host_cells(host: Mapping[str, Any]) -> list[str]:
     """Return the cells of a host's row, in the order of HOST_COLUMNS."""
     due = "now" if not host["due_in"] else duration(host["due_in"])
     return [
-        printable(host["host"]),
+        short(printable(host["host"])),
         *(f"{host[name]:,}" for name in ("queued", "done", "dropped")),
         duration(host["delay"]),
         "deferred" if host["deferred"] else due,

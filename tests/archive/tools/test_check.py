@@ -187,7 +187,7 @@ def test_a_line_that_leads_to_no_capture_is_a_problem(
         assert re.fullmatch("the (status|media type) of a line is not its record's", problem.what)
     else:
         assert problem.what == "a line points to no capture"
-        assert [each.what for each in report.warnings] == ["1 captures have no line"]
+        assert [each.what for each in report.warnings] == ["1 capture has no line"]
 
 
 def test_a_line_out_of_its_place_is_a_problem(tmp_path: Path) -> None:

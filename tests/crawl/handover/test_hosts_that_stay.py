@@ -46,7 +46,7 @@ def test_host_in_flight_goes_when_its_page_is_done(
             sending = asyncio.create_task(sender.send_all(owner_of, EVERYWHERE))
             await eventually(lambda: sender.stats.hosts == 19)
             # On a busy machine there may be a warning before any host has moved.
-            why = f"{lease.host.name} is in flight, with 1 pages open. Hosts left for it: 1"
+            why = f"{lease.host.name} is in flight, pages open: 1. Hosts left for it: 1"
             warning = f"No host has moved to node there for 30 s: {why}"
             await eventually(lambda: warning in caplog.messages)
             assert not sending.done()

@@ -133,9 +133,9 @@ def test_collector_that_is_down_costs_traces_only(
 ) -> None:
     done = crawl(tmp_path, "http://127.0.0.1:1", monkeypatch, 1.0)
     first, *rest = (line for line in done.complaints if "KROWL_TRACES" in line)
-    assert "are lost: http://127.0.0.1 does not answer" in first
+    assert "requests: http://127.0.0.1 does not answer" in first
     # Each lost one is counted: in the warning, or at the end.
-    lost = [int(re.findall(r"traces of (\d+) requests", line)[0]) for line in (first, *rest)]
+    lost = [int(re.findall(r"traces of (\d+) request", line)[0]) for line in (first, *rest)]
     assert sum(lost) == done.stats["downloader/response_count"]
     assert len(rest) <= 1
     assert done.stats["finish_reason"] == "finished"
@@ -157,7 +157,7 @@ def test_traces_that_wait_have_a_bound(
     assert sender._lost == 3 + 5
     sender.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "KROWL_TRACES: traces of 8 requests are lost"
+        "KROWL_TRACES: lost the traces of 8 requests"
     ]
 
 

@@ -6,7 +6,6 @@ import itertools
 import random
 import zlib
 from contextlib import suppress
-from time import thread_time
 from typing import TYPE_CHECKING
 
 import brotli
@@ -16,6 +15,7 @@ from krowlspider.fetch.errors import DecodeFailed, TooLarge
 from krowlspider.fetch.http.decode import CPU_BASE, CPU_PER_BYTE, IDLE_INPUT, Decoding, decode_body
 from tests.fetch.emptiness import NOTHING, costly
 from tests.fetch.http.coders import CODERS, PAGE
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from tests.fetch.emptiness import Emptiness
@@ -34,17 +34,20 @@ emptiness = pytest.mark.parametrize("kind", NOTHING.values(), ids=NOTHING)
 
 def cost(body: bytes, encodings: bytes) -> float:
     """Return the CPU seconds of decoding, whether it succeeds or not."""
-    begun = thread_time()
-    with suppress(DecodeFailed, TooLarge):
-        decode_body(body, encodings, CAP)
-    return thread_time() - begun
+
+    def decode() -> None:
+        with suppress(DecodeFailed, TooLarge):
+            decode_body(body, encodings, CAP)
+
+    return seconds(decode)
 
 
 def cost_of_refusal(body: bytes, encodings: bytes) -> float:
-    begun = thread_time()
-    with pytest.raises(DecodeFailed):
-        decode_body(body, encodings, CAP)
-    return thread_time() - begun
+    def refused() -> None:
+        with pytest.raises(DecodeFailed):
+            decode_body(body, encodings, CAP)
+
+    return seconds(refused)
 
 
 @emptiness
@@ -94,11 +97,13 @@ def test_cpu_is_counted_over_all_codings_and_steps() -> None:
 
 @emptiness
 def test_each_step_is_short(kind: Emptiness) -> None:
-    decoding = Decoding(kind.of(200_000), kind.coding, CAP)
-    begun = thread_time()
-    with suppress(DecodeFailed):
-        decoding.run(0.0)
-    assert thread_time() - begun < STEP
+    body = kind.of(200_000)
+
+    def step() -> None:
+        with suppress(DecodeFailed):
+            Decoding(body, kind.coding, CAP).run(0.0)
+
+    assert seconds(step) < STEP
 
 
 @coding

@@ -3,9 +3,7 @@ loop."""
 
 from __future__ import annotations
 
-import gc
 import ssl
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,6 +23,7 @@ from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Run, answering, client, fetch, serve
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     import asyncio
@@ -129,17 +128,6 @@ def line(clockwork: Clockwork, tls: ssl.SSLContext, tmp_path: Path) -> Line:
     return Line(clockwork, Slices(clockwork.loop), tls, tmp_path / "secrets")
 
 
-def spent(work: Callable[[], object]) -> float:
-    """Return the CPU seconds, without a garbage collection."""
-    gc.disable()
-    begun = time.thread_time()
-    try:
-        work()
-    finally:
-        gc.enable()
-    return time.thread_time() - begun
-
-
 def key_updates(sealer: Sealer) -> bytes:
     return b"".join(sealer.key_update() for _ in range(4000))
 
@@ -166,7 +154,7 @@ def test_bytes_without_content_are_bounded(
     """However many are sent."""
     data = flood(line.sealer)
     assert len(data) > 2.5 * BARE_MOST
-    cost = spent(lambda: line.receive_all(data, clockwork))
+    cost = seconds(lambda: line.receive_all(data, clockwork), tries=1)
     assert isinstance(line.outcome.exception(), TLSFailed)
     assert cost < WORK + SLICE
 
@@ -193,7 +181,7 @@ def test_work_is_bounded_by_the_content_it_brings(
 ) -> None:
     """50 ns a byte of content and 50 ms in all, exceeded by one slice at most."""
     data = line.sealer.content(HEAD) + b"".join(piece(line.sealer) for _ in range(count))
-    cost = spent(lambda: line.receive_all(data, clockwork))
+    cost = seconds(lambda: line.receive_all(data, clockwork), tries=1)
     error = line.outcome.exception()
     assert isinstance(error, TLSFailed)
     assert "ms of CPU" in str(error)
@@ -222,15 +210,17 @@ def test_turn_is_bounded_for_many_floods(
         for line in lines[1:]
     ]
     answer = lines[0].sealer.content(OK)
-    first = spent(lambda: [line.receive(f) for line, f in zip(lines[1:], floods, strict=True)])
+    first = seconds(
+        lambda: [line.receive(f) for line, f in zip(lines[1:], floods, strict=True)], tries=1
+    )
     lines[0].receive(answer)
     assert not lines[0].outcome.done()
     turns = []
     while not lines[0].outcome.done():
-        turns.append(spent(clockwork.turn))
+        turns.append(seconds(clockwork.turn, tries=1))
     assert len(turns) == 1
     while any(not line.tcp.reading and not line.tcp.aborted for line in lines):
-        turns.append(spent(clockwork.turn))
+        turns.append(seconds(clockwork.turn, tries=1))
     assert max(first, *turns) < TURN + SLICE
     assert sum(turns) > 3 * (TURN + SLICE)
     assert lines[0].tcp.reading

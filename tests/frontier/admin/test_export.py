@@ -152,9 +152,11 @@ def test_a_refused_line_is_counted_and_not_marked_seen() -> None:
 @pytest.mark.parametrize(
     ("bad", "mistake"),
     [
-        ("http://a.test/", 'not JSON: a line is {"url": "https://..."}'),
-        ("[" * 100_000, "Expected `object`"),
-        ("[1]", "Expected `object`"),
+        ("nonsense", "neither a URL nor a domain: 'nonsense'"),
+        ("http://a.test/" + "x" * 100, "more than 100 characters"),
+        ('{"url": ', 'not JSON: a line is {"url": "https://..."}, or a seed'),
+        ("[" * 100_000, "longer than 2048 characters"),
+        ('"http://a.test/"', "Expected `object`"),
         ('{"depth": 1}', "missing required field `url`"),
         ('{"url": 5}', "`$.url`"),
         ('{"url": "ftp://a.test/"}', "not an http or https URL"),
@@ -195,8 +197,31 @@ def test_a_bad_line_is_reported_and_the_rest_imported(bad: str, mistake: str) ->
 
 
 def test_bytes_that_are_not_text_are_a_bad_line() -> None:
-    with pytest.raises(ValueError, match="not JSON"):
-        parse_line(b'\xff{"url": "http://a.test/"}\x00', lambda entry: None, url_max=100)
+    for line, fault in ((b'\xff{"url": "x"}\x00', "not UTF-8"), (b'{"url": \xff}', "not JSON")):
+        with pytest.raises(ValueError, match=fault):
+            parse_line(line, lambda entry: None, url_max=100)
+
+
+def test_seeds_are_imported_as_those_of_a_file_of_seeds() -> None:
+    world = other_world()
+    seeds = [
+        "# no",
+        "",
+        "a.test",
+        "2,b.test:8080/x",
+        "http://c.test/",
+        "a.test",
+        line("http://a.test/"),
+    ]
+    result, mistakes = imported(world, "\ufeff" + seeds[2], *seeds)
+    assert (result.imported, result.known, result.bad, mistakes) == (4, 2, 0, [])
+    found = {each["url"]: each.get("bare", False) for each in exported(world)}
+    assert found == {
+        "https://a.test/": True,
+        "https://b.test:8080/x": True,
+        "http://c.test/": False,
+        "http://a.test/": False,
+    }
 
 
 def test_the_old_name_of_throttling_is_read() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -18,9 +17,10 @@ from krowlspider.frontier.store.schema import ROBOTS, robots_key, seen_prefix
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import KeptMemoryStore, World
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from krowlspider.frontier.store.store import Batch
@@ -36,13 +36,6 @@ def cache_of(world: World) -> RobotsCache:
 def record_of(world: World, body: bytes) -> RobotsRecord:
     now = world.clocks.wall
     return RobotsRecord(Ruling.RULES.value, now, now + 100, 200, body)
-
-
-def seconds(job: Callable[[], object]) -> float:
-    """Return the CPU seconds that a call takes."""
-    begun = time.thread_time()
-    job()
-    return time.thread_time() - begun
 
 
 def test_rules_in_memory_are_bounded_and_come_back_from_disk() -> None:
@@ -290,13 +283,11 @@ def test_looking_up_a_missing_record_scans_no_deleted_keys(
     world = World(lambda: LevelStore(tmp_path / "db", create=True))
     marks = [seen_prefix(f"{number}.test") + bytes(8) for number in range(100_000)]
 
-    def seconds() -> float:
-        begun = time.perf_counter()
+    def look_up() -> None:
         for _ in range(10):
             assert world.store.read([robots_key(A)]) == [None]
-        return time.perf_counter() - begun
 
-    before = min(seconds() for _ in range(5))
+    before = seconds(look_up, tries=5)
     batch = world.store.batch()
     for mark in marks:
         batch.put(mark, b"")
@@ -306,7 +297,7 @@ def test_looking_up_a_missing_record_scans_no_deleted_keys(
         batch.delete(mark)
     batch.write()
     # A scan of all marks would take about 1,000 times as long.
-    assert min(seconds() for _ in range(5)) < 50 * before
+    assert seconds(look_up, tries=5) < 50 * before
 
 
 def test_handing_over_a_host_deletes_only_records_it_has() -> None:

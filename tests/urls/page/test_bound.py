@@ -8,7 +8,7 @@ import pytest
 
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.links import read_page
-from tests.fuzz.work import seconds
+from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
