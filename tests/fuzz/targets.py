@@ -27,7 +27,7 @@ from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id, read_chunk
 from krowlspider.frontier.hosts.record import decode_host
-from krowlspider.politeness.delay import parse_retry_after
+from krowlspider.politeness.retry_after import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import identity, normalise
 from krowlspider.urls.host import authority_of, domain_of, host_of
@@ -393,6 +393,7 @@ TARGETS = {
                 b":",
             ),
             *(b"Sun", b"Nov", b" ", b",", b".", b"GMT", b"9999", b"-0000", b"0", b"\t", b"e", b"_"),
+            *(b"9,", b".9", b"ms", b"s", b"min", b'"', b"1994-11-06T", b"12:02:00", b"Z"),
         ),
         longest=64 * 1024,
     ),
