@@ -12,8 +12,8 @@ from krowlspider.urls.canonical import normalise
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Characters of the import maps of a page that are read, and names in them.
-MAP_MAX = 16 * 1024
+# Characters of the import maps of a page that are read, and names in a table of them.
+MAP_MAX = 64 * 1024
 _NAMES_MAX = 1000
 # Modules whose map is kept until they are read, and the characters of these maps together.
 _KEPT_MAX = 4096
@@ -31,10 +31,7 @@ def absolute(specifier: str, url: str) -> str | None:
 
 
 class ImportMap:
-    """The import maps of one page: names of modules, and those within a part of the site.
-
-    ``base`` is the base URL of the page.
-    """
+    """The import maps of one page: names of modules, and those within a part of the site."""
 
     __slots__ = ("_imports", "_scopes", "size")
 
@@ -52,7 +49,7 @@ class ImportMap:
     def read(cls, texts: list[str], base: str) -> Self | None:
         """Return the map of all ``importmap`` scripts of a page; None if none is valid JSON.
 
-        Of a name that is mapped twice, the first counts.
+        ``base`` is the base URL of the page. Of a name that is mapped twice, the first counts.
         """
         imports: dict[str, str | None] = {}
         scopes: dict[str, dict[str, str | None]] = {}
