@@ -9,8 +9,6 @@ for seconds, then for minutes, then for a day at a time. It is never given up.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 
 from krowlspider.urls.ports import name_of
 
@@ -159,22 +157,3 @@ def next_try(tries: int, first: float) -> float:
     The wait is at most an hour.
     """
     return min(first * 2.0 ** min(tries - 1, THROTTLING_MAX), BACKOFF_MAX)
-
-
-def parse_retry_after(value: str, now: float) -> float | None:
-    """Return the seconds that a Retry-After asks for: RFC 9110, section 10.2.3.
-
-    ``value`` is a number of seconds or a date in any form of section 5.6.7, ``now`` epoch seconds.
-    Return 0.0 for a date that has passed, and None for an invalid value.
-    """
-    value = value.strip()
-    if value.isascii() and value.removeprefix("-").isdigit():
-        # A number with more digits than a float holds becomes infinity, which the caller caps.
-        return max(0.0, float(value))
-    try:
-        date = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, date.timestamp() - now)

@@ -1,15 +1,13 @@
-"""Parse robots.txt by RFC 9309, and tolerate the common mistakes in such files.
+"""Apply robots.txt by RFC 9309, and tolerate the common mistakes in such files.
 
-Lines are read as Google's parser reads them, because site owners know its results. It accepts a
-missing colon, a misspelt name and a name with extra letters. The differences from it, and their
-reasons, are in tests/politeness/test_robots_google.py.
+The results are those of Google's parser. The differences from it, and their reasons, are in
+tests/politeness/test_robots_google.py.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,9 +15,17 @@ from functools import lru_cache
 from typing import Self
 
 from krowlspider.politeness.path_rules import PathRules
-
-# Bytes of a robots.txt that are parsed. RFC 9309, section 2.5, requires at least 500 KiB.
-BODY_MAX = 500 * 1024
+from krowlspider.urls.robots_groups import (
+    ALL,
+    ALLOW,
+    BODY_MAX,
+    CRAWL_DELAY,
+    DISALLOW,
+    SITEMAP,
+    groups_in,
+    text_of,
+    token_in,
+)
 
 
 class Ruling(Enum):
@@ -48,26 +54,6 @@ def judge(status: int) -> Ruling:
     return Ruling.RETRY
 
 
-# Name and value of each known line. Text ends at LF, "#" or NUL. The name may have a suffix
-# ("Allowed:"). Without a colon, or with one only in the value, the value is one word.
-_LINES = re.compile(
-    rb"^[ \t\v\f]*+"
-    rb"(user[ -]?agent|allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw"
-    rb"|crawl[ -]delay|request[ -]rate|visit[ -]time|sitemap|site-map)"
-    rb"(?:[^\s:#\0]*+[ \t]++"
-    rb"(?=(?:[^\s:#\0]++|(?:[/*]|https?:)[^\s#\0]*+)[ \t\v\f]*+(?:[\n#\0]|\Z))"
-    rb"|[^\n:#\0]*+:)"
-    rb"([^\n#\0]*+)",
-    re.IGNORECASE | re.MULTILINE,
-)
-# RFC 9309, section 2.2.1: a product token has letters, "_" and "-"; the rest is ignored.
-_TOKEN = re.compile(r"[A-Za-z_-]+|\*(?=\s|$)")
-_ALL = "*"
-# A UTF-8 byte order mark, complete or truncated.
-_BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
-_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-
-
 @dataclass(slots=True, eq=False)
 class _Group:
     """The merged rules of all groups for one product token."""
@@ -75,54 +61,38 @@ class _Group:
     rules: dict[str, bool] = field(default_factory=dict)
     crawl_delay: float | None = None
 
-    def add(self, name: bytes, value: str) -> None:
-        if name == b"allow":
+    def add(self, kind: str, value: str) -> None:
+        if kind == ALLOW:
             self.rules[value] = True
-        elif name.startswith(b"di"):
+        elif kind == DISALLOW:
             self.rules.setdefault(value, False)
-        elif name.startswith(b"crawl"):
-            self.crawl_delay = _seconds(value, self.crawl_delay)
+        elif kind == CRAWL_DELAY:
+            self.crawl_delay = _longer(value, self.crawl_delay)
 
 
 def _read(body: bytes, token: str) -> tuple[dict[str, _Group], list[str]]:
-    """Return the groups for ``token`` and ``*``, those that exist, and the sitemaps.
-
-    A crawl delay, request rate or visit time ends the list of user agents of a group, as a rule
-    does. The authors of such files mean it so. RFC 9309, section 2.2.4, does not: by it, the rules
-    of the next group count for these user agents too, and an Allow there may free them from a rule.
-    """
+    """Return the groups for ``token`` and ``*``, those that exist, and the sitemaps."""
     groups: dict[str, _Group] = {}
     sitemaps: list[str] = []
-    current: list[_Group] = []
-    closed = False
-    for raw_name, raw_value in _LINES.findall(body):
-        name = raw_name.lower()
-        if name.startswith(b"user"):
-            if closed:
-                current, closed = [], False
-            agent = _token(_text(raw_value))
-            if agent in {token, _ALL}:
-                group = groups.setdefault(agent, _Group())
-                # Not twice for a repeated name: each rule is added to each group of the list.
-                if group not in current:
-                    current.append(group)
-        elif name.startswith(b"site"):
-            if place := _text(raw_value):
-                sitemaps.append(place)
-        else:
-            closed = True
-            if current and (value := _text(raw_value)):
-                for group in current:
-                    group.add(name, value)
+    wanted = {token, ALL}
+    for agents, lines in groups_in(body):
+        ours = [groups.setdefault(agent, _Group()) for agent in agents & wanted]
+        for kind, raw_value in lines:
+            if kind == SITEMAP:
+                if place := text_of(raw_value):
+                    sitemaps.append(place)
+            elif ours and (value := text_of(raw_value)):
+                for group in ours:
+                    group.add(kind, value)
     return groups, sitemaps
 
 
 def _read_for(body: bytes, agent: str) -> tuple[_Group, list[str]]:
     """Return the group that applies to a product token, and the sitemaps, of a body of any
     bytes."""
-    token = _token(agent)
-    groups, sitemaps = _read(_readable(body), token)
-    return groups.get(token) or groups.get(_ALL) or _Group(), sitemaps
+    token = token_in(agent)
+    groups, sitemaps = _read(body, token)
+    return groups.get(token) or groups.get(ALL) or _Group(), sitemaps
 
 
 def rules_for(body: bytes, agent: str) -> dict[str, bool]:
@@ -130,24 +100,15 @@ def rules_for(body: bytes, agent: str) -> dict[str, bool]:
     return _read_for(body, agent)[0].rules
 
 
-def _text(value: bytes) -> str:
-    try:
-        return value.decode().strip()
-    except UnicodeDecodeError:
-        return value.decode("latin-1").strip()
-
-
-def _token(value: str) -> str:
-    found = _TOKEN.match(value)
-    return found[0].lower() if found else ""
-
-
-def _seconds(value: str, otherwise: float | None) -> float | None:
+def _longer(value: str, known: float | None) -> float | None:
+    """Return the longer of a delay, if the text is a valid one, and the delay known before."""
     try:
         delay = float(value)
     except ValueError:
-        return otherwise
-    return delay if math.isfinite(delay) and delay >= 0 else otherwise
+        return known
+    if not (math.isfinite(delay) and delay >= 0):
+        return known
+    return delay if known is None else max(delay, known)
 
 
 # Characters of a text, and wildcards, that count as one more unit of 200 bytes in memory.
@@ -162,7 +123,7 @@ class RobotsRules:
 
     def __init__(self, rules: dict[str, bool], crawl_delay: float | None, sitemaps: list[str]):
         self._rules = PathRules(rules) if rules else None
-        # Seconds; None when robots.txt asks for no valid delay.
+        # Seconds, the longest that the group asks for; None when it asks for no valid delay.
         self.crawl_delay = crawl_delay
         # As written, with repeats, neither normalised nor checked.
         self.sitemaps = sitemaps
@@ -194,19 +155,6 @@ class RobotsRules:
             return True
         path = url[url.index("/", 8) :]
         return path == "/robots.txt" or self._rules.allow(path)
-
-
-def _readable(body: bytes) -> bytes:
-    """Return the part of a body that is parsed, in UTF-8, with lines that end at LF.
-
-    The last line of a body that is cut at ``BODY_MAX`` is left out: half a rule is another rule.
-    """
-    cut = len(body) > BODY_MAX
-    body = body[:BODY_MAX]
-    if body.startswith(_UTF16_BOMS):
-        body = body.decode("utf-16", "replace").encode()
-    body = _BOM.sub(b"", body).replace(b"\r", b"\n")
-    return body[: body.rfind(b"\n") + 1] if cut else body
 
 
 # The zlib level. At the default level some bodies of 500 KiB hold the event loop too long.

@@ -1,4 +1,4 @@
-"""Which requisites the broad spider fetches: of its pages, and of their style sheets.
+"""Which requisites the broad spider fetches: of its pages, and of their style sheets and modules.
 
 The frontier treats a requisite as a page with its own callback. It is deduplicated, fetched under
 the delay and robots.txt of its host, retried and archived. It yields no item, and its links are not
@@ -16,12 +16,15 @@ from w3lib.encoding import http_content_type_encoding
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.host import authority_of
-from krowlspider.urls.page.css import BYTES_MAX, decode_css
-from krowlspider.urls.page.requisites import (
+from krowlspider.urls.page.links import read_page, reading_plan
+from krowlspider.urls.page.requisites.css import BYTES_MAX, decode_css
+from krowlspider.urls.page.requisites.found import (
+    EMBED,
     IMAGE,
-    LEVELS_MAX,
     MANIFEST,
     MANIFEST_MAX,
+    MODULE,
+    NESTED,
     OTHER,
     STYLE,
     Requisite,
@@ -29,8 +32,13 @@ from krowlspider.urls.page.requisites import (
     requisites_of_css,
     requisites_of_manifest,
 )
+from krowlspider.urls.page.requisites.import_map import KeptMaps
+from krowlspider.urls.page.requisites.modules import MODULE_MAX, requisites_of_module
+from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -42,11 +50,13 @@ ACCEPT = {
     STYLE: "text/css,*/*;q=0.1",
     MANIFEST: "*/*",
     OTHER: "*/*",
+    EMBED: "*/*",
+    MODULE: "*/*",
 }
 # Requisites queued between two turns of the event loop, so that no turn is long.
 _AT_ONCE = 250
-# Bytes of the longest style sheet that is read on the event loop; others are read in a thread.
-_SHORT_CSS = 32 * 1024
+# Bytes of the longest document that is read on the event loop; others are read in a thread.
+_SHORT = 32 * 1024
 
 
 class RequisiteReader:
@@ -58,7 +68,10 @@ class RequisiteReader:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._redirects = Redirects(crawler.settings)
-        # Only one long style sheet is read at a time.
+        agent = crawler.settings["ROBOTSTXT_USER_AGENT"]
+        self._plan = reading_plan(agent, follow_nofollow=True, described=False, requisites=True)
+        self._maps = KeptMaps()
+        # Only one long document is read at a time.
         self._reading = asyncio.Lock()
 
     async def of_page(self, page: Page, response: Response) -> None:
@@ -80,36 +93,59 @@ class RequisiteReader:
         self._crawler.stats.inc_value(f"krowl/requisites/fetched_count/{requisite.kind}")
         if not 200 <= response.status < 300:
             return
-        if requisite.kind == STYLE:
-            found, read = await self._of_css(response), BYTES_MAX
-        elif requisite.kind == MANIFEST:
-            found, read = requisites_of_manifest(response.body, response.url), MANIFEST_MAX
-        else:
+        reading = self._reading_of(requisite.kind, response)
+        if reading is None:
             return
-        if len(response.body) > read:
+        read, most = reading
+        if len(response.body) > most:
             self._crawler.stats.inc_value("krowl/requisites/left_count/size")
+        if len(response.body) <= _SHORT:
+            found = read()
+        else:
+            async with self._reading:
+                found = await run_in_thread(read)
         await self._queue(found, response, level=requisite.level)
 
-    async def _of_css(self, response: Response) -> Requisites:
-        content_type = response.headers.get(b"Content-Type") or b""
-        charset = http_content_type_encoding(content_type.decode("latin-1"))
+    def _reading_of(
+        self, kind: str, response: Response
+    ) -> tuple[Callable[[], Requisites], int] | None:
+        """Return what reads a response, and how many of its bytes; None if it names nothing."""
         body, url = response.body, response.url
-        if len(body) <= _SHORT_CSS:
-            return requisites_of_css(decode_css(body, charset), url)
-        async with self._reading:
-            return await run_in_thread(lambda: requisites_of_css(decode_css(body, charset), url))
+        content_type = (response.headers.get(b"Content-Type") or b"").decode("latin-1").lower()
+        charset = http_content_type_encoding(content_type)
+        if kind == STYLE:
+            return lambda: requisites_of_css(decode_css(body, charset), url), BYTES_MAX
+        if kind == MANIFEST:
+            return lambda: requisites_of_manifest(body, url), MANIFEST_MAX
+        if kind == MODULE:
+            names = self._maps.take(url)
+            return lambda: requisites_of_module(body, url, names), MODULE_MAX
+        if kind == EMBED and "html" in content_type:
+            return lambda: self._of_html(body, url, charset), len(body)
+        if kind == EMBED and "xml" in content_type:
+            return lambda: requisites_of_svg(body, url), SVG_MAX
+        return None
+
+    def _of_html(self, body: bytes, url: str, charset: str | None) -> Requisites:
+        found = read_page(body, url, charset, self._plan).requisites
+        assert found is not None
+        return found
 
     async def _queue(self, requisites: Requisites, response: Response, *, level: int) -> None:
-        """Queue requisites of a document, which is itself behind ``level`` style sheets."""
+        """Queue requisites of a document, which is itself of ``level``."""
         found = {
-            url: Requisite(kind, level + (kind == STYLE))
+            url: Requisite(kind, level + (kind in NESTED))
             for url, kind in requisites.found.items()
             if url != response.url
         }
-        too_deep = [url for url, each in found.items() if each.level > LEVELS_MAX]
+        too_deep = [url for url, each in found.items() if each.is_too_deep]
         for url in too_deep:
             del found[url]
         self._count(requisites, len(too_deep))
+        if (names := requisites.import_map) is not None:
+            for url, each in found.items():
+                if each.kind == MODULE:
+                    self._maps.keep(url, names)
         items = list(found.items())
         for start in range(0, len(items), _AT_ONCE):
             if start:
@@ -128,7 +164,8 @@ class RequisiteReader:
             "scheme": requisites.refused,
             "length": requisites.oversize,
             "count": requisites.surplus,
-            "level": too_deep,
+            "level": too_deep + requisites.nested,
+            "module_name": requisites.unmapped,
         }
         for reason, count in left.items():
             if count:
@@ -139,6 +176,8 @@ class RequisiteReader:
         found = self._redirects.target(response, location, scheduler.intake.count_dropped)
         if found is not None:
             target, chain = found
+            if (names := self._maps.take(response.url)) is not None:
+                self._maps.keep(target, names)
             scheduler.requisites.discover(
                 {target: requisite},
                 depth=response.meta["depth"],

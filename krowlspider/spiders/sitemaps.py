@@ -183,7 +183,7 @@ class SitemapReader:
         level, named_by = response.meta["krowl_sitemap"]
         depth, path = response.meta["depth"], response.meta.get("krowl_path", "")
         spoken_for = {domain_of(host_of(response.url)), domain_of(named_by)}
-        sitemap = Sitemap()
+        sitemap = Sitemap(response.url)
         for found in sitemap.read(response.body):
             urls = self._spoken_for(found, spoken_for)
             for start in range(0, len(urls), _URLS_AT_ONCE):

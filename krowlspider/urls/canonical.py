@@ -1,8 +1,8 @@
 """The normal form of a URL, and its identity.
 
 Every URL is parsed by ada (WHATWG URL Standard). The normal form is fetched. The identity ignores
-tracking parameters, session ids and the order of parameters. It only decides whether a URL has been
-seen: `identity` returns its text, `IdentityHasher` its 8 bytes.
+tracking parameters, session ids, the order of parameters and the case of escapes. It only decides
+whether a URL has been seen: `identity` returns its text, `IdentityHasher` its 8 bytes.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _RANDOM = "s(?:id)?=(?=[a-f]*[0-9])[0-9a-f]{32}"
 _TRACKED = re.compile(
     f"&(?:(?:{'|'.join(_TRACKING)}|(?i:{'|'.join(_SESSIONS)}))(?:=[^&]*)?|(?i:{_RANDOM}))(?![^&])"
 )
+# An escape of RFC 3986, section 2.1, that is not written in upper case, or a "%" of no escape.
+_NOT_UPPER = re.compile("%(?![0-9A-F]{2})")
+_ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _SESSION_IN_PATH = re.compile(r";jsessionid=[^;/]*", re.IGNORECASE)
 _SCHEMES = ("https://", "http://")
 # References that the parser only appends to the origin, which is cheaper without it: absolute paths
@@ -150,17 +153,34 @@ def identity(url: str) -> str:
     """Return the identity of a normalised URL: the text by which a URL counts as seen.
 
     Tracking parameters and session ids are removed, and parameters are sorted by name. Parameters
-    of the same name keep their order. Spaces and percent-encoding stay as they are. So two URLs
-    that a server can distinguish in any other way never share an identity.
+    of the same name keep their order. The hexadecimal digits of escapes are upper-case (RFC 3986,
+    section 6.2.2.1). Which characters are escaped stays as it is. So two URLs that a server can
+    distinguish in any other way never share an identity.
     """
+    return _significant(_with_upper_escapes(url) if "%" in url else url)
+
+
+def _with_upper_escapes(text: str) -> str:
+    return _ESCAPES.sub(_upper, text) if _NOT_UPPER.search(text) else text
+
+
+def _upper(escapes: re.Match[str]) -> str:
+    return escapes[0].upper()
+
+
+def _significant(url: str) -> str:
+    """Return a URL without tracking parameters and session ids, its parameters sorted by name."""
     path, mark, query = url.partition("?")
     if ";" in path:
         path = _SESSION_IN_PATH.sub("", path)
     if not mark:
         return path
-    kept = _TRACKED.sub("", "&" + query)
-    if not kept:
-        return path
+    kept = "&" + query
+    # A search that finds nothing takes half the time of a substitution.
+    if _TRACKED.search(kept):
+        kept = _TRACKED.sub("", kept)
+        if not kept:
+            return path
     if "&" not in kept[1:]:
         return path + "?" + kept[1:]
     return path + "?" + "&".join(sorted(kept[1:].split("&"), key=_name))
@@ -198,8 +218,13 @@ class IdentityHasher:
 
     def keys(self, urls: Iterable[str]) -> list[bytes]:
         digest, seed = xxhash.xxh3_64_digest, self._seed
-        # Most URLs are their own identity, and a call of `identity` costs as much as the hash.
+        urls = list(urls)
+        # One check of the joined URLs is cheaper than one of each; normalised ones have no "\n".
+        lines = "\n".join(urls)
+        if "%" in lines:
+            urls = _with_upper_escapes(lines).split("\n")
+        # Most URLs are their own identity, and a call costs as much as the hash.
         return [
-            digest((identity(url) if "?" in url or ";" in url else url).encode(), seed)
+            digest((_significant(url) if "?" in url or ";" in url else url).encode(), seed)
             for url in urls
         ]

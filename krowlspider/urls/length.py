@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 # Characters of a reference without its fragment: eight times URLLENGTH_LIMIT, as parsing removes
 # spaces, line ends and dot segments.
 REFERENCE_MAX = 16 * 1024
+# Characters of the longest base of a document that is used: each joined reference may be as long,
+# and longer URLs are not queued.
+BASE_MAX = 2048
 # Characters of a non-ASCII authority, percent-decoded: a name has at most 253, and a root dot and a
 # port may follow.
 AUTHORITY_MAX = 253 + len(".:65535")

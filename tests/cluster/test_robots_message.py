@@ -18,7 +18,8 @@ from krowlspider.cluster.transport.robots_message import (
     encode_ask,
 )
 from krowlspider.cluster.transport.robots_post import RobotsPost
-from krowlspider.politeness.robots import BODY_MAX, RobotsRecord
+from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.urls.robots_groups import BODY_MAX
 
 URL = "http://b.test/robots.txt"
 WALL = 1_700_000_000.0

@@ -20,7 +20,7 @@ from krowlspider.crawl.parts import idle_connections
 from krowlspider.engine.logformatter import LogFormatter
 from krowlspider.frontier.entry import Entry
 from krowlspider.urls.page.links import read_page
-from krowlspider.urls.page.requisites import requisites_of
+from krowlspider.urls.page.requisites.elements import requisites_of
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 

@@ -27,13 +27,18 @@ from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id, read_chunk
 from krowlspider.frontier.hosts.record import decode_host
-from krowlspider.politeness.delay import parse_retry_after
+from krowlspider.politeness.retry_after import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import identity, normalise
 from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.page.headers import read_links, read_robots_tag
-from krowlspider.urls.page.links import read_page
+from krowlspider.urls.page.links import read_page, reading_plan
+from krowlspider.urls.page.requisites.css import decode_css
+from krowlspider.urls.page.requisites.found import requisites_of_css
+from krowlspider.urls.page.requisites.import_map import ImportMap
+from krowlspider.urls.page.requisites.modules import requisites_of_module
+from krowlspider.urls.page.requisites.svg import requisites_of_svg
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
@@ -126,6 +131,27 @@ def _url(data: bytes) -> None:
 
 def _page(data: bytes) -> None:
     read_page(data, URL, None)
+
+
+_WHOLE = reading_plan("krowlspider", follow_nofollow=False, requisites=True)
+
+
+def _requisites(data: bytes) -> None:
+    read_page(data, URL, None, _WHOLE)
+
+
+def _css(data: bytes) -> None:
+    requisites_of_css(decode_css(data, None), URL)
+
+
+def _module(data: bytes) -> None:
+    """The import map of the page stands in the first line."""
+    names, _, script = data.partition(b"\n")
+    requisites_of_module(script, URL, ImportMap.read([names.decode(errors="replace")], URL))
+
+
+def _svg(data: bytes) -> None:
+    requisites_of_svg(data, URL)
 
 
 def _link_header(data: bytes) -> None:
@@ -274,6 +300,53 @@ TARGETS = {
         # The walk of `bound`, and 10,000 hosts of the worst kind.
         floor=0.25,
     ),
+    "requisites": Target(
+        _requisites,
+        (
+            *b"<iframe/srcdoc=' <iframe/srcdoc=&quot; <frame/src=a.png> <embed/src=a>".split(),
+            *b"<script/type=module> <script/type=module/src=a> <script/type=importmap>".split(),
+            *b"<img/data- <img/data-src= <img/data-srcset=' <img/lowsrc=a/ <source/".split(),
+            *b"<div/data-bg= <td/background=a> <object/data=a> <svg><use/href=a> </style>".split(),
+            *b"<link/ <style> </script> import'a'; import{ { } <p/style=' url( image-set(".split(),
+            *b"' \" > a / , &lt; .".split(),
+            b" ",
+        ),
+        # The walk of `bound`, and 1,000 references of the worst kind.
+        floor=0.25,
+    ),
+    "css": Target(
+        _css,
+        (
+            *b"url( URL( @import image-set( type( @namespace /* */ ( ) \\ ' \" a ; { } ,".split(),
+            *(b"\n", b" ", b"\xff", b"\\41 "),
+        ),
+    ),
+    "module": Target(
+        _module,
+        (
+            b'{"imports":{"a/":"/b/","c":"/d"},"scopes":{"/":{"a":"/e"}}}\n',
+            *b'import export export* from import{ export{ as with return \'a/b/c\' {" ":"/'.split(),
+            *b"' \" ` ${ / // /* */ /**/ \\ = [ ] ( { } a ; ,".split(),
+            *(b"import ", b"\n", b" "),
+        ),
+        # A token takes a step of Python.
+        per_byte=3e-6,
+    ),
+    "svg": Target(
+        _svg,
+        (
+            b"<svg xmlns='http://www.w3.org/2000/svg'>",
+            *(
+                b"<!DOCTYPE a [",
+                b"<!ENTITY a 'b'>",
+                b"<?xml-stylesheet href='a'?>",
+                b"<image href='",
+            ),
+            *b"]> &a; '/> <style> </style> url( <!-- --> <![CDATA[ ]]> <a> </a> ')'/>".split(),
+            *(b"<a fill='url(", b"<a ", b"b='c' ", b" ", b"\n"),
+        ),
+        per_byte=2e-6,
+    ),
     "urls": Target(
         _url,
         (
@@ -393,6 +466,7 @@ TARGETS = {
                 b":",
             ),
             *(b"Sun", b"Nov", b" ", b",", b".", b"GMT", b"9999", b"-0000", b"0", b"\t", b"e", b"_"),
+            *(b"9,", b".9", b"ms", b"s", b"min", b'"', b"1994-11-06T", b"12:02:00", b"Z"),
         ),
         longest=64 * 1024,
     ),

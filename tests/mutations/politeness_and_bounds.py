@@ -96,7 +96,7 @@ POLITENESS_AND_BOUNDS = (
         "retry-after-not-read",
         "2: Retry-After is enforced",
         "krowlspider/crawl/answers/host_feedback.py",
-        'asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())',
+        "asked = longest_retry_after(retry_after, self._wall())",
         "asked = None",
         ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept_and_capped",),
     ),

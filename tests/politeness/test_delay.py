@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from email.utils import formatdate
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -19,16 +16,11 @@ from krowlspider.politeness.delay import (
     THROTTLING_MAX,
     DelayPolicy,
     HostRate,
-    parse_retry_after,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RULE = DelayPolicy(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=7200.0
 )
-NOON = 784_123_200.0  # Sun, 06 Nov 1994 12:00:00 GMT
 
 
 def test_an_unknown_host_waits_the_minimum() -> None:
@@ -198,53 +190,3 @@ def test_every_wait_is_within_its_bounds(
         assert rule.delay(rate) <= wait
         if kind == "error":
             assert before <= wait
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("120", 120.0),
-        (" 0 ", 0.0),
-        ("-5", 0.0),
-        ("Sun, 06 Nov 1994 12:02:00 GMT", 120.0),
-        ("Sunday, 06-Nov-94 12:02:00 GMT", 120.0),
-        ("Sun Nov  6 12:02:00 1994", 120.0),
-        ("Sun, 06 Nov 1994 11:59:59 GMT", 0.0),
-        ("9" * 400, float("inf")),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date_of_three_forms(value: str, seconds: float) -> None:
-    assert parse_retry_after(value, NOON) == seconds
-
-
-@pytest.fixture
-def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Pacific/Auckland")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
-@pytest.mark.usefixtures("far_from_greenwich")
-def test_retry_after_without_a_zone_is_in_gmt() -> None:
-    assert parse_retry_after("Sun Nov  6 12:02:00 1994", NOON) == 120.0
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["", "-", "soon", "1.5", "1e3", "inf", "nan", "٣", "²", "1 2", "12:00", "32 Nov 1994"],
-)
-def test_a_retry_after_that_is_neither_is_none(value: str) -> None:
-    assert parse_retry_after(value, NOON) is None
-
-
-@given(st.integers(0, 4_000_000_000), st.integers(0, 4_000_000_000))
-def test_a_retry_after_date_is_the_seconds_until_then(now: int, then: int) -> None:
-    assert parse_retry_after(formatdate(then, usegmt=True), now) == max(0, then - now)
-
-
-@given(st.text() | st.text("0123456789-:,+ GMTSunNov"), st.floats(0, 4e9))
-def test_no_retry_after_raises(value: str, now: float) -> None:
-    seconds = parse_retry_after(value, now)
-    assert seconds is None or seconds >= 0

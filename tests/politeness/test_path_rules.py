@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.politeness.path_rules import PathRules, spelt
-from krowlspider.politeness.robots import BODY_MAX, RobotsRules
+from krowlspider.politeness.robots import RobotsRules
+from krowlspider.urls.robots_groups import BODY_MAX
 from tests.support.work import seconds
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.politeness.robots import BODY_MAX, RobotsRecord, RobotsRules, Ruling, judge
+from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling, judge
+from krowlspider.urls.robots_groups import BODY_MAX
 
 AGENT = "krowlspider"
 
@@ -105,11 +106,44 @@ def test_a_crawl_delay_is_a_sensible_number_or_none(value: str, delay: float | N
     assert rules(f"User-agent: *\nCrawl-delay: {value}").crawl_delay == delay
 
 
-def test_a_crawl_delay_is_that_of_our_group() -> None:
-    text = "User-agent: x\nCrawl-delay: 9\nUser-agent: *\nCrawl-delay: 5\n"
-    assert rules(text).crawl_delay == 5.0
-    assert rules(text + "User-agent: krowlspider\nCrawl-delay: 1").crawl_delay == 1.0
-    assert rules(text + "User-agent: krowlspider\nDisallow: /a").crawl_delay is None
+@pytest.mark.parametrize(
+    ("text", "delay"),
+    [
+        ("User-agent: x\nCrawl-delay: 9\nDisallow:\nUser-agent: *\nCrawl-delay: 5", 5.0),
+        ("User-agent: *\nCrawl-delay: 5\nDisallow: /a\nUser-agent: krowlspider\nAllow: /", None),
+        # Only a rule ends the agents of a group, so the delay is for those below it too.
+        ("User-agent: x\nCrawl-delay: 9\nUser-agent: *\nDisallow: /b", 9.0),
+        ("User-agent: *\nCrawl-delay: 9\nUser-agent: x\nDisallow: /b", 9.0),
+        # The longest holds.
+        ("User-agent: x\nCrawl-delay: 9\nUser-agent: *\nCrawl-delay: 5", 9.0),
+        ("User-agent: x\nCrawl-delay: 5\nUser-agent: *\nCrawl-delay: 9", 9.0),
+        ("User-agent: x\nCrawl-delay: 5\nUser-agent: krowlspider\nCrawl-delay: 1", 5.0),
+        ("User-agent: *\nCrawl-delay: 9\nCrawl-delay: soon\nCrawl-delay: 5", 9.0),
+        ("User-agent: *\nCrawl-delay: 9\nDisallow: /b\nUser-agent: *\nCrawl-delay: 5", 9.0),
+        ("User-agent: *\nDisallow: /b\nCrawl-delay: 9\nUser-agent: x\nCrawl-delay: 5", 9.0),
+        # Like a rule before all groups, it is for nobody.
+        ("Crawl-delay: 9\nUser-agent: *\nDisallow: /b", None),
+        # crawler-commons, testCrawlDelay and testSelectCrawlDelayGroup. It gives a delay only to
+        # the agents above it, and takes the shortest: None, 20, None.
+        ("User-agent: foobot\rCrawl-delay: 20\rUser-agent: *\rDisallow:/baz\r", 20.0),
+        (
+            (
+                "User-agent: krowlspider\rCrawl-delay: 10\rUser-agent: foobot\rCrawl-delay: 20\r"
+                "User-agent: *\rDisallow:/baz\r"
+            ),
+            20.0,
+        ),
+        (
+            (
+                "User-Agent: bingbot\nCrawl-delay: 1\n\nUser-Agent: msnbot\nCrawl-delay: 2\n\n"
+                "User-agent: *\nDisallow: /login\nSitemap: http://www.example.com/sitemap.xml"
+            ),
+            2.0,
+        ),
+    ],
+)
+def test_the_longest_crawl_delay_of_a_group_is_for_all(text: str, delay: float | None) -> None:
+    assert rules(text).crawl_delay == delay
 
 
 def test_sitemaps_belong_to_no_group() -> None:

@@ -31,6 +31,42 @@ Disallow: /example/page.html
 User-Agent: quxbot
 """
 
+# crawler-commons, src/test/resources/robots/crawl-delay-group-merging.txt.
+DELAYS_BETWEEN = """
+User-agent: {}
+Crawl-delay: 10
+User-agent: {}
+Disallow: /private/  # Per RFC9309 (group merging): applies to both
+
+User-agent: *
+Allow: /
+
+User-agent: {}
+Disallow: /login/
+
+User-agent: *
+Crawl-delay: 30
+"""
+
+# google/robotstxt, robots_test.cc, ID_LineSyntax_Groups.
+GOOGLE_GROUPS = """allow: /foo/bar/
+
+user-agent: FooBot
+disallow: /
+allow: /x/
+user-agent: BarBot
+disallow: /
+allow: /y/
+
+
+allow: /w/
+user-agent: BazBot
+
+user-agent: FooBot
+allow: /z/
+disallow: /
+"""
+
 # Text, path, and whether the path is allowed.
 RULES: dict[str, tuple[str, str, bool]] = {
     "nothing": ("", "/a", True),
@@ -73,13 +109,40 @@ RULES: dict[str, tuple[str, str, bool]] = {
         "/a",
         True,
     ),
-    "a crawl delay ends the agents of a group": (
-        "User-agent: *\nCrawl-delay: 5\n\nUser-agent: BadBot\nDisallow: /",
+    **{
+        f"{line} does not end the agents of a group": (
+            f"User-agent: *\n{line}\n\nUser-agent: BadBot\nDisallow: /",
+            "/a",
+            False,
+        )
+        for line in (
+            *("Crawl-delay: 5", "Crawl-delay: soon", "Crawl delay: 5", "Crawl-delay"),
+            *("Request-rate: 1/5", "Visit-time: 0600-0845", "Host: example.com"),
+            *("Sitemap: https://example.com/s", "Clean-param: s /forum", "Cache-delay: 5"),
+            *("Content-Signal: search=yes", "Noindex: /a", "x", "x: y", ":", "# x", "", "<p>"),
+            *("User-agent: ", "Disallowing", "Allow / a"),
+        )
+    },
+    "a crawl delay between agents, and an Allow": (
+        "User-agent: *\nCrawl-delay: 5\nUser-agent: x\nAllow: /\nUser-agent: *\nDisallow: /",
         "/a",
         True,
     ),
-    "an unknown line does not": (
-        "User-agent: krowlspider\nContent-Signal: search=yes\nUser-agent: x\nDisallow: /",
+    "a crawl delay after a rule begins no group": (
+        "User-agent: *\nDisallow: /b\nCrawl-delay: 5\nUser-agent: BadBot\nDisallow: /",
+        "/a",
+        True,
+    ),
+    "a crawl delay after a rule does not end the group": (
+        "User-agent: *\nDisallow: /b\nCrawl-delay: 5\nDisallow: /a",
+        "/a",
+        False,
+    ),
+    "all lines but rules between agents": (
+        (
+            "User-agent: krowlspider\nCrawl-delay: 5\n\nUser-agent: y\n# z\nSitemap: /s\n"
+            "Request-rate: 1/5\nUser-agent: z\n\n\nDisallow: /a\nUser-agent: *\nDisallow: /b"
+        ),
         "/a",
         False,
     ),
@@ -296,6 +359,96 @@ RULES: dict[str, tuple[str, str, bool]] = {
         "User-agent: *\nDisallow: /b\nSitemap: https://example.com/s\nDisallow: /a",
         "/a",
         False,
+    ),
+    # Reference vectors of Google and crawler-commons for groups.
+    **{
+        f"Google's groups, {name} and {path}": (
+            GOOGLE_GROUPS.replace(name, "krowlspider"),
+            path,
+            allows,
+        )
+        for name, path, allows in (
+            *(("FooBot", "/x/b", True), ("FooBot", "/y/c", False)),
+            *(("BarBot", "/y/c", True), ("BarBot", "/w/a", True), ("BarBot", "/z/d", False)),
+            *(("BazBot", "/z/d", True), ("FooBot", "/foo/bar/", False)),
+            *(("BarBot", "/foo/bar/", False), ("BazBot", "/foo/bar/", False)),
+        )
+    },
+    "Google's sitemap between agents": (
+        "User-agent: krowlspider\nSitemap: https://foo.bar/sitemap\nUser-agent: *\nDisallow: /\n",
+        "/",
+        False,
+    ),
+    "Google's unknown line between agents": (
+        "User-agent: krowlspider\nInvalid-Unknown-Line: unknown\nUser-agent: *\nDisallow: /\n",
+        "/",
+        False,
+    ),
+    "crawler-commons' delay, above, private": (
+        DELAYS_BETWEEN.format("krowlspider", "yourbot", "yourbot"),
+        "/private/",
+        False,
+    ),
+    "crawler-commons' delay, above, login": (
+        DELAYS_BETWEEN.format("krowlspider", "yourbot", "yourbot"),
+        "/login/",
+        True,
+    ),
+    "crawler-commons' delay, below, private": (
+        DELAYS_BETWEEN.format("mybot", "krowlspider", "krowlspider"),
+        "/private/",
+        False,
+    ),
+    "crawler-commons' delay, below, login": (
+        DELAYS_BETWEEN.format("mybot", "krowlspider", "krowlspider"),
+        "/login/",
+        False,
+    ),
+    "crawler-commons' delay, any other": (
+        DELAYS_BETWEEN.format("mybot", "yourbot", "yourbot"),
+        "/private/",
+        True,
+    ),
+    "crawler-commons' krugle, googlebot": (
+        (
+            "User-agent: *\nDisallow: /perl/\nCrawl-delay: 3\n\nUser-agent: krowlspider\n"
+            "Crawl-delay: 1\n\nUser-agent: qihoobot\nDisallow: /"
+        ),
+        "/",
+        False,
+    ),
+    "crawler-commons' krugle, any other": (
+        (
+            "User-agent: *\nDisallow: /perl/\nCrawl-delay: 3\n\nUser-agent: googlebot\n"
+            "Crawl-delay: 1\n\nUser-agent: qihoobot\nDisallow: /"
+        ),
+        "/a",
+        True,
+    ),
+    "crawler-commons' unsupported field": (
+        (
+            "User-agent: crawler1\r\nDisallow: /index.html\r\nAllow: /\r\nnewfield: 234\r\n"
+            "User-agent: krowlspider\r\nDisallow: /"
+        ),
+        "/anypage.html",
+        False,
+    ),
+    "crawler-commons' extensions between agents": (
+        (
+            "Content-Signal: search=yes,ai-train=yes\n\nUser-agent: *\nAllow: /llms.txt\n"
+            "Visit-time: 0600-0845\n\nUser-agent: mybot\nRequest-rate: 10/1m\n"
+            "User-agent: krowlspider\nDisallow: /private/\n\nUser-agent: *\nDisallow: /\n"
+        ),
+        "/private/",
+        False,
+    ),
+    "crawler-commons' merged groups, allowed": (
+        (
+            "User-Agent: testy\nDisallow: /\n\nUser-Agent: krowlspider\nAllow: /foo/bar\n\n"
+            "User-Agent: *\nUser-Agent: krowlspider\nDisallow: /foo/bar\nDisallow: /tmp/bar"
+        ),
+        "/foo/bar/bar.txt",
+        True,
     ),
     # Section 5.1: the simple example.
     "the simple example allows": (

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.politeness.robots import BODY_MAX, RobotsRecord, RobotsRules, _compress
+from krowlspider.politeness.robots import RobotsRecord, RobotsRules, _compress
+from krowlspider.urls.robots_groups import BODY_MAX
 from tests.support.work import seconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from krowlspider.crawl.flights import Flights
 from krowlspider.spiders.requisites import RequisiteReader
-from krowlspider.urls.page.css import BYTES_MAX
+from krowlspider.urls.page.requisites.css import BYTES_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived
 from tests.support.crawls import DELAY, crawl_of, page, pages
@@ -203,6 +203,66 @@ def test_host_has_a_budget_of_requisites(tmp_path: Path) -> None:
         found = fetched(web.log()) - PAGES
         assert sum(count for name, count in found.items() if name.startswith(A)) == 2
         assert crawl.stats["krowl/frontier/dropped_count/requisite_budget"] > 2
+
+
+SVG = 'xmlns="http://www.w3.org/2000/svg"'
+APP = """<link rel=icon href=data:,>
+    <object data="/object.svg"></object><img src="/picture.svg"><embed src="/embedded">
+    <iframe srcdoc="<img src=/srcdoc.png>"></iframe>
+    <script type=importmap>{"imports": {"lib": "/lib.js", "lib/": "/lib/"}}</script>
+    <script type=module>import "lib/inline.js"; import "bare"</script>
+    <script type=module src="/moved.js"></script>"""
+NESTED = [
+    rule(A, "/", "text/html", APP),
+    rule(A, "/object.svg", "image/svg+xml", f"<?xml-stylesheet href='/pi.css'?><svg {SVG}/>"),
+    rule(A, "/pi.css", "text/css", "a { b: url(pi.png) }"),
+    # As a picture, it loads nothing.
+    rule(A, "/picture.svg", "image/svg+xml", f"<svg {SVG}><image href='/no.png'/></svg>"),
+    rule(A, "/embedded", "text/html", "<object data=/embedded2></object><a href=/no>x</a>"),
+    *(
+        rule(A, f"/embedded{n}", "text/html", f"<embed src=/embedded{n + 1}><img src={n}.png>")
+        for n in range(2, 9)
+    ),
+    rule(
+        A, "/lib/inline.js", "text/javascript", 'import "./deep.js"; import "lib"; import "other"'
+    ),
+    rule(A, "/moved.js", "text/javascript", redirect="/main.js"),
+    rule(A, "/main.js", "text/javascript", 'import "lib/main.js"; export * from "./1.js"'),
+    *(
+        rule(A, f"/{n}.js", "text/javascript", f'import "./{n + 1}.js"; import "lib/{n}.js"')
+        for n in range(1, 12)
+    ),
+    rule(A, "^/lib", "text/javascript", "export default 1"),
+    rule(A, "^png$", "image/png"),
+    page("/robots.txt", "", status=404),
+]
+
+
+def test_documents_and_modules_are_read_to_their_levels(tmp_path: Path) -> None:
+    """Five documents deep, nine modules; each module with the import map of its page."""
+    with SimulatedWeb(spec=NESTED) as web:
+        crawl = crawled(web, tmp_path, "site").run()
+        asked = {name.removeprefix(A) for name in fetched(web.log())}
+        assert_archived(crawl.jobdir, web.log())
+    assert asked == {
+        *("/", "/object.svg", "/pi.css", "/pi.png", "/picture.svg", "/srcdoc.png"),
+        *(
+            "/embedded",
+            *(f"/embedded{n}" for n in range(2, 6)),
+            *(f"/{n}.png" for n in range(2, 6)),
+        ),
+        *("/lib/inline.js", "/lib/deep.js", "/lib.js", "/moved.js", "/main.js", "/lib/main.js"),
+        *(f"/{n}.js" for n in range(1, 9)),
+        *(f"/lib/{n}.js" for n in range(1, 8)),
+    }
+    left = "krowl/requisites/left_count"
+    # embedded6; 9.js and lib/8.js; "bare" and "other"; the icon.
+    found = {name: crawl.stats[f"{left}/{name}"] for name in ("level", "module_name", "scheme")}
+    assert found == {"level": 3, "module_name": 2, "scheme": 1}
+    kinds = {
+        name: crawl.stats[f"krowl/requisites/fetched_count/{name}"] for name in ("embed", "module")
+    }
+    assert kinds == {"embed": 6, "module": 20}
 
 
 def test_long_style_sheet_is_read_up_to_a_bound(tmp_path: Path) -> None:

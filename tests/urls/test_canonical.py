@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import xxhash
 from hypothesis import example, given
@@ -13,6 +15,7 @@ from krowlspider.urls.canonical import (
     normalise,
     normalise_all,
     normalise_each,
+    requisite_identity,
 )
 
 BASE = "https://example.com/a/b/c?x=1"
@@ -171,6 +174,51 @@ def test_normalising_is_idempotent_and_equal_in_bulk(text: str) -> None:
 )
 def test_identity_ignores_tracking_sessions_and_order(url: str, known_as: str) -> None:
     assert identity(url) == known_as
+
+
+@pytest.mark.parametrize(
+    ("url", "known_as"),
+    [
+        ("https://h/%c3%a9", "https://h/%C3%A9"),
+        ("https://h/%C3%a9%2f%E3b", "https://h/%C3%A9%2F%E3b"),
+        ("https://h/a%2fb?c%3d=%2Fd%2f", "https://h/a%2Fb?c%3D=%2Fd%2F"),
+        ("https://h/?b=%c3&a=%e9", "https://h/?a=%E9&b=%C3"),
+        ("https://h/?%c3=1&%C3=0", "https://h/?%C3=1&%C3=0"),
+        ("https://h/a%3bx;jsessionid=1?utm_source=%c3&id=%3f", "https://h/a%3Bx?id=%3F"),
+        # What is no escape stays, and so does an escape of an escape.
+        ("https://h/%u00e9%g1%", "https://h/%u00e9%g1%"),
+        ("https://h/100%a%5%c3", "https://h/100%a%5%C3"),
+        ("https://h/%%c3%25c3", "https://h/%%C3%25c3"),
+        ("https://h/%e", "https://h/%e"),
+        # RFC 3986, section 6.2.2.2, would decode these. A server can distinguish them.
+        ("https://h/%7euser", "https://h/%7Euser"),
+        ("https://h/~user", "https://h/~user"),
+        ("https://h/%61?%5f=%2d", "https://h/%61?%5F=%2D"),
+        # Text beside an escape keeps its case.
+        ("https://h/%c3abcdef", "https://h/%C3abcdef"),
+        ("https://h/%AFaf%AF", "https://h/%AFaf%AF"),
+    ],
+)
+def test_identity_ignores_the_case_of_escapes(url: str, known_as: str) -> None:
+    assert identity(url) == known_as
+    hasher = IdentityHasher(3)
+    others = ["https://h/a?b=%2f", "https://h/c", "https://h/%2F?d"]
+    assert hasher.keys([*others, url]) == [hasher.key(each) for each in (*others, known_as)]
+    requisite = [requisite_identity(each) for each in (url, known_as)]
+    assert len({*hasher.keys(requisite)}) == 1
+
+
+@given(st.text("%aAfF3g/;=\u00e9", max_size=12))
+@example("%%3%aa")
+def test_identity_changes_only_letters_of_escapes(text: str) -> None:
+    url = normalise(f"https://h/{text}?{text}")
+    assert url is not None
+    known_as = identity(url)
+    assert identity(known_as) == known_as
+    assert known_as.lower() == url.lower()
+    changed = [at for at, letter in enumerate(url) if known_as[at] != letter]
+    assert all(re.search("%[0-9A-Fa-f]?$", url[at - 2 : at]) for at in changed)
+    assert IdentityHasher(3).keys([url]) == [IdentityHasher(3).key(known_as)]
 
 
 @pytest.mark.parametrize(

@@ -307,14 +307,16 @@ def test_redirects_end_after_redirect_max_times(tmp_path: Path) -> None:
         assert crawl.stats["krowl/frontier/dropped_count/redirects"] == 1
 
 
-def test_retry_after_is_kept_and_capped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("asked", "cap"), [("86400", 1.5), ("1.5", 60), ("1500 ms, 1", 60)])
+def test_retry_after_is_kept_and_capped(tmp_path: Path, asked: str, cap: float) -> None:
+    headers = {"Retry-After": asked}
     spec = [
         ROBOTS,
-        {"path": "/p", "status": 503, "retry_after": 86400, "first": 1},
+        {"path": "/p", "status": 503, "headers": headers, "first": 1},
         page("/p", "x"),
     ]
     with SimulatedWeb(spec=spec) as web:
-        one_page(web, tmp_path, "/p", KROWL_RETRY_AFTER_MAX=1.5)
+        one_page(web, tmp_path, "/p", KROWL_RETRY_AFTER_MAX=cap)
         first, second = pages(web.log())
         assert 1.5 <= second.start - first.end < 3
 

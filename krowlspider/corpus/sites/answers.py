@@ -9,6 +9,7 @@ import msgspec
 
 from krowlspider.corpus.signals import AI_TXT, TDM, content_signals
 from krowlspider.corpus.sites.patterns import matches, path_of, pattern_of
+from krowlspider.urls.robots_groups import ALL, ALLOW, CONTENT_SIGNAL, DISALLOW, groups_in, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ READ_MAX = 512 * 1024
 # Rules of a file, and characters of them together: each page of the host is matched with all.
 _RULES_MAX = 1000
 _CHARS_MAX = 32 * 1024
-_AI_FIELDS = frozenset({"allow", "disallow"})
+_AI_RULES = frozenset({ALLOW, DISALLOW})
 # The protocol has the number; some write it as text.
 _RESERVED = (1, "1")
 _KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",)}
@@ -74,15 +75,15 @@ class Site(msgspec.Struct):
 def site_of(path: str, body: bytes) -> Site:
     """Return the signals and rules in a file; ``path`` is one of FILES."""
     site = Site()
-    text = body[:READ_MAX].decode("utf-8", "replace").lstrip("\ufeff")
     if path == TDM_FILE:
+        text = body[:READ_MAX].decode("utf-8", "replace").lstrip("\ufeff")
         site.reservations = _bounded(_reservations(text))
     elif path == AI:
-        found = ((name, value) for name, value in _fields(text) if value)
-        rules = ((value, name == "allow") for name, value in found if name in _AI_FIELDS)
+        found = ((kind, value) for kind, value in _lines_for_all(body) if value)
+        rules = ((value, kind == ALLOW) for kind, value in found if kind in _AI_RULES)
         site.rules = _bounded(rules)
     else:
-        values = (value for name, value in _fields(text) if name == "content-signal")
+        values = (value for kind, value in _lines_for_all(body) if kind == CONTENT_SIGNAL)
         site.signals = sorted(set().union(*map(content_signals, values)))
     return site
 
@@ -111,19 +112,12 @@ def _reservations(text: str) -> Iterator[tuple[str, bool]]:
             yield rule["location"], rule.get(TDM) in _RESERVED
 
 
-def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the lower-case names and the values of lines for all crawlers.
+def _lines_for_all(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the kind and value of lines for all crawlers.
 
     They are in a group for ``*``, or before the first group.
     """
-    ours, in_agents = True, False
-    for line in text.splitlines():
-        name, colon, value = (part.strip() for part in line.partition("#")[0].partition(":"))
-        if not colon:
-            continue
-        is_agent = name.lower() == "user-agent"
-        if is_agent:
-            ours = value == "*" or (in_agents and ours)
-        elif ours:
-            yield name.lower(), value
-        in_agents = is_agent
+    for agents, lines in groups_in(body):
+        if not agents or ALL in agents:
+            for kind, value in lines:
+                yield kind, text_of(value)

@@ -13,9 +13,10 @@ from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer
-from krowlspider.politeness.delay import THROTTLING, parse_retry_after
+from krowlspider.politeness.delay import THROTTLING
+from krowlspider.politeness.retry_after import longest_retry_after
 from krowlspider.urls.host import authority_of
-from krowlspider.urls.page.headers import value_of
+from krowlspider.urls.page.headers import value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ class HostFeedback:
             lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
         # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
-            self._throttled(in_flight, status, latency, headers.get(b"Retry-After"))
+            self._throttled(in_flight, status, latency, values_of(headers, b"Retry-After"))
         else:
             host = in_flight.host
             in_flight.must_wait(self._rule.of(host.name).after_answer(host.rate, latency))
@@ -140,8 +141,9 @@ class HostFeedback:
             )
         if answer is not None and answer.status in THROTTLING:
             # The status is throttling, although the body could not be read.
-            named = {name.lower(): value for name, value in reversed(answer.headers)}
-            retry_after = named.get(b"retry-after")
+            retry_after = [
+                value for name, value in answer.headers if name.lower() == b"retry-after"
+            ]
             self._throttled(in_flight, answer.status, answer.times.latency, retry_after)
         elif is_answer(error):
             in_flight.must_wait(rule.after_answer(rate, latency))
@@ -157,12 +159,10 @@ class HostFeedback:
             self._count("krowl/politeness/parked_count")
 
     def _throttled(
-        self, in_flight: InFlight, status: int, latency: float, retry_after: bytes | None
+        self, in_flight: InFlight, status: int, latency: float, retry_after: list[bytes]
     ) -> None:
         host, chance = in_flight.host, self._chance()
-        asked = None
-        if retry_after is not None:
-            asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())
+        asked = longest_retry_after(retry_after, self._wall())
         rule = self._rule.of(host.name)
         in_flight.must_wait(rule.after_throttling(host.rate, latency, asked, chance))
         self._count("krowl/politeness/throttling_count")

@@ -17,9 +17,10 @@ from krowlspider.frontier.part import Part
 from krowlspider.frontier.schedule.orders import BLOCKED_FOR, PAUSED
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
-from krowlspider.politeness.robots import BODY_MAX, RobotsRecord
+from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
+from krowlspider.urls.robots_groups import BODY_MAX
 
 if TYPE_CHECKING:
     from krowlspider.frontier.part import Identify

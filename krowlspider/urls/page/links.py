@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from krowlspider.internals.frostwork import Plan, detect_encoding
 from krowlspider.urls.canonical import normalise, normalise_all
+from krowlspider.urls.length import BASE_MAX
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.queries import encode_queries
-from krowlspider.urls.page.requisites import COLUMNS, Requisites, requisites_of
+from krowlspider.urls.page.requisites.elements import COLUMNS, requisites_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from krowlspider.urls.page.requisites.found import Requisites
+
 # Links taken from one page. Pages with more are generated, and one page must not fill the frontier.
 MAX_LINKS = 10_000
-# Characters of the longest base that is used: each joined link may be as long, and longer URLs are
-# not queued.
-MAX_BASE = 2048
 # Characters of a title that are kept.
 MAX_TITLE = 512
 # Characters of a page's text that are kept. A viewer loads the texts of all pages to search them;
@@ -161,7 +161,7 @@ def read_text(body: bytes, charset: str | None) -> tuple[str, str]:
 def _base(hrefs: list[str], url: str) -> str:
     """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
     base = normalise(hrefs[0], url) if hrefs else None
-    return url if base is None or len(base) > MAX_BASE else base
+    return url if base is None or len(base) > BASE_MAX else base
 
 
 def _refresh_target(contents: list[str]) -> str | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.page.sitemap_locations import ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from krowlspider.urls.page.sitemap_locations import Locations
 
 # Levels of nested elements. All forms and their extensions use at most six, and expat keeps each
 # open element in memory.
@@ -18,54 +21,65 @@ NESTING_MAX = 32
 TOKEN_MAX = 256 * 1024
 # Characters of a location that are read: one more than are parsed.
 PLACE_MAX = REFERENCE_MAX + 1
-# Locations of URLs as (parent, element); the parent excludes the ``loc`` of an image.
-PAGE = frozenset({("url", "loc"), ("item", "link")})
-CHILD = ("sitemap", "loc")
-ENTRY_LINK = ("entry", "link")
+BASE = "xml:base"
 
-_ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
 _TAG = re.compile(rb"<(/?)([^\s<>/!?][^<>]*)>")
 _REFERENCE = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
-_ATTRIBUTE = re.compile(r"""\s(href|rel)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(
+    r"""\s(href|rel|isPermaLink|xml:base)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE
+)
+# Only these elements are asked for attributes.
+_ASKED = frozenset({"link", "guid"})
 _CDATA = "<![CDATA["
 
 
-class _Add(Protocol):
-    def __call__(self, place: str, *, is_child: bool = False) -> None: ...
-
-
 class LocationScan:
-    """Reads tags in any order, and calls ``add`` with each location as `Sitemap.add` takes it.
+    """Reads tags in any order, and hands them to ``locations``.
 
-    ``opened`` are the names of the elements that are open at the start. ``tags`` counts the tags
-    read. A bare ``&`` is taken as it is, and entries end where the next one begins.
+    ``opened`` are the names of the elements that are open at the start, and ``base`` is the base
+    outside of the entry that is open, if any. ``tags`` counts the tags read. A bare ``&`` is taken
+    as it is, and entries end where the next one begins.
     """
 
-    def __init__(self, add: _Add, opened: Iterable[str], encoding: str):
-        self._add = add
+    def __init__(
+        self, locations: Locations, opened: Iterable[str], base: str | None, encoding: str
+    ):
+        self._locations = locations
         self._opened = list(opened)
+        self._base = base
+        self._in_entry = not ENTRIES.isdisjoint(self._opened)
         self._encoding = encoding
         # The bytes that wait for the next step: the text of a location, or an unfinished tag.
         self._rest = b""
-        # Whether the location that is being read is one of a sitemap; None: none is being read.
-        self._is_child: bool | None = None
+        # The kind of the text that is being read, or None.
+        self._kind: str | None = None
         self.tags = 0
 
     def feed(self, piece: bytes) -> None:
         data, read = self._rest + piece, 0
         for tag in _TAG.finditer(data):
-            if self._is_child is not None:
-                self._add(self._text(data[read : tag.start()]), is_child=self._is_child)
-                self._is_child = None
+            self._end_text(data[read : tag.start()])
             read = tag.end()
             self.tags += 1
             self._tag(self._decoded(tag[2]), closes=bool(tag[1]))
-        if self._is_child is None:
+        if self._kind is None:
             unfinished = data.rfind(b"<", read)
             read = len(data) if unfinished < 0 else unfinished
         self._rest = data[read:]
         if len(self._rest) > TOKEN_MAX:
-            self._rest, self._is_child = b"", None
+            self._rest, self._kind = b"", None
+
+    def end(self) -> None:
+        """Take a location that is whole, though the file ends within the tag behind it."""
+        text, tag, _ = self._rest.partition(b"<")
+        if tag:
+            self._end_text(text)
+        self._locations.end_item()
+
+    def _end_text(self, data: bytes) -> None:
+        if self._kind is not None:
+            kind, self._kind = self._kind, None
+            self._locations.take(kind, self._text(data))
 
     def _decoded(self, data: bytes) -> str:
         return data.decode(self._encoding, errors="replace")
@@ -80,23 +94,40 @@ class LocationScan:
         name = (text.split(None, 1) or [""])[0].rstrip("/").rpartition(":")[2].lower()
         opened = self._opened
         if closes:
+            if name == "item":
+                self._locations.end_item()
             if name in opened:
                 while opened.pop() != name:
                     pass
+            if name in ENTRIES:
+                self._end_entry()
             return
-        if name in _ENTRIES:
+        if name in ENTRIES:
+            self._end_entry()
             opened.clear()
-        elif opened:
-            where = (opened[-1], name)
-            if where in PAGE or where == CHILD:
-                self._is_child = where == CHILD
-            elif where == ENTRY_LINK:
-                found = {key: _unescaped(one or two) for key, one, two in _ATTRIBUTE.findall(text)}
-                if found.get("rel", "alternate") == "alternate":
-                    self._add(found.get("href", ""))
-        if not text.endswith("/"):
-            opened.append(name)
-            del opened[:-NESTING_MAX]
+            self._in_entry = True
+        attributes: dict[str, str] = {}
+        if name in _ASKED or BASE in text:
+            attributes = {
+                key.lower(): _unescaped(one or two) for key, one, two in _ATTRIBUTE.findall(text)
+            }
+        outer = self._locations.base
+        if BASE in attributes:
+            self._locations.base = self._locations.joined(attributes[BASE])
+        kind = self._locations.start(
+            opened[-1] if opened else self._locations.root, name, attributes
+        )
+        if text.endswith("/"):
+            self._locations.base = outer
+            return
+        if not self._in_entry:
+            self._base = self._locations.base
+        self._kind = kind
+        opened.append(name)
+        del opened[:-NESTING_MAX]
+
+    def _end_entry(self) -> None:
+        self._locations.base, self._in_entry = self._base, False
 
 
 def _unescaped(text: str) -> str:

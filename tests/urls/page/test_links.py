@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.length import BASE_MAX
 from krowlspider.urls.page.links import (
-    MAX_BASE,
     MAX_LANG,
     MAX_LINKS,
     MAX_TITLE,
@@ -141,7 +141,7 @@ def test_a_refresh_without_a_url_is_no_link(content: str) -> None:
 
 @pytest.mark.parametrize(
     "base",
-    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (MAX_BASE // 2)],
+    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (BASE_MAX // 2)],
 )
 def test_a_base_that_is_of_no_use_leaves_the_page_its_own(base: str) -> None:
     page = read(f"<base href='{base}'><a href=x>")

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.page.css import decode_css, urls_in
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites import (
+from krowlspider.urls.page.requisites.css import decode_css, urls_in
+from krowlspider.urls.page.requisites.found import (
+    EMBED,
     IMAGE,
     LEVELS_MAX,
     MANIFEST,
     MAX_REQUISITES,
+    MODULE,
+    MODULE_LEVELS_MAX,
     OTHER,
     STYLE,
     Requisite,
@@ -56,7 +59,9 @@ def short(found: Requisites) -> dict[str, str]:
         ("<link rel='shortcut icon' href=x>", {"x": IMAGE}),
         ("<link rel=apple-touch-icon href=x>", {"x": IMAGE}),
         ("<link rel=manifest href=x>", {"x": MANIFEST}),
-        ("<link rel=modulepreload href=x>", {"x": OTHER}),
+        ("<link rel=modulepreload href=x>", {"x": MODULE}),
+        ("<link rel=modulepreload as=worker href=x>", {"x": OTHER}),
+        ("<link rel=prefetch href=x><link rel=preconnect href=y>", {}),
         ("<link rel=preload as=style href=x>", {"x": STYLE}),
         ("<link rel=preload as=font href='x&amp;y'>", {"x&y": OTHER}),
         ("<link rel=preload as=image imagesrcset='x 1x, y 2x'>", {"x": IMAGE, "y": IMAGE}),
@@ -66,13 +71,53 @@ def short(found: Requisites) -> dict[str, str]:
         ("<script src=x></script>", {"x": OTHER}),
         ("<video src=x poster=y></video>", {"x": OTHER, "y": IMAGE}),
         ("<audio><source src=x><track src=y></audio>", {"x": OTHER, "y": OTHER}),
-        ("<object data=x></object><embed src=y>", {"x": OTHER, "y": OTHER}),
+        ("<object data=x></object><embed src=y>", {"x": EMBED, "y": EMBED}),
+        ("<img src=x><object data=x></object>", {"x": EMBED}),
+        ("<img src=x><object data=./x></object>", {"x": EMBED}),
+        ("<script src=x></script><script type=module src='./x'></script>", {"x": MODULE}),
+        ("<link rel=preload as=script href=x><script type=module src=x></script>", {"x": MODULE}),
         ("<svg><use href='x#i'/><image xlink:href=y /></svg>", {"x": IMAGE, "y": IMAGE}),
         ("<svg><use href='#i'/></svg>", {}),
+        (
+            "<svg><filter><feImage href=x /><feImage xlink:href=y /></filter></svg>",
+            {"x": IMAGE, "y": IMAGE},
+        ),
+        ("<image src=x>", {"x": OTHER}),
+        ("<body background=x>", {"x": IMAGE}),
+        ("<BODY BACKGROUND='x'>", {"x": IMAGE}),
+        (
+            (
+                "<table background=x><thead background=y><tr background=z><th background=w><td"
+                " background=v>"
+            ),
+            dict.fromkeys("xyzwv", IMAGE),
+        ),
+        (
+            "<table><col background=x><tbody background=y><tfoot background=z>",
+            dict.fromkeys("xyz", IMAGE),
+        ),
         ("<style>a { background: url(x) } @import 'y';</style>", {"x": IMAGE, "y": STYLE}),
+        ("<p style='background: image-set(\"x\" 1x)'>", {"x": IMAGE}),
+        ("<p style='color: rgb(1, 2, 3)'>", {}),
         ('<p style="background: URL(&quot;x&quot;)">', {"x": IMAGE}),
         ("<base href=/b/><img src=x>", {"https://a.test/b/x": IMAGE}),
         ("<a href=x>x</a><iframe src=y></iframe><frame src=z>", {}),
+        ("<frameset><frame src=x.png><frame src=y.html></frameset>", {"x.png": EMBED}),
+        (
+            "<iframe src='x.SVG?a#b'></iframe><iframe src=y.pdf></iframe>",
+            {"x.SVG?a": EMBED, "y.pdf": EMBED},
+        ),
+        ("<iframe data-src=x.png></iframe>", {}),
+        ("<iframe srcdoc=\"<img src=x><p style='background:url(y)'>\">", {"x": IMAGE, "y": IMAGE}),
+        (
+            '<iframe srcdoc="<base href=d/><img src=x>"></iframe><img src=y>',
+            {"d/x": IMAGE, "y": IMAGE},
+        ),
+        ('<base href=/b/><iframe srcdoc="<img src=x>">', {"https://a.test/b/x": IMAGE}),
+        ('<iframe srcdoc="<link rel=stylesheet href=x><a href=y>y</a>" src=z>', {"x": STYLE}),
+        ('<iframe srcdoc="<iframe srcdoc=&quot;<img src=x>&quot;>">', {"x": IMAGE}),
+        ('<iframe srcdoc="<base href=data:,x><img src=x>">', {"x": IMAGE}),
+        ("<iframe srcdoc='text'></iframe><iframe srcdoc></iframe>", {}),
         ("<!-- <img src=x> --><script>'<img src=y>'</script>", {}),
         ("<img src=''><img src='#'><img src=page>", {}),
         ("<img src=data:,x><img src=blob:y><img src='javascript:z'><img src=DATA:,u>", {}),
@@ -80,6 +125,83 @@ def short(found: Requisites) -> dict[str, str]:
 )
 def test_each_element_that_names_requisites(html: str, expected: dict[str, str]) -> None:
     assert short(read(html)) == expected
+
+
+LAZY = [
+    *("data-src", "data-original", "data-lazy-src", "data-lazy", "data-lazyload", "data-ll-src"),
+    *("data-src-retina", "data-echo", "data-orig-src", "data-cfsrc", "data-actualsrc", "lowsrc"),
+    *("data-flickity-lazyload", "data-hi-res-src", "data-image-src", "DATA-ORIGINAL", "Lowsrc"),
+]
+
+
+@pytest.mark.parametrize("attribute", LAZY)
+def test_pictures_of_lazy_loaders_are_found(attribute: str) -> None:
+    found = short(read(f"<img src=data:,x {attribute}='/x?a&amp;b' alt='y>'>"))
+    assert found == {"https://a.test/x?a&b": IMAGE}
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        *("data-srcset", "data-lazy-srcset", "data-lazyload-srcset", "data-original-set"),
+        *("data-flickity-lazyload-srcset", "data-cfsrcset", "data-orig-srcset"),
+    ],
+)
+def test_srcsets_of_lazy_loaders_are_split(attribute: str) -> None:
+    assert short(read(f"<img {attribute}='x 1x, y 2x'>")) == dict.fromkeys("xy", IMAGE)
+
+
+def test_sources_of_lazy_loaders_are_found() -> None:
+    html = (
+        "<picture><source data-srcset='a 1x, b 2x'><source data-lazy-srcset='c 1w'><img></picture>"
+        "<video data-src=d><source data-src=e></video>"
+    )
+    pictures, others = dict.fromkeys("abc", IMAGE), dict.fromkeys("de", OTHER)
+    assert short(read(html)) == pictures | others
+
+
+@pytest.mark.parametrize("attribute", ["data-bg", "data-background", "data-background-image"])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("x.png", {"x.png": IMAGE}),
+        ("/x", {"https://a.test/x": IMAGE}),
+        ("//b.test/x", {"https://b.test/x": IMAGE}),
+        ("x.jpg?a=b", {"x.jpg?a=b": IMAGE}),
+        ("x(1).jpg", {"x(1).jpg": IMAGE}),
+        ("URL(x)", {"x": IMAGE}),
+        ("url(&quot;x y&quot;)", {"x%20y": IMAGE}),
+        ("linear-gradient(red, blue), url('x')", {"x": IMAGE}),
+        ("image-set('x' 1x, 'y' 2x)", {"x": IMAGE, "y": IMAGE}),
+        *(
+            (value, {})
+            for value in ("", "dark", "#fff", "true", "1.5", "{&quot;a&quot;:&quot;/x.png&quot;}")
+        ),
+        ("data:image/png;base64,AA/AA", {}),
+    ],
+)
+def test_lazy_backgrounds_are_urls_or_css(
+    attribute: str, value: str, found: dict[str, str]
+) -> None:
+    for tag in ("div", "section", "a href=x", "li"):
+        assert short(read(f'<{tag} {attribute}="{value}">x')) == found
+
+
+@pytest.mark.parametrize("value", ["true", "1", "0", "", "lazy", "ondemand", "#x"])
+def test_lazy_attributes_without_url_name_nothing(value: str) -> None:
+    assert (
+        short(read(f"<img data-lazy='{value}' data-original='{value}' data-echo={value!r}>")) == {}
+    )
+
+
+def test_documents_in_documents_are_read_to_a_bound() -> None:
+    html = "<img src=x5>"
+    for level in reversed(range(5)):
+        inner = html.replace("&", "&amp;").replace('"', "&quot;")
+        html = f'<img src=x{level}><iframe srcdoc="{inner}"></iframe>'
+    found = read(html)
+    assert short(found) == {f"x{level}": IMAGE for level in range(4)}
+    assert found.nested == 1
 
 
 def test_what_is_no_url_is_counted() -> None:
@@ -138,6 +260,32 @@ def test_srcset_is_split_as_in_browsers(srcset: str, expected: list[str]) -> Non
         ("a{b:url(x", [("x", False)]),
         ("@importx 'y'; curl(x)", [("x", False)]),
         ("/* url(x)", []),
+        # Not valid: such a url() is skipped up to its end.
+        ("a{b:url(/un q.png) url(y)}", [("y", False)]),
+        ("a{b:url(x'y) url(z)} c{d:url(x(y) url(w)}", [("z", False), ("w", False)]),
+        ('a{b:url(x"y)} c{d:url("z")}', [("z", False)]),
+        ("a{b:url(x y\\) url(n)) url(z)}", [("z", False)]),
+        ("a{b:url( x\n) url(\ty )}", [("x", False), ("y", False)]),
+        ('a{b:url("x\ny")} c{d:url(z)}', [("z", False)]),
+        ("@import url(/un q.css); @import y.css; @import 'z';", [("z", True)]),
+        ("@import url('x') layer(a) supports(b:c) screen;", [("x", True)]),
+        ("a{b:image-set('x' 1x, \"y\" 2x)}", [("x", False), ("y", False)]),
+        (
+            "a{b:-webkit-image-set(url(x) 1x, url('y') 2x), url(z)}",
+            [(each, False) for each in "xyz"],
+        ),
+        (
+            "a{b:IMAGE-SET( 'x' type('image/avif') , url(y) type(\"n\") 2x )}",
+            [("x", False), ("y", False)],
+        ),
+        (
+            "a{b:image-set('x' calc(1x * (1 + 1)), linear-gradient(rgb(1, 2, 3), red) 1x, 'y' 2x)}",
+            [("x", False), ("y", False)],
+        ),
+        ("a{b:image-set(/* 'n' */'x' 1x)}", [("x", False)]),
+        ("a{b:image-set('x\\20 y' 1x", [("x y", False)]),
+        ("a{b:image-set()} c{d:'image-set(\"x\")'} /* image-set('x') */", []),
+        ("a{b:cross-fade(url(x), url(y), 50%)}", [("x", False), ("y", False)]),
     ],
 )
 def test_css_names_urls(css: str, expected: list[tuple[str, bool]]) -> None:
@@ -206,6 +354,32 @@ def test_texts_of_a_page_are_read_up_to_a_bound(element: str) -> None:
         *("<img src=x>", "<img srcset='", "<img srcset='a (' b>", "<link rel=", "<link a='"),
         *("<style>@import/*", "<p style='url(\"", "<style>\\", "<style>url(", "<style>@namespace "),
         *("<use href=", "<image>", "<style>'", "<img srcset='a,,,,,,,,,,"),
+        *(
+            "<style>image-set(",
+            "<style>image-set((",
+            "<style>url(x ",
+            "<style>url('",
+            "<style>@import u",
+        ),
+        *(
+            '<iframe srcdoc="',
+            "<iframe srcdoc='<img src=x>'>",
+            "<script type=module>",
+            "<frame src=x>",
+        ),
+        *(
+            "<img data-src=",
+            "<img data-srcset=a data-x='",
+            "<p data-bg=/",
+            "<embed src=x>",
+            "<td background=x>",
+        ),
+        *(
+            "<script type=importmap>{",
+            "<script type=module src=x",
+            "<script type=module>import{",
+            "<object data=x>",
+        ),
     ],
 )
 def test_time_is_linear_in_the_bytes(unit: str) -> None:
@@ -222,14 +396,24 @@ def test_no_bytes_raise_an_error(body: bytes) -> None:
     requisites_of_manifest(body, URL)
 
 
-@pytest.mark.parametrize("kind", [IMAGE, STYLE, MANIFEST, OTHER])
+@pytest.mark.parametrize("kind", [IMAGE, STYLE, MANIFEST, OTHER, EMBED, MODULE])
 def test_requisite_comes_back_from_its_packed_form(kind: str) -> None:
     requisite = Requisite(kind, LEVELS_MAX)
     assert Requisite.unpack(requisite.pack()) == requisite
     assert Requisite.checked([kind, 0]) == Requisite(kind, 0)
 
 
-@pytest.mark.parametrize("packed", [b"", b"0", b"9image", b"ximage", b"0page", b"0\xff"])
+@pytest.mark.parametrize(
+    ("kind", "most"), [(STYLE, LEVELS_MAX), (EMBED, LEVELS_MAX), (MODULE, MODULE_LEVELS_MAX)]
+)
+def test_documents_are_read_to_a_level(kind: str, most: int) -> None:
+    """What the last one names is still fetched."""
+    assert not Requisite(kind, most).is_too_deep
+    assert Requisite(kind, most + 1).is_too_deep
+    assert not Requisite(IMAGE, most).is_too_deep
+
+
+@pytest.mark.parametrize("packed", [b"", b"0", b"10image", b"ximage", b"0page", b"0\xff"])
 def test_damaged_requisite_is_an_error(packed: bytes) -> None:
     with pytest.raises(ValueError, match=r"requisite|invalid literal|decode"):
         Requisite.unpack(packed)

@@ -36,8 +36,8 @@ class Read:
     largest: int
 
 
-def read(body: str | bytes) -> Read:
-    sitemap = Sitemap()
+def read(body: str | bytes, url: str | None = None) -> Read:
+    sitemap = Sitemap(url)
     steps = list(sitemap.read(body if isinstance(body, bytes) else body.encode()))
     return Read(sitemap, [url for step in steps for url in step], max(map(len, steps), default=0))
 
@@ -149,6 +149,150 @@ def test_location_that_is_no_http_url_is_counted() -> None:
     found = read(urlset(ONE, "/2", "", "ftp://x/", "http://u:p@x/", "two", TWO))
     assert found.urls == [ONE, TWO]
     assert found.sitemap.invalid == 5
+
+
+# --- feeds, and entries without ``loc`` ---
+
+FEED_URL = "https://example.com/dir/feed?x"
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("item", "found"),
+    [
+        (f"<guid>{ONE}</guid>", [ONE]),
+        (f"<guid isPermaLink='true'> {ONE} </guid>", [ONE]),
+        (f"<guid ispermalink=' TRUE '>{ONE}</guid>", [ONE]),
+        (f"<guid isPermaLink='false'>{ONE}</guid>", []),
+        (f"<guid isPermaLink='False'>{ONE}</guid>", []),
+        (f"<guid isPermaLink='no'>{ONE}</guid>", [ONE]),
+        ("<guid>7bd204c6-1655-4c27</guid>", []),
+        ("<guid>urn:uuid:7bd204c6</guid><guid/>", []),
+        ("<guid>tag:example.com,2024:1</guid>", []),
+        # A relative guid is no URL of a page, though a relative link is.
+        ("<guid>1</guid>", []),
+        (f"<guid>{TWO}</guid><link>{ONE}</link>", [ONE]),
+        (f"<link>{ONE}</link><guid>{TWO}</guid>", [ONE]),
+        (f"<guid>{ONE}</guid><link> </link>", [ONE]),
+        (f"<link/><guid><![CDATA[{ONE}]]></guid>", [ONE]),
+        (f"<atom:link href='{TWO}' rel='self'/><guid>{ONE}</guid>", [ONE]),
+        (f"<guid>{ONE}?a&amp;b</guid>", [f"{ONE}?a&b"]),
+        (f"<x:guid>{ONE}</x:guid>", [ONE]),
+        (f"<source><guid>{ONE}</guid></source>", []),
+    ],
+)
+def test_guid_is_the_page_of_an_item_without_link(
+    item: str, found: list[str], broken: bool
+) -> None:
+    body = (
+        f"<rss><channel><guid>{TWO}</guid><image><url>http://x/i.png</url></image>"
+        f"{'<b>&</b>' * broken}<item>{item}</item><item><title>t</title></item></channel></rss>"
+    )
+    read_body = read(body, FEED_URL)
+    assert read_body.urls == found
+    assert read_body.sitemap.invalid == 0
+    assert (read_body.sitemap.error is None) is not broken
+
+
+def test_guid_of_an_item_without_end_counts() -> None:
+    item = f"<item><guid>{ONE}</guid>"
+    assert read(f"<rss>&{item}<item><guid>{TWO}</guid>").urls == [ONE, TWO]
+    assert read(f"<rss>{item}").urls == [ONE]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("feed", "found"),
+    [
+        ("<feed><entry><link href='1'/></entry>", ["/dir/1"]),
+        ("<feed><entry><link href=' /1 '/></entry>", ["/1"]),
+        ("<feed xml:base='/b/'>{}<entry><link href='1'/></entry>", ["/b/1"]),
+        ("<feed xml:base='/b/'>{}<entry xml:base='c/'><link href='1'/></entry>", ["/b/c/1"]),
+        (
+            (
+                "<feed xml:base='/b/'>{}<entry xml:base='c/'><link href='1'/></entry>"
+                "<entry><link href='2'/></entry>"
+            ),
+            ["/b/c/1", "/b/2"],
+        ),
+        (
+            (
+                "<feed xml:base='/b/'><entry xml:base='c/'>{}<link href='1'/></entry>"
+                "<entry><link href='2'/></entry>"
+            ),
+            ["/b/c/1", "/b/2"],
+        ),
+        (
+            "<feed>{}<entry><link xml:base='/c/' href='1'/><link href='2'/></entry>",
+            ["/c/1", "/dir/2"],
+        ),
+        ("<feed xml:base='http://x/y/z'>{}<entry><link href='1'/></entry>", ["http://x/y/1"]),
+        ("<feed xml:base='//x'>{}<entry><link href='?1'/></entry>", ["https://x/?1"]),
+        # A base that is no http(s) URL, or too long, is none.
+        ("<feed xml:base='urn:x'>{}<entry><link href='1'/></entry>", ["/dir/1"]),
+        (f"<feed xml:base='/{'b' * 3000}/'>{{}}<entry><link href='1'/></entry>", ["/dir/1"]),
+        ("<feed base='/b/'>{}<entry><link href='1'/></entry>", ["/dir/1"]),
+        ("<feed>{}<entry><link href='#a'/></entry>", ["/dir/feed?x"]),
+        ("<feed>{}<entry><link href='mailto:a'/></entry>", []),
+        ("<feed>{}<entry><link href=''/><link/></entry>", []),
+        ("<rss><channel xml:base='/b/'>{}<item><link>1</link></item>", ["/b/1"]),
+        ("<rss>{}<channel xml:base='/b/'><item><link>1</link></item>", ["/b/1"]),
+        ("<rss><channel>{}<item xml:base='/b/'><link>1</link></item>", ["/b/1"]),
+        ("<rss><channel>{}<item><link>//x/1</link></item>", ["https://x/1"]),
+        ("<rss><channel>{}<item><link>no link</link></item>", []),
+        # The protocol of sitemaps has absolute URLs only.
+        ("<urlset xml:base='/b/'>{}<url><loc>1</loc></url>", []),
+    ],
+)
+def test_links_of_feeds_are_relative_to_their_base(
+    feed: str, found: list[str], broken: bool
+) -> None:
+    """Within any element that has ``xml:base``, and after an error of the XML too."""
+    root = feed[1 : feed.index(" " if " " in feed[: feed.index(">")] else ">")]
+    closes = "</channel>" if "<channel" in feed else ""
+    closes += "</entry>" if feed.count("<entry") > feed.count("</entry") else ""
+    body = feed.format("<b>&</b>" if broken else "") + f"{closes}</{root}>"
+    read_body = read(body, FEED_URL)
+    expected = [f"https://example.com{path}" if path[0] == "/" else path for path in found]
+    assert read_body.urls == expected
+
+
+def test_relative_links_without_a_known_base_are_invalid() -> None:
+    found = read(
+        "<feed><entry><link href='1'/></entry><entry><link href='http://a/'/></entry></feed>"
+    )
+    assert (found.urls, found.sitemap.invalid) == (["http://a/"], 1)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("body", "pages", "children"),
+    [
+        (f"<sitemapindex>{{}}<sitemap>\n{ONE}?a&amp;b \n</sitemap>", [], [f"{ONE}?a&b"]),
+        (f"<sitemapindex>{{}}<sitemap><![CDATA[ {ONE} ]]></sitemap>", [], [ONE]),
+        (f"<sitemapindex>{{}}<sitemap>{ONE}<lastmod>2024</lastmod></sitemap>", [], [ONE]),
+        (f"<sitemapindex>{{}}<sitemap>{ONE}<loc>{TWO}</loc></sitemap>", [], [ONE, TWO]),
+        (f"<sitemapindex>{{}}<sitemap>one<loc>{TWO}</loc>two</sitemap>", [], [TWO]),
+        (f"<sitemapindex>{{}}<sitemap><loc>{ONE}</loc><loc>{TWO}</loc></sitemap>", [], [ONE, TWO]),
+        (f"<sitemapindex>{{}}<loc>{ONE}</loc><loc>{TWO}</loc>", [], [ONE, TWO]),
+        ("<sitemapindex>{}<sitemap>\n <lastmod>2024</lastmod>\n</sitemap><sitemap/>", [], []),
+        ("<sitemapindex>{}<sitemap>/relative</sitemap>", [], []),
+        (f"<sitemapindex>{{}}<s:sitemap>{ONE}</s:sitemap>", [], [ONE]),
+        (f"<urlset>{{}}<url>\n{ONE}\n</url><url><lastmod>2024</lastmod></url>", [ONE], []),
+        (f"<urlset>{{}}<loc>{ONE}</loc><url><loc>{TWO}</loc></url>", [ONE, TWO], []),
+        # Each entry is what it says, whatever the root is.
+        (f"<urlset>{{}}<sitemap><loc>{ONE}</loc></sitemap>", [], [ONE]),
+        (f"<sitemapindex>{{}}<url><loc>{ONE}</loc></url>", [ONE], []),
+        (f"<rss>{{}}<image><url>{ONE}</url></image>", [], []),
+    ],
+)
+def test_entries_name_their_url_with_or_without_loc(
+    body: str, pages: list[str], children: list[str], broken: bool
+) -> None:
+    root = body[1 : body.index(">")]
+    found = read(body.format("<b>&</b>" if broken else "") + f"</{root}>")
+    assert (found.urls, found.sitemap.children, found.sitemap.invalid) == (pages, children, 0)
+    assert (found.sitemap.error is None) is not broken
 
 
 # --- gzip ---
@@ -339,13 +483,39 @@ def test_broken_xml_keeps_the_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    "filling", ["<", "<a", "<a>", "</a>", "<url>", "<url><loc>", "&", "<entry><link href='"]
+    "filling",
+    [
+        *("<", "<a", "<a>", "</a>", "<url>", "<url><loc>", "&", "<entry><link href='"),
+        *("<item><guid>", "<link xml:base='/a/' href='b'/>", "<entry xml:base='a/'>", "<sitemap>a"),
+        *("<url xml:base=", "<item><guid>http://a/<item>", "<entry><link href='b'/>"),
+    ],
 )
 def test_work_after_broken_xml_is_bounded(filling: str) -> None:
     body = ("<urlset>&" + filling * (1_000_000 // len(filling))).encode()
     # 5 µs a byte, as of all decoders.
     most = 5e-6 * len(body)
     assert seconds(lambda: read(body), enough=most) < most
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [
+        "<entry><link href='b'/></entry>",
+        "<entry xml:base='a/'><link href='b'/></entry>",
+        "<entry xml:base='a/'/>",
+        f"<entry xml:base='{'a' * 20_000}'/>",
+        "<entry xml:base='http://" + "é" * 20_000 + "/'/>",
+        "<item><guid>http://a/</guid></item>",
+        "<sitemap>a</sitemap>",
+    ],
+)
+def test_work_of_bases_and_entries_is_bounded(filling: str) -> None:
+    """Each link of a feed is joined to a base as long as one may be."""
+    head = f"<feed xml:base='/{'b' * 2000}/'>"
+    body = (head + filling * (1_000_000 // len(filling)) + "</feed>").encode()
+    # 5 µs a byte, as of all decoders.
+    most = 5e-6 * len(body)
+    assert seconds(lambda: read(body, FEED_URL), enough=most) < most
 
 
 @pytest.mark.parametrize(

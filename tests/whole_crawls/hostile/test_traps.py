@@ -123,6 +123,15 @@ def test_page_behind_session_ids_is_fetched_once(
         assert done.stats["dupefilter/filtered"] == 3 + 2 * 3
 
 
+def test_escapes_in_both_cases_are_one_page(tmp_path: Path) -> None:
+    """It is fetched as it was found first. A redirect to the other spelling is followed."""
+    found = anchors("/caf%c3%a9?q=%c3", "/caf%C3%A9?q=%C3", "/caf%C3%a9?q=%C3", "/%2f", "/%2F")
+    site = [{"path": "/%2f", "redirect": "/%2F"}, page("^/", found)]
+    with SimulatedWeb(spec=[ROBOTS, *site]) as web:
+        crawl(web, tmp_path, "/").run()
+        assert fetched(web) == ["/", "/%2F", "/%2f", "/caf%c3%a9?q=%c3"]
+
+
 def test_a_page_that_redirects_to_its_own_session_id_is_fetched(tmp_path: Path) -> None:
     """The target has the identity of the page that redirects to it.
 

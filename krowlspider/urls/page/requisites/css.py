@@ -1,4 +1,4 @@
-"""Find the URLs in CSS: ``url()`` and ``@import`` (CSS Syntax Module Level 3).
+"""Find the URLs in CSS: ``url()``, ``@import`` and ``image-set()`` (CSS Syntax Module Level 3).
 
 Comments and strings are honoured. The time is linear in the length of the text.
 """
@@ -18,21 +18,31 @@ if TYPE_CHECKING:
 BYTES_MAX = 2 * 1024 * 1024
 
 # The first character class makes the search skip all other characters quickly. A string without its
-# end stops at the end of the line.
+# end stops at the end of the line. What is no valid url() is skipped to its end.
+_DOUBLE, _SINGLE = r'"((?:[^"\\\n]++|\\.)*+)(?:"|\Z)', r"'((?:[^'\\\n]++|\\.)*+)(?:'|\Z)"
+_PLAIN = r"""((?:[^\s"'()\\]++|\\[0-9a-fA-F]{1,6}\s?+|\\.)*+)\s*+(?:\)|\Z)"""
+_URL = rf"[uU][rR][lL]\(\s*+(?:{_DOUBLE}|{_SINGLE}|{_PLAIN}|(?:[^)\\]++|\\.)*+\)?+)"
+_COMMENT = r"/\*.*?(?:\*/|\Z)"
+_STRINGS = r""""(?:[^"\\\n]++|\\.)*+"?+|'(?:[^'\\\n]++|\\.)*+'?+"""
+_WITHIN = rf"""[^()"'\\]++|{_STRINGS}|\\."""
 _TOKEN = re.compile(
-    r"""[@uU"'/\\](?:
+    rf"""[@uU"'/\\(](?:
         (?<=/)\*.*?(?:\*/|\Z)
-      | (?<=[uU])[rR][lL]\(\s*+
-            (?:"((?:[^"\\]++|\\.)*+)"?|'((?:[^'\\]++|\\.)*+)'?
-              |((?:[^\s"'()\\]++|\\[0-9a-fA-F]{1,6}\s?+|\\.)*+))
-      | (?<=@)(?i:import)\b(?:\s++|/\*.*?(?:\*/|\Z))*+(?:[uU][rR][lL]\(\s*+)?+
-            (?:"((?:[^"\\]++|\\.)*+)"?|'((?:[^'\\]++|\\.)*+)'?|((?:[^\s"'()\\;]++|\\.)*+))
+      | (?<=[uU]){_URL.removeprefix("[uU]")}
+      | (?<=@)(?i:import)\b(?:\s++|{_COMMENT})*+(?:{_DOUBLE}|{_SINGLE}|{_URL})
       | (?<=@)(?i:namespace)\b[^;]*+
+      | (?<=\()(?<=(?i:image-set)\()((?:{_WITHIN}|\((?:{_WITHIN}|\((?:{_WITHIN})*+\)?+)*+\)?+)*+)
       | (?<=")(?:[^"\\\n]++|\\.)*+"?
       | (?<=')(?:[^'\\\n]++|\\.)*+'?
       | (?<=\\).
     )""",
     re.VERBOSE | re.DOTALL,
+)
+# The groups of `_TOKEN` behind these are of ``@import``, and of the arguments of ``image-set()``.
+_IMPORTS, _SETS = 3, 8
+# In ``image-set()`` a string is a URL too, but not in ``type()``.
+_SET_TOKEN = re.compile(
+    rf"{_URL}|{_COMMENT}|[tT][yY][pP][eE]\([^)]*+\)?+|{_DOUBLE}|{_SINGLE}|\\.", re.DOTALL
 )
 _ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(\n)|(.))", re.IGNORECASE | re.DOTALL)
 _CHARSET = re.compile(rb'@charset "([A-Za-z0-9_.:-]{1,40})";')
@@ -42,9 +52,12 @@ def urls_in(css: str) -> Iterator[tuple[str, bool]]:
     """Yield (reference, whether ``@import`` names it) for each URL of a style sheet, in order."""
     for found in _TOKEN.finditer(css):
         if at := found.lastindex:
-            text = found[at]
-            if text:
-                yield (_ESCAPE.sub(_unescape, text) if "\\" in text else text), at > 3
+            if at > _SETS:
+                for part in _SET_TOKEN.finditer(found[at]):
+                    if part.lastindex and (text := part[part.lastindex]):
+                        yield _unescaped(text), False
+            elif text := found[at]:
+                yield _unescaped(text), at > _IMPORTS
 
 
 def decode_css(body: bytes, charset: str | None) -> str:
@@ -59,6 +72,10 @@ def decode_css(body: bytes, charset: str | None) -> str:
     # Only the start can have a byte order mark: the rest would be searched for a meta element.
     encoding = detect_encoding(body[:3], label)
     return body.decode(codec_of(encoding), "replace").removeprefix("\ufeff")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_unescape, text) if "\\" in text else text
 
 
 def _unescape(found: re.Match[str]) -> str:

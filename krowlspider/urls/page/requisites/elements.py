@@ -1,0 +1,193 @@
+"""Find the requisites of a page of HTML, given what its scan has found for COLUMNS."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from krowlspider.internals.frostwork import Plan
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.page.bound import bounded
+from krowlspider.urls.page.requisites.found import (
+    EMBED,
+    IMAGE,
+    MANIFEST,
+    MODULE,
+    OTHER,
+    STYLE,
+    References,
+)
+from krowlspider.urls.page.requisites.import_map import ImportMap
+from krowlspider.urls.page.requisites.lazy import add_lazy
+from krowlspider.urls.page.requisites.markup import attributes_of, candidates_in, start_tag
+from krowlspider.urls.page.requisites.modules import add_imports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from krowlspider.urls.page.requisites.found import Requisites
+
+# Characters of a ``link`` or ``script`` tag that are read.
+_TAG_LENGTH_MAX = 8192
+# Characters of the modules in a page itself that are read: that takes a step for each token.
+_INLINE_MAX = 64 * 1024
+# Documents in the ``srcdoc`` of one another.
+_SRCDOC_LEVELS = 3
+
+# Selectors of the reading plan. Each one between commas costs time per element of a page.
+# The source of an element is read of those alone in which the scan knows no other elements, so not
+# of ``source`` and ``embed``: all sources together would be as long as the page by its square.
+COLUMNS = (
+    "link",
+    "style::text",
+    (
+        "img::attr(src), video::attr(poster), :is(image, use, feimage)::attr(href),"
+        " :is(image, use, feimage)::attr(xlink:href), [background]::attr(background)"
+    ),
+    "[srcset]::attr(srcset), source::attr(data-srcset), source::attr(data-lazy-srcset)",
+    "[src]:not(iframe):not(frame):not(img)::attr(src), :is(source, video)::attr(data-src)",
+    '[style*="("]::attr(style)',
+    "img",
+    (
+        "[data-bg]::attr(data-bg), [data-background]::attr(data-background),"
+        " [data-background-image]::attr(data-background-image)"
+    ),
+    "object::attr(data), embed::attr(src)",
+    ":is(frame, iframe)",
+    "script[type=module i], script[type=importmap i]",
+)
+
+_ICONS = frozenset({"icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon"})
+# What a frame shows without being a page.
+_NO_PAGE = re.compile(
+    r"\.(?:png|jpe?g|jfif|gif|webp|avif|svgz?|bmp|ico|apng|pdf|mp[34]|webm|og[gv]|wav)(?:[?#]|\Z)",
+    re.IGNORECASE,
+)
+
+
+def requisites_of(
+    columns: Sequence[list[str]], base: str, encoding: Callable[[], str], level: int = 0
+) -> Requisites:
+    """Return the requisites of a page, given what the scan has found for COLUMNS.
+
+    ``encoding`` returns the WHATWG name of the page's encoding. It is asked only if it matters.
+    ``level`` is the number of pages around this one, which is a ``srcdoc``.
+    """
+    links, styles, images, srcsets, others, attributes, pictures, *rare = columns
+    backgrounds, embeds, frames, scripts = rare
+    found = References()
+    # What is read for further requisites comes first.
+    if scripts:
+        _add_scripts(found, scripts, base)
+    found.add(EMBED, embeds)
+    for source in found.first(frames):
+        _add_frame(found, source, base, level)
+    for tag in found.first(links):
+        kind, is_icon, references = _link(tag[:_TAG_LENGTH_MAX])
+        found.result.has_icon |= is_icon
+        found.add(kind, references)
+    for css in found.first([*styles, *attributes]):
+        found.add_css(css)
+    found.add(IMAGE, images)
+    for text in found.first(srcsets):
+        found.add(IMAGE, candidates_in(text))
+    found.add(OTHER, others)
+    add_lazy(found, pictures, backgrounds)
+    return found.resolved(base, encoding)
+
+
+def add_link(found: References, attributes: Mapping[str, str]) -> None:
+    """Add what a ``link`` element names, given its attributes."""
+    kind, is_icon, references = _link_of(attributes)
+    found.result.has_icon |= is_icon
+    found.add(kind, references)
+
+
+@lru_cache(maxsize=512)
+def _link(tag: str) -> tuple[str, bool, tuple[str, ...]]:
+    """Return as `_link_of` does. The pages of a site have most ``link`` elements in common."""
+    return _link_of(attributes_of(tag))
+
+
+def _link_of(attributes: Mapping[str, str]) -> tuple[str, bool, tuple[str, ...]]:
+    """Return kind, whether it is an icon, and references of a ``link`` element."""
+    relations = set(attributes.get("rel", "").lower().split())
+    kind = _kind_of(relations, attributes.get("as", "").lower())
+    if kind is None:
+        return OTHER, False, ()
+    href = attributes.get("href", "")
+    if kind != IMAGE:
+        return kind, False, (href,)
+    candidates = candidates_in(attributes.get("imagesrcset", ""))
+    return kind, not relations.isdisjoint(_ICONS), (*candidates, href)
+
+
+def _kind_of(relations: set[str], destination: str) -> str | None:
+    """Return the kind of a ``link`` by its ``rel`` and ``as``; None if it names no requisite."""
+    if "stylesheet" in relations:
+        return STYLE
+    if not relations.isdisjoint(_ICONS):
+        return IMAGE
+    if "manifest" in relations:
+        return MANIFEST
+    if "modulepreload" in relations:
+        return MODULE if destination in {"", "script"} else OTHER
+    if "preload" not in relations or destination == "document":
+        return None
+    return destination if destination in {IMAGE, STYLE} else OTHER
+
+
+def _add_scripts(found: References, sources: list[str], base: str) -> None:
+    """Add the modules of a page: those in files, and the imports of those in the page itself."""
+    maps: list[str] = []
+    inline: list[str] = []
+    for source in found.first(sources):
+        tag = start_tag(source)
+        attributes = attributes_of(tag[:_TAG_LENGTH_MAX])
+        if attributes.get("type", "").strip().lower() == "importmap":
+            maps.append(_content(source, len(tag)))
+        elif "src" in attributes:
+            found.add(MODULE, (attributes["src"],))
+        else:
+            inline.append(_content(source, len(tag)))
+    names = found.result.import_map = ImportMap.read(maps, base) if maps else None
+    room = _INLINE_MAX
+    for script in inline:
+        if room > 0:
+            add_imports(found, script[:room], base, names)
+        else:
+            found.result.surplus += 1
+        room -= len(script)
+
+
+def _add_frame(found: References, source: str, base: str, level: int) -> None:
+    """Add what a frame shows, unless it is a page: that is a link."""
+    attributes = attributes_of(start_tag(source))
+    if _NO_PAGE.search(reference := attributes.get("src", "")):
+        found.add(EMBED, (reference,))
+    if (document := attributes.get("srcdoc")) is not None:
+        if level == _SRCDOC_LEVELS:
+            found.result.nested += 1
+        else:
+            found.merge(_of_srcdoc(document, base, level + 1))
+
+
+def _content(source: str, start: int) -> str:
+    end = source.lower().rfind("</script")
+    return source[start : end if end >= start else len(source)]
+
+
+@lru_cache(maxsize=1)
+def _srcdoc_plan() -> Plan:
+    return Plan([*COLUMNS, "base[href]::attr(href)"], [])
+
+
+def _of_srcdoc(document: str, outer: str, level: int) -> Requisites:
+    html = bounded(document.encode("utf-8", "replace"))
+    *columns, bases = _srcdoc_plan().extract(html, "utf-8")
+    base = normalise(bases[0], outer) if bases else None
+    if base is None or len(base) > BASE_MAX:
+        base = outer
+    return requisites_of(columns, base, lambda: "UTF-8", level)

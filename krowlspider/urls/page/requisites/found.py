@@ -1,0 +1,198 @@
+"""What a requisite is for, and the requisites of one document."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from krowlspider.urls.canonical import normalise_each
+from krowlspider.urls.page.queries import encode_queries
+from krowlspider.urls.page.requisites.css import urls_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from krowlspider.urls.page.requisites.import_map import ImportMap
+
+# Requisites taken from one document.
+MAX_REQUISITES = 1000
+# Documents on the way from a page to a requisite, itself included: style sheets and embedded
+# documents, and modules.
+LEVELS_MAX = 5
+MODULE_LEVELS_MAX = 9
+# Bytes of a web app manifest that are read.
+MANIFEST_MAX = 256 * 1024
+# Characters of each kind of text in a page that are read: CSS, scripts, ``srcset`` ...
+_TEXT_MAX = 256 * 1024
+
+IMAGE, STYLE, MANIFEST, OTHER = "image", "style", "manifest", "other"
+# A document in an ``object``, ``embed`` or frame; a module of JavaScript.
+EMBED, MODULE = "embed", "module"
+_KINDS = frozenset({IMAGE, STYLE, MANIFEST, OTHER, EMBED, MODULE})
+# Kinds that name further requisites without end.
+NESTED = frozenset({STYLE, EMBED, MODULE})
+
+_FONT = re.compile(r"\.(?:woff2?|ttf|otf|eot)(?:[?#]|\Z)", re.IGNORECASE)
+# Such URLs may be long, so they are not parsed.
+_DATA = frozenset({"data:", "DATA:"})
+
+
+class Requisite(NamedTuple):
+    """What a requisite is for.
+
+    ``kind`` is one of the names above. ``level`` is the number of documents of NESTED kinds on the
+    way to it, itself included.
+    """
+
+    kind: str
+    level: int
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Return whether it is left out, because it is too many documents away from its page."""
+        most = MODULE_LEVELS_MAX if self.kind == MODULE else LEVELS_MAX
+        return self.kind in NESTED and self.level > most
+
+    def pack(self) -> bytes:
+        """Return the form in which a queue entry keeps it."""
+        return b"%d%b" % (self.level, self.kind.encode())
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Self:
+        """:raises ValueError: `pack` does not return such bytes"""
+        return cls.checked([packed[1:].decode("ascii"), int(packed[:1])])
+
+    @classmethod
+    def checked(cls, value: object) -> Self:
+        """Return the requisite that a list of kind and level describes.
+
+        :raises ValueError: it is no such list, or the level is impossible
+        """
+        match value:
+            case [str(kind), int(level)] if kind in _KINDS and 0 <= level <= MODULE_LEVELS_MAX:
+                if not (requisite := cls(kind, level)).is_too_deep:
+                    return requisite
+        raise ValueError("it is no kind and level of a requisite")
+
+
+@dataclass(slots=True, eq=False)
+class Requisites:
+    """The requisites of one document.
+
+    ``found`` has the kind of each normalised URL. ``refused`` counts references that are no http(s)
+    URL, ``oversize`` those too long to be parsed, ``surplus`` those after the first MAX_REQUISITES,
+    ``nested`` documents within the page that are too deep, and ``unmapped`` the names of modules
+    that no import map maps. ``has_icon`` is true if the document names an icon. ``import_map`` is
+    that of the modules in ``found``; None if the page has none.
+    """
+
+    found: dict[str, str] = field(default_factory=dict)
+    refused: int = 0
+    oversize: int = 0
+    surplus: int = 0
+    nested: int = 0
+    unmapped: int = 0
+    has_icon: bool = False
+    import_map: ImportMap | None = None
+
+
+class References:
+    """The references of a document as they are written, with their kinds."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, str] = {}
+        self.result = Requisites()
+
+    def first(self, texts: list[str]) -> list[str]:
+        """Return the texts of a page that are read; each of the others counts as one reference."""
+        if not texts:
+            return texts
+        read: list[str] = []
+        room = _TEXT_MAX
+        for text in texts[:MAX_REQUISITES]:
+            if room <= 0:
+                break
+            read.append(text[:room])
+            room -= len(text)
+        self.result.surplus += len(texts) - len(read)
+        return read
+
+    def add(self, kind: str, references: Iterable[str]) -> None:
+        """Add references; the kind of one that is known stays."""
+        kinds, result = self.kinds, self.result
+        for reference in references:
+            if reference[:5] in _DATA:
+                result.refused += 1
+            elif reference in kinds:
+                continue
+            elif len(kinds) < MAX_REQUISITES:
+                kinds[reference] = kind
+            else:
+                result.surplus += 1
+
+    def add_css(self, css: str) -> None:
+        for reference, is_import in urls_in(css):
+            kind = STYLE if is_import else OTHER if _FONT.search(reference) else IMAGE
+            self.add(kind, (reference,))
+
+    def merge(self, inner: Requisites) -> None:
+        """Add the requisites of a document within this one."""
+        for url, kind in inner.found.items():
+            self.add(kind, (url,))
+        result = self.result
+        result.refused += inner.refused
+        result.oversize += inner.oversize
+        result.surplus += inner.surplus
+        result.nested += inner.nested
+        result.unmapped += inner.unmapped
+
+    def resolved(self, base: str, encoding: Callable[[], str] | None = None) -> Requisites:
+        """Return the requisites, joined to ``base``.
+
+        ``encoding`` returns the WHATWG name of the document's encoding; None: UTF-8. Of two
+        spellings of a URL, the kind counts that is read for further requisites.
+        """
+        result, kinds = self.result, self.kinds
+        refused: list[str] = []
+        oversize: list[str] = []
+        if encoding is not None and not "".join(kinds).isascii():
+            name = encoding()
+            kinds = {
+                reference: kind
+                for kind in set(kinds.values())
+                for reference in encode_queries(
+                    [each for each in kinds if kinds[each] == kind], name, oversize
+                )
+            }
+        result.found = normalise_each(kinds, base, refused, oversize)
+        if len(result.found) + len(refused) + len(oversize) < len(kinds):
+            nested = {each: kind for each, kind in kinds.items() if kind in NESTED}
+            result.found |= normalise_each(nested, base)
+        # The document itself, by an empty reference or as the part of an SVG in it.
+        result.found.pop(base, None)
+        result.refused += len(refused)
+        result.oversize += len(oversize)
+        return result
+
+
+def requisites_of_css(css: str, url: str) -> Requisites:
+    """Return the requisites of a style sheet."""
+    found = References()
+    found.add_css(css)
+    return found.resolved(url)
+
+
+def requisites_of_manifest(body: bytes, url: str) -> Requisites:
+    """Return the icons of a web app manifest; none if it is no such JSON, or too long."""
+    found = References()
+    try:
+        manifest = json.loads(body) if len(body) <= MANIFEST_MAX else {}
+    except (ValueError, RecursionError):
+        manifest = {}
+    match manifest:
+        case {"icons": [*icons]}:
+            names = (icon.get("src") for icon in icons if isinstance(icon, dict))
+            found.add(IMAGE, (name for name in names if isinstance(name, str)))
+    return found.resolved(url)
