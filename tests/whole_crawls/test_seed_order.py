@@ -118,26 +118,28 @@ def test_seeds_of_one_domain_and_address_wait_for_room_first(tmp_path: Path) -> 
 
 
 def test_breadth_first_after_the_seeds(tmp_path: Path) -> None:
-    """The first page of each host comes before the tenth of any."""
-    hosts = [f"n{number}.test" for number in range(20)]
-    home = LINKS + anchors(*(f"http://{host}:{{port}}/" for host in hosts))
-    with SimulatedWeb(spec=[ROBOTS, {"host": "a.test", **page("/", home)}, *SITE]) as web:
-        run(tmp_path, [web.url("a.test")], 300)
-        asked = names(web.log())
-        first = {host: asked.index(f"{host}/") for host in hosts}
-        tenths = [
-            [at for at, name in enumerate(asked) if name.startswith(f"{host}/")][9:10]
-            for host in ["a.test", *hosts]
-        ]
-        assert max(first.values()) < min(at for some in tenths for at in some)
+    """The first page of each host comes before the tenth of any, also where sessions go on."""
+    homes = [
+        {"host": f"s{at}.test", **page("/", LINKS + anchors(f"http://n{at}.test:{{port}}/"))}
+        for at in range(20)
+    ]
+    with SimulatedWeb(spec=[ROBOTS, *homes, *SITE]) as web:
+        slow = {"CONCURRENT_REQUESTS": 8, "KROWL_DELAY_MIN": 0.001}
+        run(tmp_path, [web.url(f"s{at}.test") for at in range(20)], 700, settings=slow)
+        asked = [name.partition("/")[0] for name in names(web.log())]
+        of_hosts = [[at for at, name in enumerate(asked) if name == host] for host in set(asked)]
+        assert len(of_hosts) == 40
+        assert max(some[0] for some in of_hosts) < min(some[9] for some in of_hosts)
 
 
+@pytest.mark.parametrize("limit", [None, 1000])
 @pytest.mark.parametrize("slots", [2, 16])
-def test_sessions_begin_after_the_seeds_without_a_limit(tmp_path: Path, slots: int) -> None:
+def test_sessions_begin_after_the_seeds(tmp_path: Path, slots: int, limit: int | None) -> None:
     """Until then, hosts that answer are asked in turns."""
     with SimulatedWeb(spec=SITE) as web:
         seeds = [web.url(f"h{number}.test") for number in range(60)]
-        run(tmp_path, seeds, None, settings={"CONCURRENT_REQUESTS": slots, "KROWL_DELAY_MIN": 0.01})
+        quick = {"CONCURRENT_REQUESTS": slots, "KROWL_DELAY_MIN": 0.01}
+        run(tmp_path, seeds, limit, settings=quick)
         asked = [name.partition("/") for name in names(web.log())]
         last = max(at for at, (_, _, path) in enumerate(asked) if not path)
         before = Counter(host for host, _, _ in asked[:last])

@@ -311,13 +311,13 @@ class HostScheduler:
 
         :raises IllegalEvent: the host is not in flight; nothing has changed
         """
-        now = self.now()
+        now, turns = self.now(), self.seed_turns
         # A hand-over from another frontier may have set a later time meanwhile.
         due = max(host.due, now + wait)
         continues = (
             host.queue.queued > 0
             and not host.robots.awaited
-            and (self.seed_turns.rests or self._may_have_session(host))
+            and (turns.rests or turns.may_go_on(host, now, self.due.next_due()))
             # Outside its session it would wait until the whole crowd that is being turned away was
             # looked at.
             and self._sessions.go_on(host, due - now, on=self._calls.is_crowded)
@@ -329,12 +329,6 @@ class HostScheduler:
         rule = self.rule.of(host.name)
         if _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
             self.cache.record_now(host)
-
-    def _may_have_session(self, host: Host) -> bool:
-        """Return whether a host may have a session: pages are not limited, and no host waits with a
-        seed."""
-        holds_up = self.seed_turns.hold_up_sessions(self.now(), self.due.next_due())
-        return not holds_up and not host.queue.has_seeds
 
     def give_back(self, host: Host, rest: float = 0.0) -> None:
         """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
@@ -369,6 +363,8 @@ class HostScheduler:
             due = max(host.due, whole_microseconds(self.now()))
             if are_seeds and max(host.due, host.ready) <= self.now():
                 due = self.seed_turns.next_at_front()
+            elif self.seed_turns.is_limited and not host.record:
+                self.seed_turns.add_new(host)
         elif host.state is DEFERRED:
             self.transitions.deferred += count
         self.transitions.move(host, Event.PAGES_QUEUED, due)

@@ -6,9 +6,12 @@ for its robots.txt or another seed, has its real due time, and its place is here
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
+
+from krowlspider.frontier.hosts.host import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +25,19 @@ FRONT = 1e6
 _APART = 1e-6
 # Hosts that have a place here. The others are popped in the order of the heap.
 _MOST = 100_000
+# While pages are limited, no host has so many pages before all have one.
+_PAGES = 10
+# The health of a host that has sent no page.
+_NEW = (Health.NEW, Health.ROBOTS)
 
 
 class SeedTurns:
     """Names of hosts with a seed, by the time at which it may be fetched.
 
     A name may be out of date: the host it belongs to decides. ``is_limited``: the number of pages
-    is limited, so hosts have no sessions. ``are_coming``: not all seeds are queued. ``in_line`` has
-    hosts that wait for room in a share. While ``rests`` is true, no host is known to wait with a
-    seed, and nothing here needs to be asked.
+    is limited. ``are_coming``: not all seeds are queued. ``in_line`` has hosts that wait for room
+    in a share. While ``rests`` is true, no host is known to wait with a seed, and nothing here
+    needs to be asked.
 
     ``host`` returns a host by its name.
     """
@@ -50,9 +57,11 @@ class SeedTurns:
         self._tried: list[tuple[float, str]] = []
         self._counts: dict[str, int] = {}
         self.tried = 0
+        # While pages are limited: hosts that are new, the oldest first.
+        self._new: deque[str] = deque(maxlen=_MOST)
 
     def limit(self) -> None:
-        """Let hosts have no sessions from now on: pages are limited."""
+        """Pages are limited from now on."""
         self.is_limited, self.rests = True, False
 
     def begin(self) -> None:
@@ -121,12 +130,30 @@ class SeedTurns:
         self.tried -= self._counts.pop(name)
         return name
 
-    def hold_up_sessions(self, now: float, next_due: float) -> bool:
-        """Return whether a host waits with a seed now, or will do so while pages are limited. The
-        soonest due time in the heap is ``next_due``."""
-        holds_up = self.is_limited or self.are_coming or next_due < FRONT or self.waits_in_line()
-        self.rests = not (holds_up or self._fresh)
-        return holds_up or self.next_fresh() <= now
+    def add_new(self, host: Host) -> None:
+        """Note a host that was never asked, while pages are limited."""
+        self._new.append(host.name)
+
+    def may_go_on(self, host: Host, now: float, next_due: float) -> bool:
+        """Return whether a host may have a session: no host waits with a seed. While pages are
+        limited, it has its tenth page only once no host waits for its first.
+
+        The soonest due time in the heap is ``next_due``.
+        """
+        holds_up = self.are_coming or next_due < FRONT or self.waits_in_line()
+        self.rests = not (holds_up or self._fresh or self.is_limited)
+        if holds_up or self.next_fresh() <= now or host.queue.has_seeds:
+            return False
+        pages = host.queue.done + len(host.queue.leased)
+        return not self.is_limited or pages < _PAGES - 1 or not self._waits_for_first_page()
+
+    def _waits_for_first_page(self) -> bool:
+        while self._new:
+            host = self._host(self._new[0])
+            if host.health in _NEW and not host.queue.done and host.queue.queued:
+                return True
+            self._new.popleft()
+        return False
 
     def next_fresh(self) -> float:
         """Return when to pop again, in seconds of the job clock; inf without a host."""
