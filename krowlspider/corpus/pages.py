@@ -12,6 +12,7 @@ from krowlspider.archive.index.cdxj import payload_digest
 from krowlspider.archive.payloads.payload import payload_of, unfolded
 from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record
+from krowlspider.urls.content.media_type import HTML, PDF, ContentType, computed_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 # Bytes of a stored response, and of a decoded body: larger ones are skipped.
 BLOCK_MAX = 16 * 1024 * 1024
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
-_PDF = "application/pdf"
 _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
 # Bytes in which the head of a message must end.
@@ -39,7 +38,10 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it was fetched; ``headers`` have lower-case names, repeated ones too."""
+    """A page as it was fetched; ``headers`` have lower-case names, repeated ones too.
+
+    ``media_type`` is what browsers take it for, ``charset`` the encoding that its header names.
+    """
 
     url: str
     date: str
@@ -48,11 +50,12 @@ class Page:
     headers: list[tuple[str, str]]
     body: bytes
     media_type: str = "text/html"
+    charset: str | None = None
 
     @property
     def kind(self) -> str:
         """Return "html" or "pdf"."""
-        return "pdf" if self.media_type == _PDF else "html"
+        return "pdf" if self.media_type == PDF else "html"
 
 
 def records(
@@ -117,16 +120,15 @@ def page_of(
     status, headers = head_of(block)
     if status != "200":
         raise NoPage("not status 200")
-    media = first_of(headers, "content-type").partition(";")[0].strip().lower()
-    if media == _PDF and not pdf:
-        raise NoPage("PDF")
-    if media not in _HTML and media != _PDF:
-        raise NoPage("not HTML")
-    fields = record.headers
+    if given := _type_of(headers, b"").essence:
+        _check(given, pdf=pdf)
     try:
         body = decode(payload_of(block), codings_of(headers))
     except ValueError as error:
         raise Unreadable("not decodable") from error
+    media, charset = _type_of(headers, body)
+    _check(media, pdf=pdf)
+    fields = record.headers
     return Page(
         (fields.get("WARC-Target-URI") or "").strip("<>"),
         fields.get("WARC-Date") or "",
@@ -135,17 +137,28 @@ def page_of(
         headers,
         body,
         media,
+        charset,
     )
+
+
+def _check(media: str, *, pdf: bool) -> None:
+    if media == PDF and not pdf:
+        raise NoPage("PDF")
+    if media not in HTML and media != PDF:
+        raise NoPage("not HTML")
+
+
+def _type_of(headers: list[tuple[str, str]], body: bytes) -> ContentType:
+    types, options = (
+        [value.encode("latin-1") for each, value in headers if each == name]
+        for name in ("content-type", "x-content-type-options")
+    )
+    return computed_type(types, options, body)
 
 
 def codings_of(headers: list[tuple[str, str]]) -> str:
     """Return the content codings of a message, in their order."""
     return ",".join(value for name, value in headers if name == "content-encoding")
-
-
-def first_of(headers: list[tuple[str, str]], name: str) -> str:
-    """Return the value of the first header of this lower-case name, empty without one."""
-    return next((value for each, value in headers if each == name), "")
 
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:

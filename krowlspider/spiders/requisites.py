@@ -11,12 +11,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
-from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.redirects import Redirects
+from krowlspider.urls.content.media_type import content_type_of
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.css import BYTES_MAX, decode_css
+from krowlspider.urls.page.headers import values_of
 from krowlspider.urls.page.requisites import (
     IMAGE,
     LEVELS_MAX,
@@ -91,8 +92,7 @@ class RequisiteReader:
         await self._queue(found, response, level=requisite.level)
 
     async def _of_css(self, response: Response) -> Requisites:
-        content_type = response.headers.get(b"Content-Type") or b""
-        charset = http_content_type_encoding(content_type.decode("latin-1"))
+        charset = content_type_of(values_of(response.headers, b"Content-Type")).charset
         body, url = response.body, response.url
         if len(body) <= _SHORT_CSS:
             return requisites_of_css(decode_css(body, charset), url)

@@ -7,8 +7,16 @@ The index line written with a capture has that digest; a line made from its reco
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from krowlspider.urls.content.media_type import computed_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.urls.content.media_type import ContentType
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 _MAY_BE_CHUNKED = re.compile(rb"chunked", re.IGNORECASE)
@@ -49,15 +57,30 @@ def unfolded(head: bytes) -> bytes:
 
 def header(message: bytes, name: str) -> str:
     """Return the value of the first header ``name``, folds undone; empty without such a header."""
+    return next(_values(message, name), "")
+
+
+def _values(message: bytes, name: str) -> Iterator[str]:
+    """Yield the values of all headers ``name``, folds undone."""
     end = _HEAD_END.search(message)
     field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
-    found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
-    return unfolded(found[1]).strip().decode("latin-1") if found else ""
+    lines = re.compile(field, re.IGNORECASE)
+    for found in lines.finditer(message, 0, end.end() if end else len(message)):
+        yield unfolded(found[1]).strip().decode("latin-1")
 
 
 def media_type(message: bytes) -> str:
     """Return the Content-Type of a message in lower case, without parameters; empty without one."""
     return header(message, "Content-Type").partition(";")[0].strip().lower()
+
+
+def type_of(message: bytes, body: bytes) -> ContentType:
+    """Return the type of a message as browsers find it, given its body without codings."""
+    types, options = (
+        [value.encode("latin-1") for value in _values(message, name)]
+        for name in ("Content-Type", "X-Content-Type-Options")
+    )
+    return computed_type(types, options, body)
 
 
 def is_plain(message: bytes, payload: bytes) -> bool:

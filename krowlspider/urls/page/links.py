@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from krowlspider.internals.frostwork import Plan, detect_encoding
+from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise, normalise_all
+from krowlspider.urls.content.encoding import encoding_of
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.queries import encode_queries
 from krowlspider.urls.page.requisites import COLUMNS, Requisites, requisites_of
@@ -106,11 +107,11 @@ class Page:
 def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
     """Return what the HTML of ``url``, a normalised URL, contains; no bytes raise an error.
 
-    ``charset`` is the one of the HTTP header. The encoding is found in the order of browsers: byte
-    order mark, header, meta element, UTF-8. A page is read up to a bound on its tags (`bounded`).
+    ``charset`` is the WHATWG name of the encoding by the HTTP header, if any; `encoding_of` finds
+    the encoding. A page is read up to a bound on its tags (`bounded`).
     """
     html = bounded(body)
-    hrefs, refreshes, bases, robots, *more = plan.extract(html, charset)
+    hrefs, refreshes, bases, robots, *more = plan.extract(html, _label(body, charset))
     match more:
         case []:
             titles, canonicals, langs, columns = [], [], [], more
@@ -126,7 +127,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     refused: list[str] = []
     oversize: list[str] = []
     if not "".join([*hrefs, *bases[:1], *canonicals[:1]]).isascii():
-        encoding = detect_encoding(html, charset)
+        encoding = encoding_of(body, charset)
         hrefs = encode_queries(hrefs, encoding, oversize)
         bases = encode_queries(bases[:1], encoding, [])
         canonicals = encode_queries(canonicals[:1], encoding, [])
@@ -134,7 +135,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     nofollow, noindex = refusals_in(_robots_tokens(robots))
     requisites = None
     if columns:
-        requisites = requisites_of(columns, base, lambda: detect_encoding(html, charset))
+        requisites = requisites_of(columns, base, lambda: encoding_of(body, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles[:1], MAX_TITLE),
@@ -154,8 +155,13 @@ def read_text(body: bytes, charset: str | None) -> tuple[str, str]:
 
     No bytes raise an error. ``charset`` is as for `read_page`.
     """
-    titles, texts = _TEXT_PLAN.extract(bounded(body), charset)
+    titles, texts = _TEXT_PLAN.extract(bounded(body), _label(body, charset))
     return _collapsed(titles[:1], MAX_TITLE), _collapsed(texts, MAX_TEXT)
+
+
+def _label(body: bytes, charset: str | None) -> str | None:
+    """Return the encoding that the scanner is told; None where it finds the same by itself."""
+    return charset if charset is not None or body.isascii() else encoding_of(body, None)
 
 
 def _base(hrefs: list[str], url: str) -> str:

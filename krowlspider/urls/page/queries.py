@@ -38,6 +38,7 @@ _REPLACED: dict[str, dict[int, str | None]] = {
     "GBK": _IGNORED | {0x20AC: "%80"},
     "gb18030": _IGNORED | {0xE5E5: "%26%2358853%3B"},
     "ISO-2022-JP": _IGNORED | dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
+    "x-user-defined": _IGNORED | {0xF700 + byte: f"%{byte:X}" for byte in range(0x80, 0x100)},
 }
 _C0_OR_SPACE = "".join(map(chr, range(33)))
 # Bytes to escape here; the URL parser escapes the others of ASCII.
