@@ -37,6 +37,7 @@ from krowlspider.urls.host import host_of
 from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
+    read_refresh,
     read_robots_tag,
     value_of,
     values_of,
@@ -371,6 +372,12 @@ class BroadSpider(Spider):
             if is_html:
                 page.links = list(dict.fromkeys([*header_links, *page.links]))
             page.canonical = canonical or page.canonical
+        if refreshes := values_of(headers, b"Refresh"):
+            refused: list[str] = []
+            encoding = encoding_of(response.body, charset)
+            led_to = read_refresh(refreshes, url, encoding, refused)
+            page.links = list(dict.fromkeys([*led_to, *page.links]))
+            page.refused += len(refused)
         if tags := values_of(headers, b"X-Robots-Tag"):
             texts = (tag.decode("utf-8", errors="replace") for tag in tags)
             nofollow, noindex = refusals_in(read_robots_tag(texts, self._agent))

@@ -134,7 +134,18 @@ def _links(body: bytes, url: str) -> list[str]:
 
 _LOWER = "translate(@{}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
 _FOLLOWED = f"[not(contains({_LOWER.format('rel')}, 'nofollow'))]/@href"
-_HREFS = f"//a{_FOLLOWED} | //area{_FOLLOWED} | //frame/@src | //iframe/@src"
+_RELATIONS = (
+    *("next", "prev", "previous", "first", "last", "start", "up", "contents", "index", "chapter"),
+    *("section", "subsection", "appendix", "glossary", "alternate", "collection", "item"),
+    *("related", "bookmark"),
+)
+_RELATED = " or ".join(
+    f"contains(concat(' ', {_LOWER.format('rel')}, ' '), ' {name} ')" for name in _RELATIONS
+)
+_HREFS = (
+    f"//a{_FOLLOWED} | //area{_FOLLOWED} | //frame/@src | //iframe/@src"
+    f" | //link[{_RELATED}][not(@type) or contains(@type, 'html')]{_FOLLOWED}"
+)
 _ROBOTS = f"//meta[{_LOWER.format('name')}='robots']/@content"
 _REFRESHES = f"//meta[{_LOWER.format('http-equiv')}='refresh']/@content"
 _TARGET = r"(?i)url\s*=\s*['\"]?([^'\"]+)"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.support.archived import Records
-from tests.support.crawls import crawl_raw
+from tests.support.crawling import write_seeds
 from tests.support.rawweb import HTML, Raw, answer
+from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedRawWeb
 
 if TYPE_CHECKING:
@@ -48,14 +49,22 @@ ENCODED = {
 }
 
 
-def crawled(folder: Path, web: SimulatedRawWeb, paths: list[str], **settings: Any) -> Crawl:
-    return crawl_raw(
-        folder,
-        [web.url(f"{path.strip('/')}.test", path) for path in paths],
-        KROWL_WARC_METADATA=1,
-        KROWL_DUPLICATE_BODIES_MAX=0,
-        **settings,
-    )
+QUICK = {
+    "RETRY_TIMES": 0,
+    "KROWL_DELAY_MIN": 0,
+    "KROWL_DELAY_FACTOR": 0,
+    "KROWL_WARC_METADATA": 1,
+    "KROWL_DUPLICATE_BODIES_MAX": 0,
+}
+
+
+def crawled(folder: Path, web: SimulatedRawWeb, paths: list[str], **more: Any) -> Crawl:
+    seeds = [web.url(f"{path.strip('/')}.test", path) for path in paths]
+    return SimulatedCrawl(
+        folder / "job",
+        arguments={"seeds": write_seeds(folder / "seeds.txt", seeds), **more.pop("arguments", {})},
+        settings={**QUICK, **more},
+    ).run()
 
 
 def test_links_are_asked_for_in_the_encoding_of_their_page(tmp_path: Path) -> None:
@@ -128,3 +137,53 @@ def test_page_in_place_of_a_sitemap_is_read(tmp_path: Path) -> None:
     with SimulatedRawWeb(pages) as web:
         crawled(tmp_path, web, ["/home"], KROWL_SITEMAPS=True)
     assert "/to-sitemap" in web.asked
+
+
+REFRESHES = {
+    "html": (HTML, b"<a href=/linked>", b"0;url=/to-html"),
+    "text": (b"Content-Type: text/plain", b"x", b"5; URL='/to-text'"),
+    "untyped": (b"A: b", b"", b"0, /to-untyped"),
+    "base": (HTML, b"<base href=/base/>", b"0;url=to-base"),
+    "both": (HTML, b"<meta http-equiv=refresh content='0;url=to-meta'>", b"0;url=to-both"),
+    "octets": (HTML, b"\xe9", b"0;url=/to-\xe9?\xe9"),
+    "itself": (HTML, b"x", b"5"),
+    "broken": (HTML, b"x", b"x;url=/to-broken"),
+    "script": (HTML, b"x", b"0;url=javascript:x"),
+    "refused": (HTML + b"\r\nX-Robots-Tag: nofollow", b"x", b"0;url=/to-refused"),
+    "away": (HTML, b"x", b"0;url=http://elsewhere.test:1/to-away"),
+}
+
+
+def test_refresh_header_is_followed_as_the_element_is(tmp_path: Path) -> None:
+    """As a link of the page: under its scope, one hop further, and with its counts."""
+    pages = {
+        f"/{name}": Raw(answer(kind, b"Refresh: " + refresh, body=body))
+        for name, (kind, body, refresh) in REFRESHES.items()
+    }
+    pages["/to-html"] = Raw(answer(HTML, b"Refresh: 0; url=/too-deep", body=b"x"))
+    with SimulatedRawWeb(pages) as web:
+        near = {"max_depth": "1", "same_domain": "1"}
+        crawl = crawled(tmp_path, web, list(pages)[:-1], arguments=near)
+    assert {path for path in web.asked if "to" in path and path != "/robots.txt"} == {
+        *("/to-html", "/to-text", "/to-untyped", "/to-base", "/to-meta", "/to-both"),
+        "/to-%C3%A9?%E9",
+    }
+    assert "/linked" in web.asked
+    assert crawl.stats["krowl/links/left_count/scheme"] == 1
+    assert crawl.stats["krowl/links/left_count/nofollow"] == 1
+    depths = {item["url"].rpartition("/")[2]: item["depth"] for item in crawl.items}
+    assert (depths["html"], depths["to-html"]) == (0, 1)
+    notes = {note.url: note for note in Records.of(crawl.jobdir / "warc").of_kind("metadata")}
+    assert b"hopsFromSeed: L" in notes[web.url("html.test", "/to-html")].block
+
+
+def test_link_elements_are_followed_as_the_header_is(tmp_path: Path) -> None:
+    element = b"<link rel=next href=/two><link rel=alternate type=application/rss+xml href=/feed>"
+    pages = {
+        "/one": Raw(answer(HTML, body=element)),
+        "/two": Raw(answer(HTML, b"Link: </three>; rel=next, </style>; rel=stylesheet", body=b"x")),
+        "/three": Raw(answer(HTML, body=b"x")),
+    }
+    with SimulatedRawWeb(pages) as web:
+        crawled(tmp_path, web, ["/one"])
+    assert web.asked == ["/robots.txt", "/one", "/two", "/three"]

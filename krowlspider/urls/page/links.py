@@ -6,7 +6,6 @@ which neither sniffs the encoding nor stays linear on deep nesting.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.content.encoding import encoding_of
 from krowlspider.urls.page.bound import bounded
+from krowlspider.urls.page.headers import FOLLOWED, refresh_target
 from krowlspider.urls.page.queries import encode_queries
 from krowlspider.urls.page.requisites import COLUMNS, Requisites, requisites_of
 
@@ -35,6 +35,11 @@ MAX_TEXT = 5_000
 MAX_LANG = 35
 
 _NOFOLLOW = ":not([rel~=nofollow i])"
+# ``link`` elements that lead to another page of HTML, as `read_links` decides it for headers.
+_LINK = (
+    f"link:is({', '.join(f'[rel~={name} i]' for name in sorted(FOLLOWED))})"
+    ":not([rel~=stylesheet i]):is([type*=html i], [type=''], :not([type]))"
+)
 # Columns of a plan that only items need: title, canonical, language. Each column costs time per
 # page, even if nothing is found.
 _DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
@@ -53,7 +58,7 @@ def reading_plan(
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     return Plan(
         [
-            f":is(a, area){followed}, :is(frame, iframe)[src]::attr(src)",
+            f":is(a, area){followed}, {_LINK}{followed}, :is(frame, iframe)[src]::attr(src)",
             "meta[http-equiv=refresh i]::attr(content)",
             "base[href]::attr(href)",
             f"meta:is([name=robots i], [name={agent} i])::attr(content)",
@@ -69,13 +74,6 @@ _PLAN = reading_plan("krowlspider", follow_nofollow=False)
 # others the end, and with it the text behind, is not known in very large pages.
 _UNSEEN = "title, script, style, iframe, noframes, noembed"
 _TEXT_PLAN = Plan(["title::text", f"*:not({_UNSEEN})::text"], [])
-# "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
-# the expression linear in the length of the text. "(?:url=)?+" would be read wrongly by Python
-# before 3.11.5 (gh-106052).
-_REFRESH = re.compile(
-    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+|(?!url\s*+=))(?:"([^"]*)|'([^']*)|(.+))""",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +118,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         case _:
             titles, canonicals, langs = more[: -len(COLUMNS)] or ([], [], [])
             columns = more[-len(COLUMNS) :]
-    if target := _refresh_target(refreshes):
+    if refreshes and (target := refresh_target(refreshes[0])):
         hrefs.insert(0, target)
     surplus = max(0, len(hrefs) - MAX_LINKS)
     del hrefs[MAX_LINKS:]
@@ -168,11 +166,6 @@ def _base(hrefs: list[str], url: str) -> str:
     """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
     base = normalise(hrefs[0], url) if hrefs else None
     return url if base is None or len(base) > MAX_BASE else base
-
-
-def _refresh_target(contents: list[str]) -> str | None:
-    match = _REFRESH.match(contents[0]) if contents else None
-    return match[match.lastindex or 0].strip() if match else None
 
 
 def refusals_in(rules: set[str]) -> tuple[bool, bool]:
