@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest
-from krowlspider.archive.payloads.payload import payload_of, unfolded
+from krowlspider.archive.payloads.payload import head_bytes, payload_of, status_of, unfolded
 from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record
 from krowlspider.urls.content.media_type import HTML, PDF, ContentType, computed_type
@@ -25,7 +24,6 @@ _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
 # Bytes in which the head of a message must end.
 _HEAD_MAX = 64 * 1024
-_HEAD_END = re.compile(rb"\n\r?\n")
 
 
 class NoPage(Exception):
@@ -163,13 +161,11 @@ def codings_of(headers: list[tuple[str, str]]) -> str:
 
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:
     """Return the status, empty without one, and the headers of an HTTP message, folds undone."""
-    end = _HEAD_END.search(block, 0, _HEAD_MAX)
-    message = unfolded(block[: end.end() if end else _HEAD_MAX]).replace(b"\r\n", b"\n")
-    head = message.partition(b"\n\n")[0].decode("latin-1")
-    first, *lines = head.split("\n")
-    words = first.split(None, 2)
-    pairs = (line.partition(":") for line in lines)
+    start = block[:_HEAD_MAX]
+    message = unfolded((head_bytes(start) or start).lstrip()).replace(b"\r\n", b"\n")
+    lines = message.partition(b"\n\n")[0].decode("latin-1").split("\n")
+    pairs = (line.partition(":") for line in lines[1:])
     return (
-        words[1] if len(words) > 1 and first.startswith("HTTP/") else "",
+        status_of(start),
         [(name.strip().lower(), value.strip()) for name, colon, value in pairs if colon],
     )

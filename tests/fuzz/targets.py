@@ -30,6 +30,8 @@ from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import identity, normalise
+from krowlspider.urls.content.encoding import encoding_of
+from krowlspider.urls.content.media_type import computed_type
 from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.page.headers import read_links, read_robots_tag
@@ -128,6 +130,13 @@ def _page(data: bytes) -> None:
     read_page(data, URL, None)
 
 
+def _content(data: bytes) -> None:
+    """The Content-Type stands in the first line."""
+    value, _, body = data.partition(b"\n")
+    computed_type([value], (), body)
+    encoding_of(body, None)
+
+
 def _link_header(data: bytes) -> None:
     text = data.decode(errors="replace")
     read_links([text], URL, follow_nofollow=False)
@@ -195,6 +204,7 @@ TARGETS = {
         partial(_response, step=4096),
         (
             b"HTTP/1.1 200 OK\r\n",
+            b"\r\n http/1.1 200\n",
             b"HTTP/1.1 100 Continue\r\n\r\n",
             b"Content-Length: 5\r\n",
             b"Transfer-Encoding: chunked\r\n\r\n",
@@ -273,6 +283,17 @@ TARGETS = {
         ),
         # The walk of `bound`, and 10,000 hosts of the worst kind.
         floor=0.25,
+    ),
+    "content": Target(
+        _content,
+        (
+            b"*/*\n<?xml ",
+            b'text/html;x="',
+            b"\n<meta http-equiv=content-type content='",
+            *(b"\n<meta ", b"\n<!--", b"text/html;", b"charset=", b'"', b"\\", b";", b",", b"="),
+            *(b"<meta charset=", b"<script>", b"</script", b"<!--", b"-->", b"'", b">", b"<", b" "),
+            *(b"encoding=", b"<p a='", b"\xe9", b"\0", b"/", b"<!", b"a"),
+        ),
     ),
     "urls": Target(
         _url,
