@@ -122,7 +122,7 @@ def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
             yield href, parameters
 
 
-_PRODUCT = re.compile(r"\*|[a-z_-]+[0-9a-z_-]*")
+_PRODUCT = re.compile(r"\*|[a-z_-][0-9a-z_-]*+")
 
 
 def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
