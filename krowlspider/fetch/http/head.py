@@ -101,6 +101,8 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
         if name.endswith(b" "):
             raise HttpParserError("a blank before a colon")
     status = parser.get_status_code()
+    if not status:
+        raise HttpParserError("no status line")
     version = parser.get_http_version()
     framing, length, clear = _framing(status, sink.headers, method)
     return Head(
@@ -162,7 +164,7 @@ def mend(data: bytes) -> bytes:
     that the parser still refuses them.
     """
     data = data[BLANKS.match(data).end() :]  # type: ignore[union-attr] # it may be empty
-    status_line, *lines = _FOLD.sub(b" ", data.replace(b"\0", b" ")).splitlines()
+    status_line, *lines = _FOLD.sub(b" ", data.replace(b"\0", b" ")).splitlines() or [b""]
     if found := _STATUS_LINE.fullmatch(status_line):
         major, minor, status, reason = found.groups()
         status_line = b"HTTP/%b.%b %b %b" % (major or b"1", minor or b"0", status, reason)

@@ -65,6 +65,8 @@ def test_mended_head_ends_the_connection(line: bytes, headers: list[tuple[bytes,
 @pytest.mark.parametrize(
     "raw",
     [
+        b"",
+        b"\r\n\r\n",
         b"<html>\r\n\r\n",
         b"HTTP/1.1 abc OK\r\n\r\n",
         b"HTTP/x.y 200 OK\r\n\r\n",
