@@ -40,6 +40,13 @@ _META_MAX = 8 * 1024
 # Bytes that are checked to be UTF-8.
 _CHECKED = 4 * 1024 * 1024
 
+# How most pages begin: they need no search.
+_USUAL = re.compile(
+    rb"""\s*+(?:<!doctype[^>]*+>\s*+)?"""
+    rb"""(?:<html(?=[\s>])[^>"']*+(?:(?>"[^"]*+"|'[^']*+')[^>"']*+){0,20}>\s*+)?(?:<head>\s*+)?"""
+    rb"""<meta\s++charset=(?:"utf-8"|'utf-8'|utf-8(?=[\s>]))\s*+/?>""",
+    re.IGNORECASE,
+)
 # A tag, a comment or a declaration. The value of an attribute may have ">" in quotes. Neither an
 # atomic group nor a possessive "*+" is undone, so the expression is linear.
 _TAG = re.compile(
@@ -100,6 +107,8 @@ def _declared(body: bytes) -> str | None:
 
     As in Chrome, a meta element counts near the start, and further behind only in the head.
     """
+    if _USUAL.match(body):
+        return "UTF-8"
     for start, encoding in _XML_UTF_16:
         if body.startswith(start):
             return encoding
