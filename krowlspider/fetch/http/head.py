@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -133,10 +134,9 @@ def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, 
             clear = False
     if method == "HEAD" or status in _NO_BODY or 100 <= status < 200:
         return Framing.NONE, 0, clear
-    clear = clear and len(codings) < 2
-    while codings and codings[0] == b"identity":
-        del codings[0]
-        clear = False
+    if codings:
+        clear = clear and codings == [b"chunked"]
+        codings = [*dropwhile(b"identity".__eq__, codings)]
     if codings:
         # No server applies it twice: two proxies have each named the same one.
         if set(codings) != {b"chunked"}:

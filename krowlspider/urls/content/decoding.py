@@ -27,19 +27,21 @@ def codec_for(encoding: str) -> str:
     return name if name in _TABLES else codecs.lookup(name).name
 
 
-def decode(body: bytes, codec: str, *, is_whole: bool = True) -> str:
+def decode(body: bytes, codec: str, *, is_whole: bool = True, is_exact: bool = True) -> str:
     """Return the text of a body; what its encoding does not define is replaced as by the standard.
 
     ``codec`` is what `codec_for` returns. If the body is not whole, the start of a character at its
-    end is left out.
+    end is left out. What only Python's codec lacks is looked up if the text is to be exact. That
+    takes microseconds for each bad byte, so a stranger's body must not be read so on the loop.
     """
     if codec in _TABLES:
         return codecs.charmap_decode(body, "replace", _TABLES[codec])[0]
+    errors = _ON_ERROR if is_exact else "replace"
     try:
-        return codecs.getincrementaldecoder(codec)(_ON_ERROR).decode(body, is_whole)
+        return codecs.getincrementaldecoder(codec)(errors).decode(body, is_whole)
     except UnicodeError:
         # Python's decoders of ISO-2022 keep few of the bytes that they wait to understand.
-        return body.decode(codec, _ON_ERROR)
+        return body.decode(codec, errors)
 
 
 def _table(name: str) -> str:

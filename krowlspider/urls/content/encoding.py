@@ -30,7 +30,7 @@ _LABELS = {
 }
 _LABEL = re.compile(r"[a-z0-9._:-]+")
 _WHITESPACE = " \t\n\f\r"
-# Who can read a declaration in the document does not read UTF-16.
+# Who can read a declaration in the document does not read UTF-16. The other name is legacy.
 _IN_DOCUMENT = {"UTF-16LE": "UTF-8", "UTF-16BE": "UTF-8", "x-user-defined": DEFAULT}
 # Bytes in which a declaration counts wherever it is, and in which it counts in the head.
 _ANYWHERE = 1024
@@ -119,7 +119,8 @@ def _declared(body: bytes) -> str | None:
         if name is None:
             continue
         name = name.lower()
-        if name == b"meta" and not slash and (found := _declared_by(attributes[:_META_MAX])):
+        is_meta = name == b"meta" and not slash and body.startswith(b">", at)
+        if is_meta and (found := _declared_by(attributes[:_META_MAX])):
             return found
         if name not in _OF_HEAD:
             end = _ANYWHERE

@@ -60,7 +60,8 @@ def decode_css(body: bytes, charset: str | None) -> str:
     # Who can read this rule does not read UTF-16.
     if declared is None or declared.startswith("UTF-16"):
         declared = "UTF-8"
-    return decode(body[len(mark) :], codec_for(marked or charset or declared))
+    codec = codec_for(marked or charset or declared)
+    return decode(body[len(mark) :], codec, is_exact=False)
 
 
 def _unescape(found: re.Match[str]) -> str:

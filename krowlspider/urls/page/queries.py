@@ -46,11 +46,6 @@ _ESCAPED = re.compile(rb'[^ !"$-~]+')
 _ON_ERROR = "krowlspider.query"
 
 
-def codec_of(encoding: str) -> str:
-    """Return the name of Python's codec for a WHATWG encoding."""
-    return _CODECS.get(encoding, encoding)
-
-
 def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> list[str]:
     """Return ``hrefs`` with their non-ASCII queries percent-encoded in a WHATWG encoding.
 
@@ -77,7 +72,7 @@ def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> 
 
 def _encoded(query: str, encoding: str) -> str:
     text = query.translate(_REPLACED.get(encoding, _IGNORED))
-    octets = text.encode(codec_of(encoding), _ON_ERROR)
+    octets = text.encode(_CODECS.get(encoding, encoding), _ON_ERROR)
     return _ESCAPED.sub(_escape, octets).decode("ascii")
 
 

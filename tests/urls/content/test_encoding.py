@@ -99,6 +99,14 @@ def test_a_declaration_in_the_document_is_found(body: bytes) -> None:
         BODY + KOI,
         b"\n<?xml version='1.0' encoding='koi8-r'?>",
         b"charset=koi8-r",
+        # html5lib-tests, encoding/tests1.dat.
+        b"<metacharset=koi8-r>",
+        b"<meta content=' text/html; charset = koi8-r '>",
+        b'<meta http-equiv="Content-Type " content="text/html; charset=koi8-r">',
+        b'<meta http-equiv="Content-Style-Type" content="text/html; charset=koi8-r">',
+        b'<meta http-equiv="Content-Type>" content="text/html; charset=koi8-r">',
+        b'<meta test=" charset=koi8-r>\n<p>"',
+        b'<head></head><p title="x>\n<meta test=x charset=koi8-r>\n<p>"',
     ],
 )
 def test_what_declares_nothing_leaves_windows_1252(body: bytes) -> None:
@@ -133,6 +141,7 @@ def test_what_declares_nothing_leaves_windows_1252(body: bytes) -> None:
         ("<p>é".encode(), None, "UTF-8"),
         (b"<p>e", None, "UTF-8"),
         (b"", None, "UTF-8"),
+        (b"\xe9<meta charset=koi8-r", None, "windows-1252"),
         # Cut within a character.
         ("<p>é".encode()[:-1], None, "windows-1252"),
         (("<p>" + "é" * 3_000_000).encode(), None, "UTF-8"),

@@ -161,7 +161,6 @@ def test_css_that_imports_itself_names_nothing() -> None:
         ("é".encode("latin-1"), "iso-8859-1", "é"),
         ('@charset "windows-1252";é'.encode("cp1252"), "", '@charset "windows-1252";é'),
         ('@charset "utf-16";é'.encode(), "", '@charset "utf-16";é'),
-        ("中".encode("gbk") + b"\x80", "gbk", "中€"),
         ("\ufeffé".encode(), "iso-8859-1", "é"),
         (b"\xff", "punycode", "\ufffd"),
         (b"x", "iso-2022-kr", "x"),
