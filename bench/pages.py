@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 
 import lxml.html
 
+from krowlspider.urls.page.headers import FOLLOWED
 from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
@@ -45,9 +46,12 @@ User-agent: badbot
 Disallow: /
 """
 _LINK = re.compile(rb"""(<a\s[^>]*?\bhref\s*=\s*)("[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
-# nofollow and refresh are removed: crawlers differ in how they treat them.
+# nofollow, refresh and links of the head are removed: crawlers differ in how they treat them.
 _REFUSALS = re.compile(rb"\bnofollow\b", re.IGNORECASE)
 _REFRESH = re.compile(rb"<meta[^>]*http-equiv\s*=\s*.?refresh[^>]*>", re.IGNORECASE)
+_RELATED = re.compile(
+    rb"<link\s[^>]*\brel\s*=\s*.?(?:%b)\b[^>]*>" % "|".join(FOLLOWED).encode(), re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,7 @@ class Pages:
             return b'%b"%b"' % (match[1], link.encode())
 
         body = _REFRESH.sub(b"", _REFUSALS.sub(b"noopener", file.read_bytes()))
+        body = _RELATED.sub(b"", body)
         body = _LINK.sub(moved, body)
         return Template(body, links, gzip=self.shape.gzip)
 

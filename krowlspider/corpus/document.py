@@ -10,7 +10,6 @@ from krowlspider.corpus.encodings import decoded
 from krowlspider.corpus.extractors import markdown, plain_text
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.head import links, read_head
-from krowlspider.corpus.pages import first_of
 
 if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
@@ -68,7 +67,7 @@ class Document:
 
 def document(page: Page, reading: Reading) -> Document:
     """Return the document in a page. Whatever the bytes are, some text is found."""
-    encoding, html = decoded(page.body, first_of(page.headers, "content-type"))
+    encoding, html = decoded(page.body, page.charset)
     tree = need("resiliparse.parse.html").HTMLTree.parse(html)
     # Before the text is taken, which changes the tree.
     fields, metas = read_head(tree, html, page.url) if tree.head is not None else ({}, [])

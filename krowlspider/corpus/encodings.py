@@ -1,24 +1,18 @@
-"""Decode HTML by the Encoding Standard (https://encoding.spec.whatwg.org/), false labels or not."""
+"""Decode HTML as browsers do, unless what is declared does not fit the bytes."""
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from w3lib.encoding import resolve_encoding
 
 from krowlspider.corpus.extras import need
+from krowlspider.urls.content.decoding import codec_for, decode
+from krowlspider.urls.content.encoding import DEFAULT, known_encoding, mark_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-# The standard looks for the declaration in the first 1,024 bytes.
-_DECLARED = 1024
+# Encodings without the text that the bytes were meant for.
+_NO_TEXT = frozenset({"replacement", "x-user-defined"})
 # Bytes that an encoding does not define. Python has private characters for some of them.
 _LOST = re.compile("[\ufffd\ue000-\uf8ff]")
 # The standard has control characters for others, which no text needs.
@@ -44,26 +38,35 @@ class _Reading:
     odd: float
 
 
-def decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """Return the encoding and the text of HTML: by byte order mark, header, meta element, guess.
+def decoded(body: bytes, charset: str | None) -> tuple[str, str]:
+    """Return Python's name of the encoding of HTML, and its text: by byte order mark, ``charset``
+    of the HTTP header, meta element, guess.
 
     A few bytes that a declared encoding does not define are replaced. With more of them, UTF-8 or
     the guess is taken, if it fits better.
     """
-    for mark, name in _BOMS:
-        if body.startswith(mark):
-            return name, body[len(mark) :].decode(name, "replace")
-    declared = next(_declared(body, content_type), "")
-    name = declared or "utf-8"
-    text = _strict(body, name)
-    if text is not None and (name == "utf-8" or _fits(body, text, name)):
-        return name, text
+    mark, marked = mark_of(body)
+    if mark:
+        name = codec_for(marked)
+        return name, decode(body[len(mark) :], name)
+    known = known_encoding(body, charset)
+    declared = "" if known is None or known in _NO_TEXT else codec_for(known)
+    text = _strict(body, declared or "utf-8")
+    if text is not None and (declared == "utf-8" or _fits(body, text, declared or "utf-8")):
+        return declared or "utf-8", text
     first = _NOT_PLAIN.search(body)
     # An even place: a character of UTF-16 has two bytes.
     start = first.start() & ~1 if first else 0
-    label = need("resiliparse.parse.encoding").detect_encoding(body)
-    name = _best(body[start : start + _SAMPLE], declared, _codec(label) or "cp1252")
-    return name, _text(body, name)
+    name = _best(body[start : start + _SAMPLE], declared, _guessed(body))
+    return name, decode(body, name)
+
+
+def _guessed(body: bytes) -> str:
+    """Return the codec of the encoding that the frequencies of the bytes suggest."""
+    encodings = need("resiliparse.parse.encoding")
+    label = encodings.detect_encoding(body)
+    name = encodings.map_encoding_to_html5(label, fallback_utf8=False)
+    return (name and resolve_encoding(name)) or codec_for(DEFAULT)
 
 
 def _strict(body: bytes, name: str) -> str | None:
@@ -79,23 +82,6 @@ def _fits(body: bytes, text: str, name: str) -> bool:
         return False
     smaller = _SMALLER.get(name)
     return smaller is None or _strict(body, "utf-8") is None or _strict(body, smaller) is not None
-
-
-def _declared(body: bytes, content_type: str) -> Iterator[str]:
-    """Yield the known encodings that header and meta element declare."""
-    if (header := _CHARSET.search(content_type)) and (name := _codec(header[1])):
-        yield name
-    meta = _META_CHARSET.search(body, 0, _DECLARED)
-    if meta and (name := _codec(meta[1].decode("ascii"))):
-        # Who can read this element does not read UTF-16.
-        yield "utf-8" if name.startswith("utf-16") else name
-
-
-def _codec(label: str) -> str | None:
-    """Return Python's codec that decodes all that the standard knows by a label, or None."""
-    encodings = need("resiliparse.parse.encoding")
-    name = encodings.map_encoding_to_html5(label, fallback_utf8=False)
-    return resolve_encoding(name) if name else None
 
 
 def _best(sample: bytes, declared: str, guessed: str) -> str:
@@ -118,58 +104,11 @@ def _is_better(guess: _Reading, declared: _Reading, sample: bytes) -> bool:
 
 
 def _read(sample: bytes, name: str) -> _Reading:
-    text = _text(sample, name, is_whole=False)
+    text = decode(sample, name, is_whole=False)
     return _Reading(name, text, _count(_ODD, text)[1])
-
-
-def _text(body: bytes, name: str, *, is_whole: bool = True) -> str:
-    """Return a body with what its encoding does not define replaced as the standard does."""
-    if name in _TABLES:
-        return codecs.charmap_decode(body, "replace", _TABLES[name])[0]
-    try:
-        return codecs.getincrementaldecoder(name)("krowl_replace").decode(body, is_whole)
-    except UnicodeError:
-        # Python's decoders of ISO-2022 keep few of the bytes that they wait to understand.
-        return body.decode(name, "krowl_replace")
 
 
 def _count(characters: re.Pattern[str], text: str) -> tuple[int, float]:
     """Return how many of these characters a text has, and their share of its non-ASCII ones."""
     count = len(characters.findall(text))
     return count, count / (len(text) - len(text.encode("ascii", "ignore"))) if count else 0
-
-
-def _table(name: str) -> str:
-    """Return the characters of windows-125x, with control characters for undefined bytes."""
-    found = bytes(range(256)).decode(name, "replace")
-    return found[:0x80] + "".join(
-        chr(byte) if found[byte] == "\ufffd" and byte < 0xA0 else found[byte]
-        for byte in range(0x80, 256)
-    )
-
-
-_TABLES = {name: _table(name) for name in ("cp874", *(f"cp{page}" for page in range(1250, 1259)))}
-
-
-def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    found = error.object[error.start : error.start + 2]
-    if error.encoding == "gb18030" and found[0] == 0x80:
-        return "€", error.start + 1
-    if error.encoding.startswith(("euc_jp", "iso2022_jp")) and (text := _vendor_kanji(found)):
-        return text, error.start + 2
-    return "\ufffd", error.end
-
-
-def _vendor_kanji(pair: bytes) -> str:
-    """Return a character of NEC or IBM in EUC-JP or ISO-2022-JP: only Python's codec of Shift_JIS
-    knows it. Empty for other bytes."""
-    row, cell = (byte & 0x7F for byte in pair.ljust(2))
-    if not (0x21 <= row <= 0x7E and 0x21 <= cell <= 0x7E and pair[0] >> 7 == pair[-1] >> 7):
-        return ""
-    lead = (row + 1) // 2 + (0x70 if row < 0x5F else 0xB0)
-    trail = cell + ((0x1F if cell < 0x60 else 0x20) if row % 2 else 0x7E)
-    return bytes((lead, trail)).decode("cp932", "ignore")
-
-
-codecs.register_error("krowl_replace", _replace)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest
-from krowlspider.archive.payloads.payload import payload_of, unfolded
+from krowlspider.archive.payloads.payload import head_bytes, payload_of, status_of, unfolded
 from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record
+from krowlspider.urls.content.media_type import HTML, PDF, ContentType, computed_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 
 # Bytes of a stored response, and of a decoded body: larger ones are skipped.
 BLOCK_MAX = 16 * 1024 * 1024
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
-_PDF = "application/pdf"
 _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
 # Bytes in which the head of a message must end.
 _HEAD_MAX = 64 * 1024
-_HEAD_END = re.compile(rb"\n\r?\n")
 
 
 class NoPage(Exception):
@@ -39,7 +36,10 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it was fetched; ``headers`` have lower-case names, repeated ones too."""
+    """A page as it was fetched; ``headers`` have lower-case names, repeated ones too.
+
+    ``media_type`` is what browsers take it for, ``charset`` the encoding that its header names.
+    """
 
     url: str
     date: str
@@ -48,11 +48,12 @@ class Page:
     headers: list[tuple[str, str]]
     body: bytes
     media_type: str = "text/html"
+    charset: str | None = None
 
     @property
     def kind(self) -> str:
         """Return "html" or "pdf"."""
-        return "pdf" if self.media_type == _PDF else "html"
+        return "pdf" if self.media_type == PDF else "html"
 
 
 def records(
@@ -117,16 +118,15 @@ def page_of(
     status, headers = head_of(block)
     if status != "200":
         raise NoPage("not status 200")
-    media = first_of(headers, "content-type").partition(";")[0].strip().lower()
-    if media == _PDF and not pdf:
-        raise NoPage("PDF")
-    if media not in _HTML and media != _PDF:
-        raise NoPage("not HTML")
-    fields = record.headers
+    if given := _type_of(headers, b"").essence:
+        _check(given, pdf=pdf)
     try:
         body = decode(payload_of(block), codings_of(headers))
     except ValueError as error:
         raise Unreadable("not decodable") from error
+    media, charset = _type_of(headers, body)
+    _check(media, pdf=pdf)
+    fields = record.headers
     return Page(
         (fields.get("WARC-Target-URI") or "").strip("<>"),
         fields.get("WARC-Date") or "",
@@ -135,7 +135,23 @@ def page_of(
         headers,
         body,
         media,
+        charset,
     )
+
+
+def _check(media: str, *, pdf: bool) -> None:
+    if media == PDF and not pdf:
+        raise NoPage("PDF")
+    if media not in HTML and media != PDF:
+        raise NoPage("not HTML")
+
+
+def _type_of(headers: list[tuple[str, str]], body: bytes) -> ContentType:
+    types, options = (
+        [value.encode("latin-1") for each, value in headers if each == name]
+        for name in ("content-type", "x-content-type-options")
+    )
+    return computed_type(types, options, body)
 
 
 def codings_of(headers: list[tuple[str, str]]) -> str:
@@ -143,20 +159,13 @@ def codings_of(headers: list[tuple[str, str]]) -> str:
     return ",".join(value for name, value in headers if name == "content-encoding")
 
 
-def first_of(headers: list[tuple[str, str]], name: str) -> str:
-    """Return the value of the first header of this lower-case name, empty without one."""
-    return next((value for each, value in headers if each == name), "")
-
-
 def head_of(block: bytes) -> tuple[str, list[tuple[str, str]]]:
     """Return the status, empty without one, and the headers of an HTTP message, folds undone."""
-    end = _HEAD_END.search(block, 0, _HEAD_MAX)
-    message = unfolded(block[: end.end() if end else _HEAD_MAX]).replace(b"\r\n", b"\n")
-    head = message.partition(b"\n\n")[0].decode("latin-1")
-    first, *lines = head.split("\n")
-    words = first.split(None, 2)
-    pairs = (line.partition(":") for line in lines)
+    start = block[:_HEAD_MAX]
+    message = unfolded((head_bytes(start) or start).lstrip()).replace(b"\r\n", b"\n")
+    lines = message.partition(b"\n\n")[0].decode("latin-1").split("\n")
+    pairs = (line.partition(":") for line in lines[1:])
     return (
-        words[1] if len(words) > 1 and first.startswith("HTTP/") else "",
+        status_of(start),
         [(name.strip().lower(), value.strip()) for name, colon, value in pairs if colon],
     )

@@ -6,11 +6,13 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
-from scrapy.http import Headers
+from scrapy.http import Headers, HtmlResponse
 from scrapy.responsetypes import responsetypes
 from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.write.capture import Capture, Wire
+from krowlspider.urls.content.media_type import HTML, computed_type
+from krowlspider.urls.page.headers import values_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -30,8 +32,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def response_of(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
-    kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
-    response = kind(
+    response = _class_of(headers, exchange.url, body)(
         url=exchange.url,
         status=exchange.status,
         body=body,
@@ -43,6 +44,14 @@ def response_of(request: Request, exchange: Exchange, headers: Headers, body: by
     # Set afterwards, because the constructor would copy the headers name by name.
     response.headers = headers
     return response
+
+
+def _class_of(headers: Headers, url: str, body: bytes) -> type[Response]:
+    """Return the class of a response: of HTML whenever browsers take it for HTML, else Scrapy's."""
+    options = values_of(headers, b"X-Content-Type-Options")
+    if computed_type(values_of(headers, b"Content-Type"), options, body).essence in HTML:
+        return HtmlResponse
+    return responsetypes.from_args(headers=headers, url=url, body=body)
 
 
 def capture_of(exchange: Exchange, identity: str) -> Capture:

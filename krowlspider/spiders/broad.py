@@ -15,7 +15,6 @@ from scrapy.exceptions import CloseSpider
 from scrapy.http import TextResponse
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
-from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
@@ -33,10 +32,13 @@ from krowlspider.spiders.redirects import Redirects
 from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
+from krowlspider.urls.content.encoding import encoding_of
+from krowlspider.urls.content.media_type import HTML, ContentType, computed_type
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
+    read_refresh,
     read_robots_tag,
     value_of,
     values_of,
@@ -335,7 +337,8 @@ class BroadSpider(Spider):
         if self._notes:
             meta["krowl_outlinks"] = len(page.links)
             if isinstance(response, TextResponse):
-                meta["krowl_charset"] = response.encoding
+                charset = _type_of(response).charset
+                meta["krowl_charset"] = encoding_of(response.body, charset)
         if self._opt_outs is not None and response.status == HTTPStatus.OK:
             self._opt_outs.of_page(response)
         if self._requisites is not None:
@@ -378,13 +381,9 @@ class BroadSpider(Spider):
     def _read(self, response: Response) -> Page:
         """Return what a page and its headers state; a response that is not HTML has no links."""
         url, headers = response.url, response.headers
-        content_type = _content_type(response)
-        is_html = _is_html(content_type)
-        if is_html:
-            charset = http_content_type_encoding(content_type)
-            page = read_page(response.body, url, charset, self._plan)
-        else:
-            page = Page()
+        media_type, charset = _type_of(response)
+        is_html = media_type in HTML
+        page = read_page(response.body, url, charset, self._plan) if is_html else Page()
         if links := values_of(headers, b"Link"):
             header_links, canonical = read_links(
                 map(escape_octets, links), url, follow_nofollow=self._follow_nofollow
@@ -392,6 +391,12 @@ class BroadSpider(Spider):
             if is_html:
                 page.links = list(dict.fromkeys([*header_links, *page.links]))
             page.canonical = canonical or page.canonical
+        if refreshes := values_of(headers, b"Refresh"):
+            refused: list[str] = []
+            encoding = encoding_of(response.body, charset)
+            led_to = read_refresh(refreshes, url, encoding, refused)
+            page.links = list(dict.fromkeys([*led_to, *page.links]))
+            page.refused += len(refused)
         if tags := values_of(headers, b"X-Robots-Tag"):
             texts = (tag.decode("utf-8", errors="replace") for tag in tags)
             nofollow, noindex = refusals_in(read_robots_tag(texts, self._agent))
@@ -479,7 +484,7 @@ class BroadSpider(Spider):
         if await self._sitemaps.read(response):
             return
         too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
-        if not _is_html(_content_type(response)) or too_large:
+        if _type_of(response).essence not in HTML or too_large:
             return
         is_page = not is_guessed(response) and self.scheduler.flights.make_page(response.request)
         async for item in self.parse(response):
@@ -514,5 +519,10 @@ def _content_type(response: Response) -> str:
     return (value_of(response.headers, b"Content-Type") or b"").decode(errors="replace")
 
 
-def _is_html(content_type: str) -> bool:
-    return "html" in content_type.lower() or not content_type
+def _type_of(response: Response) -> ContentType:
+    headers = response.headers
+    return computed_type(
+        values_of(headers, b"Content-Type"),
+        values_of(headers, b"X-Content-Type-Options"),
+        response.body,
+    )

@@ -11,11 +11,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
-from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.redirects import Redirects
+from krowlspider.urls.content.media_type import HTML, computed_type
 from krowlspider.urls.host import authority_of
+from krowlspider.urls.page.headers import values_of
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import BYTES_MAX, decode_css
 from krowlspider.urls.page.requisites.found import (
@@ -111,8 +112,11 @@ class RequisiteReader:
     ) -> tuple[Callable[[], Requisites], int] | None:
         """Return what reads a response, and how many of its bytes; None if it names nothing."""
         body, url = response.body, response.url
-        content_type = (response.headers.get(b"Content-Type") or b"").decode("latin-1").lower()
-        charset = http_content_type_encoding(content_type)
+        media_type, charset = computed_type(
+            values_of(response.headers, b"Content-Type"),
+            values_of(response.headers, b"X-Content-Type-Options"),
+            body,
+        )
         if kind == STYLE:
             return lambda: requisites_of_css(decode_css(body, charset), url), BYTES_MAX
         if kind == MANIFEST:
@@ -120,9 +124,9 @@ class RequisiteReader:
         if kind == MODULE:
             names = self._maps.take(url)
             return lambda: requisites_of_module(body, url, names), MODULE_MAX
-        if kind == EMBED and "html" in content_type:
+        if kind == EMBED and media_type in HTML:
             return lambda: self._of_html(body, url, charset), len(body)
-        if kind == EMBED and "xml" in content_type:
+        if kind == EMBED and media_type.endswith("xml"):
             return lambda: requisites_of_svg(body, url), SVG_MAX
         return None
 

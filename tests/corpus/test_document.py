@@ -16,7 +16,7 @@ from msgspec.json import encode as json_of
 from bench.venvs import python_of
 from krowlspider.corpus.document import Reading, with_markdown
 from krowlspider.corpus.encodings import decoded
-from krowlspider.corpus.pages import NoPage, Unreadable, first_of, page_of
+from krowlspider.corpus.pages import NoPage, Unreadable, page_of
 from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.signals import signals
@@ -243,6 +243,11 @@ def test_a_page_in_no_language_has_the_distance_by_which_it_is_rejected() -> Non
         ("<meta charset=koi8-r>Größe привет".replace("öß", "").encode("koi8-r"), "", "koi8-r"),
         ("Größe".encode(), "iso-2022-nonsense", "utf-8"),
         ("Größe".encode(), "ascii", "cp1252"),
+        ("<!-- <meta charset=koi8-r> --><p>Größe, Straße".encode("cp1252"), "", "cp1252"),
+        ("<meta data-charset=koi8-r><p>Größe, Straße".encode("cp1252"), "", "cp1252"),
+        (f"{'<meta name=a>' * 90}<meta charset=koi8-r><p>привет".encode("koi8-r"), "", "koi8-r"),
+        ("<p>Größe".encode("cp1252"), "x-user-defined", "cp1252"),
+        ("<p>Größe".encode("cp1252"), "iso-2022-kr", "cp1252"),
     ],
 )
 def test_encoding_is_by_mark_header_then_meta(body: bytes, charset: str, encoding: str) -> None:
@@ -257,6 +262,14 @@ def test_encoding_is_by_mark_header_then_meta(body: bytes, charset: str, encodin
         (response("http://a/", b"", status="404 Not Found"), NoPage, "not status 200"),
         (response("http://a/", b"", "Content-Type: text/css"), NoPage, "not HTML"),
         (response("http://a/", b"", "Content-Type: application/pdf"), NoPage, "PDF"),
+        (response("http://a/", b"<html>", "Content-Type: text/plain"), NoPage, "not HTML"),
+        (response("http://a/", b"\x89PNG<html>", "Content-Type: */*"), NoPage, "not HTML"),
+        (response("http://a/", b"%PDF-1.4", "Content-Type: none"), NoPage, "PDF"),
+        (
+            response("http://a/", b"<html>", "X-Content-Type-Options: nosniff"),
+            NoPage,
+            "not HTML",
+        ),
         (response("http://a/", b"x" * 999)[:-500], Unreadable, "cut off"),
         (response("http://a/", b"x" * (1 << 24)), Unreadable, "too large"),
     ],
@@ -264,6 +277,22 @@ def test_encoding_is_by_mark_header_then_meta(body: bytes, charset: str, encodin
 def test_other_responses_are_no_pages(record: bytes, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         page(record)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "media_type"),
+    [
+        ("A: b", b"<html>", "text/html"),
+        ("Content-Type: */*", b"\n<!DOCTYPE html>", "text/html"),
+        ("Content-Type: charset=utf-8", b"<title>x", "text/html"),
+        ("Content-Type: unknown/unknown", b"%PDF-1.4", "application/pdf"),
+        ("Content-Type: text/html\r\nContent-Type: none", b"x", "text/html"),
+        ("Content-Type: text/html, text/html; charset=utf-8", b"x", "text/html"),
+        ("Content-Type: application/xhtml+xml", b"x", "application/xhtml+xml"),
+    ],
+)
+def test_a_page_is_what_browsers_take_for_one(headers: str, body: bytes, media_type: str) -> None:
+    assert page(response("http://a/", body, headers), pdf=True).media_type == media_type
 
 
 @pytest.mark.parametrize(
@@ -309,7 +338,7 @@ def test_folded_headers_are_whole() -> None:
     )
     assert codings == ["gzip , br"]
     assert signals(found.headers, []) == ["noai", "noindex", "tdm-reservation"]
-    assert decoded(found.body, first_of(found.headers, "content-type")) == ("koi8-r", "Да")
+    assert decoded(found.body, found.charset) == ("koi8-r", "Да")
     assert found.headers[-1] == ("a", "b X: y")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.corpus.encodings import decoded
+from krowlspider.urls.content.encoding import encoding_named
 
 JAPANESE = "これは日本語の文章です。今日は天気が良いので散歩に行きました。"
 
 
 def read(body: bytes, charset: str) -> str:
-    return decoded(body, f"text/html; charset={charset}")[1]
+    return decoded(body, encoding_named(charset))[1]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def read(body: bytes, charset: str) -> str:
 )
 def test_labels_name_the_larger_sets_of_the_standard(charset: str, codec: str, text: str) -> None:
     assert read(text.encode(codec), charset) == text
-    assert decoded(f"<meta charset={charset}>{text}".encode(codec), "")[1].endswith(text)
+    assert decoded(f"<meta charset={charset}>{text}".encode(codec), None)[1].endswith(text)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.politeness.retry_after import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import identity, normalise
+from krowlspider.urls.content.encoding import encoding_of
+from krowlspider.urls.content.media_type import computed_type
 from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.page.headers import read_links, read_robots_tag
@@ -154,6 +156,13 @@ def _svg(data: bytes) -> None:
     requisites_of_svg(data, URL)
 
 
+def _content(data: bytes) -> None:
+    """The Content-Type stands in the first line."""
+    value, _, body = data.partition(b"\n")
+    computed_type([value], (), body)
+    encoding_of(body, None)
+
+
 def _link_header(data: bytes) -> None:
     text = data.decode(errors="replace")
     read_links([text], URL, follow_nofollow=False)
@@ -221,6 +230,7 @@ TARGETS = {
         partial(_response, step=4096),
         (
             b"HTTP/1.1 200 OK\r\n",
+            b"\r\n http/1.1 200\n",
             b"HTTP/1.1 100 Continue\r\n\r\n",
             b"Content-Length: 5\r\n",
             b"Transfer-Encoding: chunked\r\n\r\n",
@@ -346,6 +356,17 @@ TARGETS = {
             *(b"<a fill='url(", b"<a ", b"b='c' ", b" ", b"\n"),
         ),
         per_byte=2e-6,
+    ),
+    "content": Target(
+        _content,
+        (
+            b"*/*\n<?xml ",
+            b'text/html;x="',
+            b"\n<meta http-equiv=content-type content='",
+            *(b"\n<meta ", b"\n<!--", b"text/html;", b"charset=", b'"', b"\\", b";", b",", b"="),
+            *(b"<meta charset=", b"<script>", b"</script", b"<!--", b"-->", b"'", b">", b"<", b" "),
+            *(b"encoding=", b"<p a='", b"\xe9", b"\0", b"/", b"<!", b"a"),
+        ),
     ),
     "urls": Target(
         _url,

@@ -128,13 +128,28 @@ def _links(body: bytes, url: str) -> list[str]:
     base = urljoin(url, next(iter(_found(page, "//base/@href")), ""))
     refreshes = (re.search(_TARGET, content) for content in _found(page, _REFRESHES))
     hrefs = [*_found(page, _HREFS), *(match[1] for match in refreshes if match)]
+    hrefs += [link.get("href", "") for link in page.iter("link") if _is_followed(link)]
     urls = (identity(href, base) for href in hrefs if href.strip())
     return [link for link in urls if link is not None and link.startswith("http://127.")]
+
+
+def _is_followed(link: lxml.html.HtmlElement) -> bool:
+    relations = set(link.get("rel", "").lower().split())
+    return (
+        not relations.isdisjoint(_RELATIONS)
+        and relations.isdisjoint({"nofollow", "stylesheet"})
+        and "html" in link.get("type", "html").lower()
+    )
 
 
 _LOWER = "translate(@{}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
 _FOLLOWED = f"[not(contains({_LOWER.format('rel')}, 'nofollow'))]/@href"
 _HREFS = f"//a{_FOLLOWED} | //area{_FOLLOWED} | //frame/@src | //iframe/@src"
+_RELATIONS = {
+    *("next", "prev", "previous", "first", "last", "start", "up", "contents", "index", "chapter"),
+    *("section", "subsection", "appendix", "glossary", "alternate", "collection", "item"),
+    *("related", "bookmark"),
+}
 _ROBOTS = f"//meta[{_LOWER.format('name')}='robots']/@content"
 _REFRESHES = f"//meta[{_LOWER.format('http-equiv')}='refresh']/@content"
 _TARGET = r"(?i)url\s*=\s*['\"]?([^'\"]+)"

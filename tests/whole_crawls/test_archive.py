@@ -6,12 +6,16 @@ import gzip
 import re
 import ssl
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import brotli
 import trustme
 from backports import zstd
 
+from krowlspider.corpus.pages import NoPage, page_of
+from krowlspider.corpus.pages import records as corpus_records
+from krowlspider.views.captures import captures, read
 from tests.support.archived import Record, sha1, valid_records
 from tests.support.crawls import crawl_raw
 from tests.support.rawweb import HTML, Raw, answer
@@ -32,6 +36,26 @@ def chunked(*lines: bytes, body: bytes) -> bytes:
 
 
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+HELLO = b"<p>hello</p>"
+IN_CHUNKS = b"4\r\n<p>h\r\n8;x=y\r\nello</p>\r\n0\r\nA: b\r\n\r\n"
+# Answers with HELLO that browsers load, and what they say of their versions and lengths.
+UNAMBIGUOUS = {
+    "/blank-line-before": b"\r\n" + answer(HTML, body=HELLO),
+    "/blank-lines-before": b"\n\r\n \n" + answer(HTML, body=HELLO),
+    "/blank-lines-and-chunks": b"\r\n\r\n" + chunked(HTML, body=IN_CHUNKS),
+    "/blank-line-and-bare-lf": b"\n" + answer(HTML, body=HELLO).replace(b"\r\n", b"\n"),
+    "/lower-case": answer(HTML, status=b"http/1.1 200 ok", body=HELLO),
+    "/lower-case-and-chunks": chunked(HTML, body=IN_CHUNKS).replace(b"HTTP", b"http"),
+    "/no-minor-version": answer(HTML, status=b"HTTP/2 200", body=HELLO),
+    "/no-version": answer(HTML, status=b"HTTP 200 OK", body=HELLO),
+    "/no-blank": answer(HTML, status=b"HTTP/1.1\t200OK", body=HELLO),
+    "/chunked-twice": chunked(HTML, b"Transfer-Encoding: chunked", body=IN_CHUNKS),
+    "/chunked-twice-in-one": chunked(HTML, b"Transfer-Encoding: chunked, Chunked", body=IN_CHUNKS),
+    "/identity-and-chunked": chunked(HTML, b"Transfer-Encoding: identity", body=IN_CHUNKS),
+    "/empty-coding": answer(HTML, b"Transfer-Encoding:", body=HELLO),
+    "/equal-lengths": answer(HTML, b"Content-Length: 12, 12", body=HELLO),
+    "/interim-and-blank-line": INTERIM + b"\r\n" + answer(HTML, body=HELLO),
+}
 # Answers, with the payload if the record has its digest.
 ODD: dict[str, tuple[Raw, bytes | None]] = {
     "/plain": (Raw(answer(HTML, body=b"plain")), b"plain"),
@@ -157,6 +181,38 @@ def test_odd_answers_are_stored_byte_for_byte(
     assert crawl.complaints == []
 
 
+def test_unambiguous_answers_are_stored_and_read_by_every_reader(tmp_path: Path) -> None:
+    with SimulatedRawWeb({path: Raw(data) for path, data in UNAMBIGUOUS.items()}) as web:
+        urls = {path: web.url("odd.test", path) for path in UNAMBIGUOUS}
+        crawl = crawl_raw(tmp_path, urls.values(), KROWL_WARC_REVISIT=0)
+    assert crawl.complaints == []
+    assert not [name for name in crawl.stats if name.startswith("krowl/fetch/failed_count")]
+    folder = crawl.jobdir / "warc"
+    # Digests, index lines and the judgement of other tools.
+    records = valid_records(folder)
+    indexes = sorted(folder.glob("*.cdxj"))
+    for path, url in urls.items():
+        sent = UNAMBIGUOUS[path].removeprefix(INTERIM)
+        assert records.about(url)[0].block == sent, path
+        [line] = captures(indexes, url)
+        assert (line.status, line.mime) == ("200", "text/html")
+        assert line.digest == sha1(HELLO)
+        assert read(folder, indexes, line, payload=False) == sent
+        assert read(folder, indexes, line, payload=True) == HELLO
+    corpus = {}
+    for warc in folder.glob("*.warc.gz"):
+        with warc.open("rb") as stream:
+            for _, record in corpus_records(stream, 0, undamaged):
+                with suppress(NoPage):
+                    page = page_of(record, lambda payload, _: payload)
+                    corpus[page.url] = (page.media_type, page.body)
+    assert corpus == dict.fromkeys(urls.values(), ("text/html", HELLO))
+
+
+def undamaged(*damage: object) -> None:
+    raise AssertionError(damage)
+
+
 def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
     """A revisit has its own head. With the body of the original it is the whole answer.
 
@@ -165,6 +221,7 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
     heads = {
         "/first": answer(HTML, body=TEXT),
         "/bare-lf": b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(TEXT), TEXT),
+        "/blank-lines": b"\r\n\r\n" + answer(HTML, body=TEXT),
         "/stray-line": answer(b"a line of no meaning", body=TEXT),
         "/chunked": chunked(HTML, body=b"%x\r\n%b\r\n0\r\nX: 1\r\n\r\n" % (len(TEXT), TEXT)),
         "/404": answer(HTML, status=b"HTTP/1.1 404 Gone", body=TEXT),
@@ -175,13 +232,13 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
         records = valid_records(crawl.jobdir / "warc")
     first = records.about(urls[0])[0]
     assert (first.kind, first.block) == ("response", heads["/first"])
-    assert records.about(urls[3])[0].block == heads["/chunked"]
+    assert records.about(urls[4])[0].block == heads["/chunked"]
     for url, data in zip(urls, heads.values(), strict=True):
         if data in {heads["/first"], heads["/chunked"]}:
             continue
         revisit = records.about(url)[0]
         assert revisit.kind == "revisit"
-        head = re.search(rb"\n\r?\n", data)
+        head = re.search(rb"[a-z0-9]\r?\n\r?\n", data)
         assert head is not None
         assert revisit.block == data[: head.end()]
         assert revisit["WARC-Block-Digest"] == sha1(revisit.block)
@@ -195,8 +252,8 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
         "warcinfo": 1,
         "resource": 1,
         "response": 3,
-        "revisit": 3,
-        "request": 6,
+        "revisit": 4,
+        "request": 7,
     }
 
 

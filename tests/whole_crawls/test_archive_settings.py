@@ -85,14 +85,14 @@ def test_metadata_describe_each_fetch(
                 ("hop", "R"),
             ],
             web.url("c.test", "/robots.txt", tls=True): [("hop", "P")],
-            f"{a}/": [("hop", "S"), ("depth", "0"), ("outlinks", "3"), ("charset", "iso8859-2")],
+            f"{a}/": [("hop", "S"), ("depth", "0"), ("outlinks", "3"), ("charset", "ISO-8859-2")],
             f"{a}/two": [
                 ("via", f"{a}/"),
                 ("hop", "L"),
                 ("depth", "1"),
                 ("hopsFromSeed", "L"),
                 ("outlinks", "0"),
-                ("charset", "cp1252"),
+                ("charset", "UTF-8"),
             ],
             f"{a}/moved": [("via", f"{a}/"), ("hop", "L"), ("depth", "1"), ("hopsFromSeed", "L")],
             f"{a}/again": [
@@ -110,7 +110,7 @@ def test_metadata_describe_each_fetch(
                 ("depth", "1"),
                 ("hopsFromSeed", "LRR"),
                 ("outlinks", "0"),
-                ("charset", "cp1252"),
+                ("charset", "UTF-8"),
             ],
             f"{a}/sitemap.xml": [
                 ("via", f"{a}/robots.txt"),
@@ -124,10 +124,10 @@ def test_metadata_describe_each_fetch(
                 ("depth", "1"),
                 ("hopsFromSeed", "PMM"),
                 ("outlinks", "0"),
-                ("charset", "cp1252"),
+                ("charset", "UTF-8"),
             ],
-            seeds[1]: [("hop", "S"), ("depth", "0"), ("outlinks", "0"), ("charset", "cp1252")],
-            seeds[2]: [("hop", "S"), ("depth", "0"), ("outlinks", "0"), ("charset", "cp1252")],
+            seeds[1]: [("hop", "S"), ("depth", "0"), ("outlinks", "0"), ("charset", "UTF-8")],
+            seeds[2]: [("hop", "S"), ("depth", "0"), ("outlinks", "0"), ("charset", "UTF-8")],
         }
     notes = {note.url: note for note in records.of_kind("metadata")}
     answers = {first.url: first for first in records.of_kind("response", "revisit")}

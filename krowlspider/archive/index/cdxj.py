@@ -25,7 +25,7 @@ from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.request_query import query_of
 from krowlspider.archive.index.surt import surt
 from krowlspider.archive.payloads.digests import digest, has_digest
-from krowlspider.archive.payloads.payload import header, payload_of
+from krowlspider.archive.payloads.payload import header, payload_of, status_of
 from krowlspider.archive.readable import Damage, read_readable
 from krowlspider.archive.reading import Advance, Location, Member, ignore, read_members
 
@@ -46,7 +46,6 @@ SEEDS_URI = "urn:krowlspider:seeds"
 
 _INDEXED = frozenset({"response", "revisit", "resource", "metadata"})
 _ABOUT_RECORDS = "application/warc-fields"
-_STATUS = re.compile(rb"HTTP/[0-9.]+[ \t]+([0-9]{3})")
 _PARAMETERS = re.compile(r"[;\s]")
 _NOT_DIGIT = re.compile("[^0-9]")
 # The missing digits of a shortened date (WARC 1.1 allows "2026-01"): those of its earliest moment.
@@ -238,14 +237,13 @@ def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None
     if kind in {"resource", "metadata"} and content == _ABOUT_RECORDS:
         return None
     http = content.startswith("application/http")
-    status = _STATUS.match(block) if http else None
     mime = header(block, "Content-Type") if http else content
     return line(
         place,
         url=url,
         date=date,
         mime=REVISIT if kind == "revisit" else mime,
-        status=status[1].decode() if status else "",
+        status=status_of(block) if http else "",
         digest=payload_digest(record, block),
     )
 

@@ -7,10 +7,21 @@ The index line written with a capture has that digest; a line made from its reco
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from krowlspider.urls.content.media_type import computed_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.urls.content.media_type import ContentType
+
 _HEAD_END = re.compile(rb"\n\r?\n")
+# Servers send such before a status line; the fetcher keeps them.
+_BLANKS = re.compile(rb"[\r\n \t]*+")
+_STATUS = re.compile(rb"[\r\n \t]*+HTTP(?:/[0-9.]+)?[ \t]++([0-9]{3})(?![0-9])", re.IGNORECASE)
 _MAY_BE_CHUNKED = re.compile(rb"chunked", re.IGNORECASE)
 _FOLD = re.compile(rb"\r?\n[ \t]+")
 # RFC 9112, 4 and 5: a status line, then fields, without folds or other lines.
@@ -28,18 +39,35 @@ _PARSED = 64 * 1024
 
 def payload_of(message: bytes) -> bytes:
     """Return the payload of a request or response; it ends where the message is cut or broken."""
-    end = _HEAD_END.search(message)
+    end = _end_of_head(message)
     if end is None:
         return b""
-    if _MAY_BE_CHUNKED.search(message, 0, end.end()) and is_chunked(message[: end.end()]):
-        return _dechunk(message, end.end())
-    return message[end.end() :]
+    if _MAY_BE_CHUNKED.search(message, 0, end) and is_chunked(message[:end]):
+        return _dechunk(message, end)
+    return message[end:]
 
 
 def without_head(message: bytes) -> bytes:
     """Return the bytes after the head of a message, unchanged; none if the head does not end."""
-    end = _HEAD_END.search(message)
-    return message[end.end() :] if end is not None else b""
+    return message[_end_of_head(message) or len(message) :]
+
+
+def head_bytes(message: bytes) -> bytes:
+    """Return the head of a message, with the empty line behind it; empty if it does not end."""
+    return message[: _end_of_head(message) or 0]
+
+
+def status_of(message: bytes) -> str:
+    """Return the three digits of a response's status; empty without a status line."""
+    found = _STATUS.match(message)
+    return found[1].decode() if found else ""
+
+
+def _end_of_head(message: bytes) -> int | None:
+    """Return the end of the head, behind an empty line. Blanks before its first line are in it."""
+    begun = _BLANKS.match(message)
+    end = _HEAD_END.search(message, begun.end() if begun else 0)
+    return end.end() if end else None
 
 
 def unfolded(head: bytes) -> bytes:
@@ -49,15 +77,29 @@ def unfolded(head: bytes) -> bytes:
 
 def header(message: bytes, name: str) -> str:
     """Return the value of the first header ``name``, folds undone; empty without such a header."""
-    end = _HEAD_END.search(message)
+    return next(_values(message, name), "")
+
+
+def _values(message: bytes, name: str) -> Iterator[str]:
+    """Yield the values of all headers ``name``, folds undone."""
     field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
-    found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
-    return unfolded(found[1]).strip().decode("latin-1") if found else ""
+    lines = re.compile(field, re.IGNORECASE)
+    for found in lines.finditer(message, 0, _end_of_head(message) or len(message)):
+        yield unfolded(found[1]).strip().decode("latin-1")
 
 
 def media_type(message: bytes) -> str:
     """Return the Content-Type of a message in lower case, without parameters; empty without one."""
     return header(message, "Content-Type").partition(";")[0].strip().lower()
+
+
+def type_of(message: bytes, body: bytes) -> ContentType:
+    """Return the type of a message as browsers find it, given its body without codings."""
+    types, options = (
+        [value.encode("latin-1") for value in _values(message, name)]
+        for name in ("Content-Type", "X-Content-Type-Options")
+    )
+    return computed_type(types, options, body)
 
 
 def is_plain(message: bytes, payload: bytes) -> bool:
@@ -73,7 +115,9 @@ def is_plain(message: bytes, payload: bytes) -> bool:
 
 def is_chunked(head: bytes) -> bool:
     """Return whether chunked is the last transfer coding (RFC 9112, 6.3)."""
-    codings = _parsed(head) if len(head) <= _PARSED else None
+    # As in the fetcher, which mends a head that begins otherwise before it is parsed.
+    is_usual = head.startswith(b"HTTP/") and len(head) <= _PARSED
+    codings = _parsed(head) if is_usual else None
     if codings is None:
         codings = _mended(head)
     return codings[-1:] == [b"chunked"]

@@ -18,7 +18,7 @@ from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import INDEX, REVISIT
 from krowlspider.archive.index.indexes import indexes_in, parsed
 from krowlspider.archive.payloads.dedup_index import DedupWriter, Stored
-from krowlspider.archive.payloads.payload import header, is_chunked
+from krowlspider.archive.payloads.payload import head_bytes, header, is_chunked
 from krowlspider.archive.reading import Advance, ignore
 from krowlspider.archive.upload.notes import uploaded
 
@@ -206,15 +206,15 @@ def _by_heads(line: IndexLine, member: bytes) -> Stored | None:
     if fields.get("warc-type") != "response" or "warc-truncated" in fields:
         return None
     found = _by_line(line)
-    http, end, _ = block.partition(b"\r\n\r\n")
-    if found is None or fields.get("warc-target-uri") != line.url or not end:
+    http = head_bytes(block)
+    if found is None or fields.get("warc-target-uri") != line.url or not http:
         return found
     date, identity = fields.get("warc-date", ""), fields.get("warc-record-id", "")
     return replace(
         found,
         date=date if _is_date(date) else found.date,
         identity=identity if _ID.fullmatch(identity) else "",
-        chunked=is_chunked(http + end),
+        chunked=is_chunked(http),
         validators=tuple(filter(None, (header(block, "ETag"), header(block, "Last-Modified")))),
     )
 

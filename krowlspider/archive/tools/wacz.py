@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
@@ -27,9 +27,10 @@ from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import REVISIT, index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
-from krowlspider.archive.payloads.payload import header, media_type, payload_of
+from krowlspider.archive.payloads.payload import header, payload_of, type_of
 from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.archive.tools.seed_urls import seed_urls
+from krowlspider.urls.content.media_type import HTML, computed_type
 from krowlspider.urls.page.links import read_text
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ VERSION = "1.1.1"
 # Index lines compressed together, as in the ``wacz`` package; a reader fetches one such block.
 _BLOCK = 1024
 _PIECE = 1024 * 1024
-_PAGES = frozenset({"text/html", "application/xhtml+xml"})
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 # Characters that the schema of Data Packages does not allow in the name of a resource.
 _NOT_IN_NAME = re.compile("[^-a-z0-9._/]")
 
@@ -297,23 +296,20 @@ def _list_pages(
     pages = _pages_of(index_path(warc))
     with progress(f"pages of {warc.name}", sum(page.length for page in pages)) as advance:
         for page in pages:
-            title = text = ""
+            found: tuple[str, str] | None = ("", "")
             try:
-                if page.is_revisit and not _is_page(stream, page.offset):
-                    advance(page.length)
-                    continue
-                if page.content is not None:
-                    title, text = _read(stream, page.content, decode)
+                found = _read(stream, page, decode)
             except RecordError as error:
                 damage(warc, error)
-            out.add(_page(page.url, page.stamp, title, text))
+            if found is not None:
+                out.add(_page(page.url, page.stamp, *found))
             advance(page.length)
 
 
 class _Listed(NamedTuple):
     """The place of a capture in a file, and that of its payload: None if it is in no known place.
 
-    A revisit may be one of a page or of anything else: its headers say so.
+    A doubtful one may be of anything: a revisit, or a response without a usable media type.
     """
 
     offset: int
@@ -321,11 +317,11 @@ class _Listed(NamedTuple):
     url: str
     stamp: str
     content: int | None
-    is_revisit: bool
+    is_doubtful: bool
 
 
 def _pages_of(index: Path) -> list[_Listed]:
-    """Return a file's pages and all its revisits, sorted by offset."""
+    """Return a file's pages, and what is doubtful, sorted by offset."""
     found: list[_Listed] = []
     # The places of the revisits in ``found``, and their digests.
     revisits: dict[int, str] = {}
@@ -336,10 +332,11 @@ def _pages_of(index: Path) -> list[_Listed]:
             is_revisit = line.mime == REVISIT
             if is_revisit and line.digest:
                 revisits[len(found)] = line.digest
-            if is_revisit or line.mime in _PAGES:
+            named = computed_type([line.mime.encode()], (), b"").essence
+            if is_revisit or not named or named in HTML:
                 content = None if is_revisit else line.offset
                 place = (line.offset, line.length, line.url, line.timestamp)
-                found.append(_Listed(*place, content, is_revisit))
+                found.append(_Listed(*place, content, is_revisit or not named))
         if revisits:
             file.seek(0)
             wanted = set(revisits.values())
@@ -353,12 +350,6 @@ def _pages_of(index: Path) -> list[_Listed]:
     return sorted(found)
 
 
-def _is_page(stream: BinaryIO, offset: int) -> bool:
-    """Return whether the record of a revisit is that of a page, by its headers."""
-    message = read_member(stream, offset).record().reader.read()
-    return media_type(message) in _PAGES
-
-
 def _page(url: str, stamp: str, title: str, text: str) -> dict[str, str]:
     full = timestamp(stamp)
     date = f"{full[:4]}-{full[4:6]}-{full[6:8]}"
@@ -370,15 +361,25 @@ def _page(url: str, stamp: str, title: str, text: str) -> dict[str, str]:
     return page | {name: value for name, value in (("title", title), ("text", text)) if value}
 
 
-def _read(stream: BinaryIO, offset: int, decode: Decode) -> tuple[str, str]:
-    """Return a page's title and text; empty without one, or if it cannot be decoded."""
-    message = read_member(stream, offset).record().reader.read()
-    try:
-        body = decode(payload_of(message), header(message, "Content-Encoding"))
-    except ValueError:
-        return "", ""
-    charset = _CHARSET.search(header(message, "Content-Type"))
-    return read_text(body, charset[1] if charset else None)
+def _read(stream: BinaryIO, page: _Listed, decode: Decode) -> tuple[str, str] | None:
+    """Return the title and the text of a page, None if it is no page.
+
+    They are empty if it has none, cannot be decoded, or is not in this file.
+    """
+    head, body = _message(stream, page.offset), b""
+    if page.content is not None:
+        message = head if page.content == page.offset else _message(stream, page.content)
+        with suppress(ValueError):
+            body = decode(payload_of(message), header(message, "Content-Encoding"))
+    media_type, charset = type_of(head, body)
+    if page.is_doubtful and media_type not in HTML:
+        return None
+    return read_text(body, charset)
+
+
+def _message(stream: BinaryIO, offset: int) -> bytes:
+    message: bytes = read_member(stream, offset).record().reader.read()
+    return message
 
 
 def _write_json(file: BinaryIO, values: Mapping[str, object]) -> None:

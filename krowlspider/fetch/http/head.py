@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -17,11 +18,17 @@ if TYPE_CHECKING:
 # Real heads take a few KiB. The cap bounds the memory that a hostile head can use.
 HEAD_CAP = 64 * 1024
 HEAD_END = re.compile(rb"\n\r?\n")
+# What may come before a status line, as after a body that is longer than its length.
+BLANKS = re.compile(rb"[\r\n \t]{0,16}")
 # Up to an exabyte. Python refuses to convert numbers of some thousand digits.
 _LENGTH_DIGITS = 18
 _NO_BODY = frozenset({204, 304})
 _FOLD = re.compile(rb"\r?\n[ \t]+")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+# Any case, and no minor version or none at all, as in browsers.
+_STATUS_LINE = re.compile(
+    rb"HTTP(?:/([0-9])(?:\.([0-9]))?)?[ \t]++([0-9]{3})(?![0-9])[ \t]*+(.*)", re.IGNORECASE
+)
 
 
 class Framing(Enum):
@@ -61,11 +68,13 @@ def parse_head(data: bytes, method: str) -> Head:
     :raises ProtocolBroken: the head is invalid or ambiguous
     """
     # llhttp refuses heads that browsers accept: a stray line, ``Name : value``, a repeated
-    # Content-Length. A refused head is mended once, and its connection is not used again.
-    try:
-        return _parse(data, method, keep_alive=True)
-    except HttpParserError:
-        pass
+    # Content-Length. A refused head is mended once, and its connection is not used again, nor one
+    # with blanks before the status line.
+    if data.startswith(b"HTTP/"):
+        try:
+            return _parse(data, method, keep_alive=True)
+        except HttpParserError:
+            pass
     try:
         return _parse(mend(data), method, keep_alive=False)
     except HttpParserError as e:
@@ -93,6 +102,8 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
         if name.endswith(b" "):
             raise HttpParserError("a blank before a colon")
     status = parser.get_status_code()
+    if not status:
+        raise HttpParserError("no status line")
     version = parser.get_http_version()
     framing, length, clear = _framing(status, sink.headers, method)
     return Head(
@@ -123,8 +134,12 @@ def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, 
             clear = False
     if method == "HEAD" or status in _NO_BODY or 100 <= status < 200:
         return Framing.NONE, 0, clear
-    if codings and codings != [b"identity"]:
-        if codings != [b"chunked"]:
+    if codings:
+        clear = clear and codings == [b"chunked"]
+        codings = [*dropwhile(b"identity".__eq__, codings)]
+    if codings:
+        # No server applies it twice: two proxies have each named the same one.
+        if set(codings) != {b"chunked"}:
             raise ProtocolBroken(f"transfer coding {b', '.join(codings)!r} was not asked for")
         # Both headers together suggest request smuggling: Transfer-Encoding wins, and the
         # connection ends with the response (RFC 9112, section 6.3, rule 3).
@@ -133,7 +148,7 @@ def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, 
         if len(lengths[0]) > _LENGTH_DIGITS:
             raise ProtocolBroken(f"a Content-Length of {len(lengths[0])} digits")
         length = int(lengths[0])
-        return Framing.LENGTH if length else Framing.NONE, length, clear and not codings
+        return Framing.LENGTH if length else Framing.NONE, length, clear
     return Framing.CLOSE, 0, False
 
 
@@ -144,11 +159,16 @@ def _tokens(value: bytes) -> list[bytes]:
 def mend(data: bytes) -> bytes:
     """Return the head as a browser reads it.
 
-    Folds and stray lines are removed, names trimmed, and equal Content-Length values merged.
-    Different ones are all kept, so that the parser still refuses them.
+    Blanks before it, folds and stray lines are removed, the status line is spelt as the standard
+    does, names are trimmed, and equal Content-Length values merged. Different ones are all kept, so
+    that the parser still refuses them.
     """
-    status_line, *lines = _FOLD.sub(b" ", data.replace(b"\0", b" ")).splitlines()
-    mended = [b" ".join(status_line.split(None, 2))]
+    data = data[BLANKS.match(data).end() :]  # type: ignore[union-attr] # it may be empty
+    status_line, *lines = _FOLD.sub(b" ", data.replace(b"\0", b" ")).splitlines() or [b""]
+    if found := _STATUS_LINE.fullmatch(status_line):
+        major, minor, status, reason = found.groups()
+        status_line = b"HTTP/%b.%b %b %b" % (major or b"1", minor or b"0", status, reason)
+    mended = [status_line]
     lengths: list[bytes] = []
     for line in lines:
         name, colon, value = line.partition(b":")
@@ -157,7 +177,7 @@ def mend(data: bytes) -> bytes:
             continue
         if name.lower() == b"content-length":
             lengths += _tokens(value)
-        else:
+        elif name.lower() != b"transfer-encoding" or _tokens(value):
             mended.append(name + b": " + value.strip())
     mended += [b"Content-Length: " + length for length in dict.fromkeys(lengths)]
     return b"\r\n".join([*mended, b"", b""])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
 from krowlspider.fetch.http.chunked import ChunkedDecoder
-from krowlspider.fetch.http.head import HEAD_CAP, HEAD_END, Framing, Head, parse_head
+from krowlspider.fetch.http.head import BLANKS, HEAD_CAP, HEAD_END, Framing, Head, parse_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,8 @@ class ResponseReader:
 
     @property
     def response_bytes(self) -> bytes:
-        """The bytes from the final status line to the end, or to the last byte received."""
+        """The bytes from the final status line to the end, or to the last byte received, and the
+        blanks before that line."""
         return b"".join(self._raw)
 
     def take(self) -> list[bytes]:
@@ -107,7 +108,7 @@ class ResponseReader:
         self._start += data
         while self.head is None:
             if self._start[:5] != b"HTTP/"[: len(self._start)]:
-                raise ProtocolBroken(f"not an HTTP/1 response: {self._start[:20]!r}")
+                self._skip_blanks()
             found = HEAD_END.search(self._start, self._searched)
             end = found.end() if found else len(self._start)
             if self._interim + end > HEAD_CAP:
@@ -116,6 +117,19 @@ class ResponseReader:
                 self._searched = max(0, end - 2)
                 return
             self._read_head(end)
+
+    def _skip_blanks(self) -> None:
+        """Search for the end behind the blanks before a status line, which are kept.
+
+        :raises ProtocolBroken: something else follows them
+        """
+        start = self._start
+        blanks = BLANKS.match(start)
+        assert blanks is not None
+        begun = start[blanks.end() : blanks.end() + 4]
+        if begun.upper() != b"HTTP"[: len(begun)]:
+            raise ProtocolBroken(f"not an HTTP/1 response: {start[:20]!r}")
+        self._searched = max(self._searched, blanks.end())
 
     def _read_head(self, end: int) -> None:
         start = self._start

@@ -1,4 +1,4 @@
-"""Read HTTP headers that concern crawlers: Link (RFC 8288), X-Robots-Tag, and URLs in any."""
+"""Read HTTP headers that concern crawlers: Link (RFC 8288), Refresh, X-Robots-Tag, URLs in any."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.canonical import normalise, normalise_all
+from krowlspider.urls.page.queries import encode_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
 # Links taken from the headers of one page, which may contain thousands.
 MAX_HEADER_LINKS = 100
 
-# IANA link relations that lead to another page. Excluded are parts of this page (preload,
-# dns-prefetch, stylesheet, icon) and machine interfaces (hub, https://api.w.org/).
-_FOLLOWED = frozenset(
+# IANA link relations that lead to another page, of headers and of ``link`` elements. Excluded are
+# parts of this page (preload, dns-prefetch, stylesheet, icon) and machine interfaces (hub,
+# https://api.w.org/). "alternate stylesheet" is a part of it too.
+FOLLOWED = frozenset(
     {
         *("next", "prev", "previous", "first", "last", "start", "up"),
         *("contents", "index", "chapter", "section", "subsection", "appendix", "glossary"),
@@ -27,6 +29,13 @@ _FOLLOWED = frozenset(
 _LINK = re.compile(r'<([^<>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+")*)', re.DOTALL)
 _PARAMETER = re.compile(
     r';\s*+([^\s=;,"]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s;,"]++))', re.DOTALL
+)
+# "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
+# the expression linear in the length of the text. "(?:url=)?+" would be read wrongly by Python
+# before 3.11.5 (gh-106052).
+_REFRESH = re.compile(
+    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+|(?!url\s*+=))(?:"([^"]*)|'([^']*)|(.+))""",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 # Rules of X-Robots-Tag that have a value; any other name before a colon names a crawler.
 _VALUED = frozenset({"max-image-preview", "max-snippet", "max-video-preview", "unavailable_after"})
@@ -63,8 +72,8 @@ def read_links(
     """Return (links, target of ``rel=canonical`` or None) from the Link headers of ``url``.
 
     All URLs are normalised, and at most MAX_HEADER_LINKS links are returned. Left out are links
-    with ``rel=nofollow`` unless ``follow_nofollow``, to a type other than HTML, and of another page
-    (``anchor``).
+    with ``rel=nofollow`` unless ``follow_nofollow``, to a type other than HTML, to a style sheet,
+    and of another page (``anchor``).
     """
     hrefs, canonical = [], None
     for href, parameters in _links(headers):
@@ -73,13 +82,34 @@ def read_links(
             continue
         if canonical is None and "canonical" in relations:
             canonical = normalise(href, url)
-        if relations.isdisjoint(_FOLLOWED) or "html" not in parameters.get("type", "html").lower():
+        media_type = parameters.get("type", "") or "html"
+        if relations.isdisjoint(FOLLOWED) or "html" not in media_type.lower():
+            continue
+        if "stylesheet" in relations:
             continue
         if follow_nofollow or "nofollow" not in relations:
             hrefs.append(href)
     # Most pages have no such link, so the base need not be parsed.
     links = normalise_all(hrefs[:MAX_HEADER_LINKS], url) if hrefs else []
     return links, canonical
+
+
+def read_refresh(values: Iterable[bytes], url: str, encoding: str, refused: list[str]) -> list[str]:
+    """Return the normalised target of the Refresh headers of ``url``; none without one.
+
+    It is relative to ``url``, whatever the base of the document is, whose WHATWG ``encoding`` is
+    that of the query. One that is no http(s) URL is added to ``refused``.
+    """
+    target = refresh_target(b", ".join(values).decode("latin-1"))
+    if target is None:
+        return []
+    return normalise_all(encode_queries([target], encoding, refused), url, refused, refused)
+
+
+def refresh_target(value: str) -> str | None:
+    """Return the URL in a Refresh header or ``meta`` element as it is written; None without one."""
+    match = _REFRESH.match(value)
+    return match[match.lastindex or 0].strip() or None if match else None
 
 
 def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -92,7 +122,7 @@ def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
             yield href, parameters
 
 
-_PRODUCT = re.compile(r"\*|[a-z_-]+[0-9a-z_-]*")
+_PRODUCT = re.compile(r"\*|[a-z_-][0-9a-z_-]*+")
 
 
 def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:

@@ -6,15 +6,16 @@ which neither sniffs the encoding nor stays linear on deep nesting.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from krowlspider.internals.frostwork import Plan, detect_encoding
+from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise, normalise_all
+from krowlspider.urls.content.encoding import encoding_of
 from krowlspider.urls.length import BASE_MAX
 from krowlspider.urls.page.bound import bounded
+from krowlspider.urls.page.headers import FOLLOWED, refresh_target
 from krowlspider.urls.page.queries import encode_queries
 from krowlspider.urls.page.requisites.elements import COLUMNS, requisites_of
 
@@ -34,6 +35,11 @@ MAX_TEXT = 5_000
 MAX_LANG = 35
 
 _NOFOLLOW = ":not([rel~=nofollow i])"
+# ``link`` elements that lead to another page of HTML, as `read_links` decides it for headers.
+_LINK = (
+    f"link:is({', '.join(f'[rel~={name} i]' for name in sorted(FOLLOWED))})"
+    ":not([rel~=stylesheet i]):is([type*=html i], [type=''], :not([type]))"
+)
 # Columns of a plan that only items need: title, canonical, language. Each column costs time per
 # page, even if nothing is found.
 _DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
@@ -52,7 +58,7 @@ def reading_plan(
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     return Plan(
         [
-            f":is(a, area){followed}, :is(frame, iframe)[src]::attr(src)",
+            f":is(a, area){followed}, {_LINK}{followed}, :is(frame, iframe)[src]::attr(src)",
             "meta[http-equiv=refresh i]::attr(content)",
             "base[href]::attr(href)",
             f"meta:is([name=robots i], [name={agent} i])::attr(content)",
@@ -68,13 +74,6 @@ _PLAN = reading_plan("krowlspider", follow_nofollow=False)
 # others the end, and with it the text behind, is not known in very large pages.
 _UNSEEN = "title, script, style, iframe, noframes, noembed"
 _TEXT_PLAN = Plan(["title::text", f"*:not({_UNSEEN})::text"], [])
-# "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
-# the expression linear in the length of the text. "(?:url=)?+" would be read wrongly by Python
-# before 3.11.5 (gh-106052).
-_REFRESH = re.compile(
-    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+|(?!url\s*+=))(?:"([^"]*)|'([^']*)|(.+))""",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,11 +105,11 @@ class Page:
 def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
     """Return what the HTML of ``url``, a normalised URL, contains; no bytes raise an error.
 
-    ``charset`` is the one of the HTTP header. The encoding is found in the order of browsers: byte
-    order mark, header, meta element, UTF-8. A page is read up to a bound on its tags (`bounded`).
+    ``charset`` is the WHATWG name of the encoding by the HTTP header, if any; `encoding_of` finds
+    the encoding. A page is read up to a bound on its tags (`bounded`).
     """
     html = bounded(body)
-    hrefs, refreshes, bases, robots, *more = plan.extract(html, charset)
+    hrefs, refreshes, bases, robots, *more = plan.extract(html, _label(body, charset))
     match more:
         case []:
             titles, canonicals, langs, columns = [], [], [], more
@@ -119,14 +118,14 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         case _:
             titles, canonicals, langs = more[: -len(COLUMNS)] or ([], [], [])
             columns = more[-len(COLUMNS) :]
-    if target := _refresh_target(refreshes):
+    if refreshes and (target := refresh_target(refreshes[0])):
         hrefs.insert(0, target)
     surplus = max(0, len(hrefs) - MAX_LINKS)
     del hrefs[MAX_LINKS:]
     refused: list[str] = []
     oversize: list[str] = []
     if not "".join([*hrefs, *bases[:1], *canonicals[:1]]).isascii():
-        encoding = detect_encoding(html, charset)
+        encoding = encoding_of(body, charset)
         hrefs = encode_queries(hrefs, encoding, oversize)
         bases = encode_queries(bases[:1], encoding, [])
         canonicals = encode_queries(canonicals[:1], encoding, [])
@@ -134,7 +133,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     nofollow, noindex = refusals_in(_robots_tokens(robots))
     requisites = None
     if columns:
-        requisites = requisites_of(columns, base, lambda: detect_encoding(html, charset))
+        requisites = requisites_of(columns, base, lambda: encoding_of(body, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles[:1], MAX_TITLE),
@@ -154,19 +153,19 @@ def read_text(body: bytes, charset: str | None) -> tuple[str, str]:
 
     No bytes raise an error. ``charset`` is as for `read_page`.
     """
-    titles, texts = _TEXT_PLAN.extract(bounded(body), charset)
+    titles, texts = _TEXT_PLAN.extract(bounded(body), _label(body, charset))
     return _collapsed(titles[:1], MAX_TITLE), _collapsed(texts, MAX_TEXT)
+
+
+def _label(body: bytes, charset: str | None) -> str | None:
+    """Return the encoding that the scanner is told; None where it finds the same by itself."""
+    return charset if charset is not None or body.isascii() else encoding_of(body, None)
 
 
 def _base(hrefs: list[str], url: str) -> str:
     """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
     base = normalise(hrefs[0], url) if hrefs else None
     return url if base is None or len(base) > BASE_MAX else base
-
-
-def _refresh_target(contents: list[str]) -> str | None:
-    match = _REFRESH.match(contents[0]) if contents else None
-    return match[match.lastindex or 0].strip() if match else None
 
 
 def refusals_in(rules: set[str]) -> tuple[bool, bool]:

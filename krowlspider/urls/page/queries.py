@@ -38,16 +38,12 @@ _REPLACED: dict[str, dict[int, str | None]] = {
     "GBK": _IGNORED | {0x20AC: "%80"},
     "gb18030": _IGNORED | {0xE5E5: "%26%2358853%3B"},
     "ISO-2022-JP": _IGNORED | dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
+    "x-user-defined": _IGNORED | {0xF700 + byte: f"%{byte:X}" for byte in range(0x80, 0x100)},
 }
 _C0_OR_SPACE = "".join(map(chr, range(33)))
 # Bytes to escape here; the URL parser escapes the others of ASCII.
 _ESCAPED = re.compile(rb'[^ !"$-~]+')
 _ON_ERROR = "krowlspider.query"
-
-
-def codec_of(encoding: str) -> str:
-    """Return the name of Python's codec for a WHATWG encoding."""
-    return _CODECS.get(encoding, encoding)
 
 
 def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> list[str]:
@@ -76,7 +72,7 @@ def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> 
 
 def _encoded(query: str, encoding: str) -> str:
     text = query.translate(_REPLACED.get(encoding, _IGNORED))
-    octets = text.encode(codec_of(encoding), _ON_ERROR)
+    octets = text.encode(_CODECS.get(encoding, encoding), _ON_ERROR)
     return _ESCAPED.sub(_escape, octets).decode("ascii")
 
 

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.payload import is_plain, payload_of
+from krowlspider.archive.payloads.payload import (
+    header,
+    is_plain,
+    payload_of,
+    status_of,
+    without_head,
+)
 from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
 from krowlspider.fetch.http.reader import ResponseReader
 from tests.archive.captures import ALL_ODD, REQUEST
@@ -36,6 +42,29 @@ def test_bare_line_feeds_end_a_head_and_a_chunk() -> None:
     assert payload_of(head + b"3\nabc\n0\n\n") == b"abc"
 
 
+@pytest.mark.parametrize("before", [b"\r\n", b"\n", b"\r\n\r\n", b"\n\n\n", b" \t\r\n"])
+@pytest.mark.parametrize("line", [STATUS_LINE, b"http/1.1 200\n", b"HTTP 200 OK\r\n"])
+def test_blanks_before_a_status_line_are_of_the_head(before: bytes, line: bytes) -> None:
+    message = before + line + b"A: b\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n0\r\n\r\n"
+    assert payload_of(message) == b"a"
+    assert without_head(message) == b"1\r\na\r\n0\r\n\r\n"
+    assert header(message, "A") == "b"
+    assert status_of(message) == "200"
+    assert not is_plain(message, b"a")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        *((line, "200") for line in (b"HTTP/1.1 200", b"HTTP/2 200 OK", b"HTTP/1.1\t200OK")),
+        *((line, "") for line in (b"HTTP/1.1 2000", b"ICY 200 OK", b"x HTTP/1.1 200", b"")),
+        (b"GET / HTTP/1.1", ""),
+    ],
+)
+def test_status_is_that_of_the_fetcher(line: bytes, status: str) -> None:
+    assert status_of(line + b"\r\nA: b\r\n\r\n") == status
+
+
 @pytest.mark.parametrize(
     "field",
     [
@@ -51,6 +80,10 @@ def test_bare_line_feeds_end_a_head_and_a_chunk() -> None:
         b"Transfer-Encoding:\x0bchunked",
         b"stray line\r\nTransfer-Encoding : chunked",
         b"A: b\rTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked, chunked",
+        b"Transfer-Encoding: identity, chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding:",
     ],
 )
 def test_chunked_coding_is_found_in_any_spelling(field: bytes) -> None:
@@ -222,7 +255,8 @@ OTHER = mostly(
 HEADS = joined(
     mostly(
         *(STATUS_LINE, b"HTTP/1.0 200\n", b"HTTP/1.1 204 No\r\n", b"HTTP/2 404 \xe9\r\n"),
-        b"HTTP/1.1 200 OK\r",
+        *(b"HTTP/1.1 200 OK\r", b"\r\n" + STATUS_LINE, b"\n\n" + STATUS_LINE, b"http/1.1 200\n"),
+        *(b" \r\n\r\n" + STATUS_LINE, b"\nHTTP 200: chunked\r\n"),
     ),
     several(OTHER, 2),
     CODING,

@@ -15,6 +15,7 @@ import pytest
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, parse
+from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.wacz import About, Packed, pack
 from krowlspider.archive.write.records import seeds_resource
@@ -39,11 +40,14 @@ PAGES = {
         "In",
     ),
     "untitled": (HTML + b"\r\n<p>nothing", None),
+    "untyped": (b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n<title>caf\xe9 \x96</title>", "café –"),
+    "unusable": (b"HTTP/1.1 200 OK\r\nContent-Type: */*\r\n\r\n<title>Any</title>", "Any"),
     "broken": (HTML + b"Content-Encoding: gzip\r\n\r\n<title>no gzip</title>", None),
 }
 OTHERS = {
     "missing": b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\n<title>No</title>",
     "text": b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n<title>Text</title>",
+    "unknown": b"HTTP/1.1 200 OK\r\nContent-Type: */*\r\n\r\nsee <title>Text</title>",
     # A viewer cannot open it by its URL.
     "posted": HTML + b"\r\n<title>The answer to a POST</title>",
 }
@@ -54,7 +58,7 @@ def archive(directory: Path, count: int = 1) -> list[Path]:
     directory.mkdir(exist_ok=True)
     files = series(directory)
     for name, response in [*((name, page[0]) for name, page in PAGES.items()), *OTHERS.items()]:
-        kind = "text/plain" if name == "text" else "text/html; charset=latin-1"
+        kind = header(response, "Content-Type")
         page = capture(odd=Odd(response, response.partition(b"\r\n\r\n")[2]))
         asked = b"POST / HTTP/1.1\r\n\r\n" if name == "posted" else page.request_bytes
         url = f"http://example.org/{name}"
@@ -300,7 +304,9 @@ def test_index_that_lacks_captures_leaves_no_file(tmp_path: Path) -> None:
         with steps(what, total) as advance:
             yield advance
 
-    with pytest.raises(ArchiveError, match="would have 8 of 9 captures"):
+    count = len(PAGES) + len(OTHERS) + 1
+    lost = f"would have {count - 1} of {count} captures"
+    with pytest.raises(ArchiveError, match=lost):
         packed(warcs, tmp_path / "a.wacz", progress)
     assert [path.name for path in tmp_path.iterdir()] == ["warc"]
 

@@ -65,6 +65,8 @@ def test_mended_head_ends_the_connection(line: bytes, headers: list[tuple[bytes,
 @pytest.mark.parametrize(
     "raw",
     [
+        b"",
+        b"\r\n\r\n",
         b"<html>\r\n\r\n",
         b"HTTP/1.1 abc OK\r\n\r\n",
         b"HTTP/x.y 200 OK\r\n\r\n",
@@ -76,14 +78,84 @@ def test_mended_head_ends_the_connection(line: bytes, headers: list[tuple[bytes,
         head(b"Content-Length: 0x3"),
         head(b"Content-Length: 99999999999999999999999"),
         head(b"Transfer-Encoding: gzip, chunked"),
-        head(b"Transfer-Encoding: chunked, chunked"),
-        head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+        head(b"Content-Length: 3", b"Content-Length: 03"),
+        head(b"Content-Length: 3", b"Content-Length: 3, 4"),
+        head(b"Content-Length: 3s"),
+        head(b"Content-Length: 3 3"),
         head(b"Transfer-Encoding: xchunked"),
+        head(b"Transfer-Encoding: chunked;q=1"),
+        head(b'Transfer-Encoding: "chunked"'),
+        head(b"Transfer-Encoding: chunked, identity"),
+        head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip"),
+        head(b"Transfer-Encoding: deflate", b"Transfer-Encoding: chunked"),
+        head(b"Transfer-Encoding: none", b"Content-Length: 3"),
+        *(
+            head(b"Content-Length: 3", status=status)
+            for status in (
+                *(b"HTTP/1.1", b"HTTP/1.1 OK", b"HTTP/1.1 20 OK"),
+                *(b"HTTP/1.1 2000 OK", b"HTTP/1.1 +200 OK", b"HTTP/1.1 2xx OK", b"HTTP/1.1200 OK"),
+                *(b"HTTP/1.1: 200 OK", b"HTTP /1.1 200 OK", b"HTTP/ 1.1 200 OK", b"HTTP/a 200 OK"),
+                *(b"Status: 200 OK", b"SHTTP/1.1 200 OK", b"xxHTTP/1.1 200 OK"),
+                # Chromium shows it as text, and what speaks it has no end.
+                *(b"ICY 200 OK", b"icy 200 OK"),
+            )
+        ),
     ],
 )
 def test_ambiguous_head_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolBroken):
         parse_head(raw, "GET")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        *(b"http/1.1 200 OK", b"Http/1.1 200 OK", b"HTTP/1.1  200 OK", b"HTTP/1.1\t200\tOK"),
+        *(b"HTTP/1.1 200OK", b"HTTP/2 200 OK", b"HTTP/1 200", b"HTTP 200 OK"),
+        *(b"\r\nHTTP/1.1 200 OK", b"\nHTTP/1.1 200 OK", b" HTTP/1.1 200 OK"),
+        *(b"\r\n\r\n HTTP/1.1 200 OK", b"\r\nhttp/1.1 200"),
+    ],
+)
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\n"])
+def test_odd_status_lines_are_read_as_in_browsers(status: bytes, line_end: bytes) -> None:
+    raw = head(b"Content-Length: 3", b"A: b", status=status).replace(b"\r\n", line_end)
+    parsed = parse_head(raw, "GET")
+    assert (parsed.status, parsed.framing, parsed.length) == (200, Framing.LENGTH, 3)
+    assert parsed.headers[-2:] == [(b"A", b"b"), (b"Content-Length", b"3")]
+    assert not parsed.keep_alive
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"],
+        [b"Transfer-Encoding: chunked", b"A: b", b"transfer-encoding: Chunked "],
+        [b"Transfer-Encoding: chunked, chunked"],
+        [b"Transfer-Encoding: identity, chunked"],
+        [b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked"],
+        [b"Transfer-Encoding: chunked", b"Transfer-Encoding:"],
+        [b"Transfer-Encoding : chunked"],
+    ],
+)
+def test_equal_codings_are_one_and_end_the_connection(lines: list[bytes]) -> None:
+    parsed = parse_head(head(*lines), "GET")
+    assert (parsed.framing, parsed.keep_alive) == (Framing.CHUNKED, False)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        *([b"Content-Length: 3", b"Content-Length: 3"], [b"Content-Length: 3, 3"]),
+        *([b"Content-Length: 3,3", b"content-length: 3"], [b"Content-Length : 3"]),
+        *([b"Content-Length:   3   "], [b"Content-Length: 03"], [b"Content-Length: 3,"]),
+        *([b"Transfer-Encoding:", b"Content-Length: 3"],),
+        [b"Transfer-Encoding: identity, identity", b"Content-Length: 3"],
+    ],
+)
+def test_equal_lengths_are_one(lines: list[bytes]) -> None:
+    """web-platform-tests, fetch/content-length/resources/content-lengths.json."""
+    parsed = parse_head(head(*lines), "GET")
+    assert (parsed.framing, parsed.length) == (Framing.LENGTH, 3)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,43 @@ def test_a_response_cut_anywhere_reads_the_same(
     assert response[: reader.head_length].endswith((b"\r\n\r\n", b"\n\n"))
 
 
+ODD_STARTS = [b"\r\n", b"\n", b"\r\n\r\n", b" \t", b"\r\n" * 8]
+
+
+@pytest.mark.parametrize("before", ODD_STARTS)
+@pytest.mark.parametrize("line", [b"HTTP/1.1 200 OK", b"http/1.1 200"])
+@pytest.mark.parametrize("interim", [b"", INTERIM, b"\r\n" + INTERIM])
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_blanks_before_a_status_line_are_kept(
+    before: bytes, line: bytes, interim: bytes, step: int
+) -> None:
+    for response in (LENGTH, CHUNKED):
+        sent = before + response.replace(b"HTTP/1.1 200 OK", line)
+        wire, reader = interim + sent, ResponseReader("GET", 100)
+        for at in range(0, len(wire), step):
+            reader.feed(wire[at : at + step])
+        assert reader.done
+        assert reader.response_bytes == sent
+        assert reader.body_of(sent) == b"hello"
+        assert sent[reader.head_length - 4 : reader.head_length] == b"\r\n\r\n"
+        assert not reader.reusable
+
+
+@pytest.mark.parametrize(
+    "start", [b"\r\n" * 9, b" " * 17, b"\r\nx", b"\0", b"\xef\xbb\xbfHTTP/1.1"]
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_other_bytes_before_a_status_line_are_no_response(start: bytes, step: int) -> None:
+    wire, reader = start + LENGTH, ResponseReader("GET", 100)
+
+    def feed() -> None:
+        for at in range(0, len(wire), step):
+            reader.feed(wire[at : at + step])
+
+    with pytest.raises(ProtocolBroken, match="not an HTTP/1 response"):
+        feed()
+
+
 @pytest.mark.parametrize("response", [LENGTH, CHUNKED])
 @pytest.mark.parametrize("extra", [b"x", b"HTTP/1.1 200 OK\r\n\r\n"])
 @pytest.mark.parametrize("together", [True, False])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from xml.sax.saxutils import quoteattr
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.page.headers import read_links, read_refresh
 from krowlspider.urls.page.links import (
     MAX_LANG,
     MAX_LINKS,
@@ -91,7 +94,7 @@ def test_links_are_found_in_document_order(html: str, expected: list[str]) -> No
         "<p title='<a href=/1>'>",
         "<iframe><a href=/1></iframe>",
         "&lt;a href=/1>",
-        "<link href=/1 rel=next><img src=/1><form action=/1><script src=/1></script>",
+        "<link href=/1><link href=/1 rel><img src=/1><form action=/1><script src=/1></script>",
         "<a href=mailto:a@b.c><a href='javascript:x'><a href='ftp://h/'><a href='//u:p@h/'>",
     ],
 )
@@ -108,6 +111,41 @@ def test_links_with_rel_nofollow_are_left_out() -> None:
     assert [url[-1] for url in every.links] == ["1", "2", "3", "4", "5"]
 
 
+# A relation, and what else the element or header says; whether it is followed.
+RELATIONS = [
+    *((f"rel={name}", True) for name in ("next", "Prev", "previous", "first", "last", "up")),
+    *((f"rel={name}", True) for name in ("contents", "item", "collection", "related", "bookmark")),
+    *((f"rel={name}", False) for name in ("stylesheet", "icon", "preload", "canonical", "nexts")),
+    *((f"rel={name}", False) for name in ("dns-prefetch", "manifest", "search", "pingback")),
+    ('rel="start next"', True),
+    ('rel="next nofollow"', False),
+    ('rel="alternate stylesheet"', False),
+    ("rel=alternate;hreflang=de", True),
+    ("rel=alternate;media=handheld;type=text/html", True),
+    ("rel=alternate;type=application/xhtml+xml", True),
+    ('rel=alternate;type=""', True),
+    ("rel=alternate;type=application/rss+xml", False),
+    ("rel=alternate;type=application/json+oembed", False),
+    ("rel=next;type=image/png", False),
+]
+
+
+@pytest.mark.parametrize(("parameters", "is_followed"), RELATIONS)
+def test_a_link_element_and_a_link_header_are_one(parameters: str, is_followed: bool) -> None:
+    attributes = parameters.replace(";", " ")
+    found = links(f"<link {attributes} href=/1><body><a href=/2><LINK href=/3 {attributes}>")
+    assert found == (["1", "2", "3"] if is_followed else ["2"])
+    header, _ = read_links([f"</1>;{parameters}"], URL, follow_nofollow=False)
+    assert header == (["https://example.com/1"] if is_followed else [])
+
+
+def test_link_elements_with_nofollow_may_be_followed() -> None:
+    html = b"<link rel='next nofollow' href=/1>"
+    assert read_page(html, URL, None).links == []
+    every = read_page(html, URL, None, reading_plan("krowlspider", follow_nofollow=True))
+    assert every.links == ["https://example.com/1"]
+
+
 def test_meta_may_address_another_product_token() -> None:
     html = b"<meta name=krowlspider content=noindex><meta name=My_Bot content=nofollow>"
     page = read_page(html, URL, None, reading_plan("my_bot", follow_nofollow=False))
@@ -115,28 +153,61 @@ def test_meta_may_address_another_product_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "target"),
     [
-        "0;url=/1",
-        "5; URL='/1'ignored",
-        '0;url="/1',
-        "0.5 , url = /1 ",
-        "3 /1",
-        "0;/1",
-        "0&#59;url=/1",
+        # web-platform-tests, the-meta-element/pragma-directives/attr-meta-http-equiv-refresh.
+        *((text, None) for text in ("", "1", "1 ", "1\t", "1\f", "1;", "1,", "0", "+1", "-0")),
+        *((f"1{mark}url=foo", "foo") for mark in (";", ",", "; ", ", ", " ", "\t", ";\n", ",\f")),
+        *((text, None) for text in ("1url=foo", "1x;url=foo", "; foo", ", foo", "foo")),
+        *((f"{text}; url=foo", None) for text in ("+1", "-1", "+0", "1e0", "10e-1", "-0.1")),
+        *((f"{text}; url=foo", "foo") for text in ("0", "1.9", "1.9..5.", ".9", "0.9", "00")),
+        ("1 x;url=foo", "x;url=foo"),
+        ("1;;url=foo", ";url=foo"),
+        ("  1  ;  url  =  foo", "foo"),
+        ("  1  ,  foo", "foo"),
+        ("  1  URL  =  foo ", "foo"),
+        ("1; url=f\to\no", "foo"),
+        ('1; url="foo"bar', "foo"),
+        ("1; url='foo'bar", "foo"),
+        ("1; url=\"foo'bar", "foo'bar"),
+        ("1; url foo", "url%20foo"),
+        *((f"1; {text}", text) for text in ("urlfoo", "urfoo", "ufoo")),
         # Not "url=".
-        "0;url/../../1",
+        ("1; url/../foo", "foo"),
+        ('1; "foo"bar', "foo"),
+        ("1; foo", "foo"),
+        # The document itself, or nothing that is fetched.
+        ("1; url=", None),
+        ("1; url=''", None),
+        ("1; url=data:x", None),
+        ("1; url=javascript:x", None),
     ],
 )
-def test_a_refresh_is_the_first_link(content: str) -> None:
-    quote = "'" if '"' in content else '"'
-    html = f"<a href=/2><meta http-equiv=Refresh content={quote}{content}{quote}>"
-    assert links(html) == ["1", "2"]
+def test_a_refresh_is_the_first_link(content: str, target: str | None) -> None:
+    """As an element and as a header."""
+    meta = f"<meta http-equiv=Refresh content={quoteattr(content)}>"
+    page = read(f"<base href=/base/><a href=/2>{meta}")
+    led_to = [] if target is None else [f"https://example.com/base/{target}"]
+    assert page.links == [*led_to, "https://example.com/2"]
+    refused: list[str] = []
+    header = read_refresh([content.encode()], URL, "UTF-8", refused)
+    assert header == [url.replace("/base/", "/dir/") for url in led_to]
+    assert len(refused) == page.refused
 
 
-@pytest.mark.parametrize("content", ["", "5", "5;", "0;url=", "url=/1", "x;/1", "0;url=data:x"])
-def test_a_refresh_without_a_url_is_no_link(content: str) -> None:
-    assert links(f'<meta http-equiv=refresh content="{content}">') == []
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([b"0;url=/\xe9?\xe9"], "/%C3%A9?%E9"),
+        (["0;url=/é?é".encode()], "/%C3%83%C2%A9?%C3%A9"),
+        # One value: Fetch Standard, section 2.2.2.
+        ([b"0;url=/a", b"0;url=/b"], "/a,%200;url=/b"),
+        ([b"0", b"url=/b"], "/b"),
+    ],
+)
+def test_refresh_header_is_read_as_in_chromium(values: list[bytes], expected: str) -> None:
+    found = read_refresh(values, URL, "windows-1252", [])
+    assert found == [f"https://example.com{expected}"]
 
 
 @pytest.mark.parametrize(

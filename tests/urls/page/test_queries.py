@@ -39,6 +39,7 @@ from krowlspider.urls.page.queries import QUERIES_MAX, encode_queries
         ("UTF-16LE", "é", "%C3%A9"),
         ("UTF-16BE", "é", "%C3%A9"),
         ("replacement", "é", "%C3%A9"),
+        ("x-user-defined", "\uf7e9é\uf780", "%E9%26%23233%3B%80"),
     ],
 )
 def test_query_is_encoded_as_in_browsers(encoding: str, query: str, expected: str) -> None:
@@ -80,6 +81,10 @@ def test_all_links_of_a_page_are_in_its_encoding() -> None:
         ("<a href='?é'>".encode("utf-16"), None, "%C3%A9"),
         ("<?xml version='1.0' encoding='iso-8859-1'?><a href='?é'>".encode("latin1"), None, "%E9"),
         ("<a href='?é'>".encode(), None, "%C3%A9"),
+        ("<a href='?é'>".encode("latin1"), None, "%E9"),
+        ("<p>日<a href='?é'>".encode(), None, "%C3%A9"),
+        ("<p>\xff<a href='?é'>".encode("latin1"), None, "%E9"),
+        ("<meta charset=utf-8><p>\xff<a href='?é'>".encode("latin1"), None, "%EF%BF%BD"),
     ],
 )
 def test_encoding_of_queries_is_that_of_the_page(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from krowlspider.urls.content.encoding import encoding_named
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import decode_css, urls_in
 from krowlspider.urls.page.requisites.found import (
@@ -302,18 +303,19 @@ def test_css_that_imports_itself_names_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "charset", "expected"),
+    ("body", "label", "expected"),
     [
-        ("é".encode(), None, "é"),
+        ("é".encode(), "", "é"),
         ("é".encode("latin-1"), "iso-8859-1", "é"),
-        ('@charset "windows-1252";é'.encode("cp1252"), None, '@charset "windows-1252";é'),
+        ('@charset "windows-1252";é'.encode("cp1252"), "", '@charset "windows-1252";é'),
+        ('@charset "utf-16";é'.encode(), "", '@charset "utf-16";é'),
         ("\ufeffé".encode(), "iso-8859-1", "é"),
         (b"\xff", "punycode", "\ufffd"),
         (b"x", "iso-2022-kr", "x"),
     ],
 )
-def test_css_is_decoded(body: bytes, charset: str | None, expected: str) -> None:
-    assert decode_css(body, charset) == expected
+def test_css_is_decoded(body: bytes, label: str, expected: str) -> None:
+    assert decode_css(body, encoding_named(label)) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from krowlspider.internals.frostwork import detect_encoding
-from krowlspider.urls.page.queries import codec_of
+from krowlspider.urls.content.decoding import codec_for, decode
+from krowlspider.urls.content.encoding import encoding_named, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,15 +63,18 @@ def urls_in(css: str) -> Iterator[tuple[str, bool]]:
 def decode_css(body: bytes, charset: str | None) -> str:
     """Return the text of a style sheet, up to BYTES_MAX bytes; no bytes raise an error.
 
-    ``charset`` is the one of the HTTP header; it comes after a byte order mark, and before
-    ``@charset``. Otherwise it is UTF-8.
+    ``charset`` is the WHATWG name of the encoding by the HTTP header; it comes after a byte order
+    mark, and before ``@charset``. Otherwise it is UTF-8.
     """
     body = body[:BYTES_MAX]
+    mark, marked = mark_of(body)
     named = _CHARSET.match(body)
-    label = charset or (named[1].decode("ascii") if named else None)
-    # Only the start can have a byte order mark: the rest would be searched for a meta element.
-    encoding = detect_encoding(body[:3], label)
-    return body.decode(codec_of(encoding), "replace").removeprefix("\ufeff")
+    declared = encoding_named(named[1].decode("ascii")) if named else None
+    # Who can read this rule does not read UTF-16.
+    if declared is None or declared.startswith("UTF-16"):
+        declared = "UTF-8"
+    codec = codec_for(marked or charset or declared)
+    return decode(body[len(mark) :], codec, is_exact=False)
 
 
 def _unescaped(text: str) -> str:
