@@ -15,6 +15,7 @@ from krowlspider.archive.tools.check import CheckReport, check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.store import LevelStore, Store
@@ -32,9 +33,9 @@ _NEVER_QUEUED = "dropped/redirect_loop"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survivors:
-    """Keys of the identities that are seen, queued and archived; the pages counted as ``done``, the
-    URLs ``dropped``; the check of the archive, mended; and where the tally of the host records is
-    not what they say."""
+    """Keys of the identities that are seen, queued and archived; the URLs counted as ``done``, of
+    any kind, and those ``dropped``; the check of the archive, mended; and where the tally of the
+    host records is not what they say."""
 
     seen: frozenset[bytes]
     queued: Counter[bytes]
@@ -60,16 +61,15 @@ class Survivors:
         archived = frozenset(hasher.key(url) for url, _ in stored(job))
         store = LevelStore(job / "frontier")
         try:
-            counters = json.loads(store.get(schema.COUNTERS) or b"{}")
+            counters = read_counters(store)
             return cls(
                 seen=frozenset(schema.marked_by(store.items(schema.SEEN))),
                 queued=Counter(
                     hasher.key(entry_of(key, entry).url) for key, entry in all_entries(store)
                 ),
                 archived=archived,
-                done=counters.get("done", 0),
-                dropped=sum(n for name, n in counters.items() if name.startswith("dropped/"))
-                - counters.get(_NEVER_QUEUED, 0),
+                done=_of_the_queue(fetched_in(counters)),
+                dropped=sum(dropped_in(counters).values()) - counters[_NEVER_QUEUED],
                 report=check_folder(job / "warc"),
                 tally_faults=tally_faults(store),
                 hasher=hasher,
@@ -109,8 +109,13 @@ def tally_faults(store: Store) -> list[str]:
     return [] if said == is_so else [f"the records say {is_so}, and it is kept {said}"]
 
 
+def _of_the_queue(fetched: dict[str, int]) -> int:
+    """No fetch of a robots.txt was ever queued."""
+    return sum(number for kind, number in fetched.items() if kind != "robots")
+
+
 def done_on_disk(job: Path) -> int:
-    """Pages counted as done in the frontier of a dead crawl; 0 before it was made."""
+    """URLs counted as done in the frontier of a dead crawl; 0 before it was made."""
     with tempfile.TemporaryDirectory(prefix="survivors-") as scratch:
         copy = Path(scratch) / "frontier"
         if not (job / "frontier" / "CURRENT").exists():
@@ -118,8 +123,7 @@ def done_on_disk(job: Path) -> int:
         shutil.copytree(job / "frontier", copy)
         store = LevelStore(copy)
         try:
-            counters: dict[str, int] = json.loads(store.get(schema.COUNTERS) or b"{}")
             assert tally_faults(store) == []
+            return _of_the_queue(fetched_in(read_counters(store)))
         finally:
             store.close()
-        return counters.get("done", 0)
