@@ -144,7 +144,7 @@ class EntryQueues:
         queue.queued += len(candidates)
         self.queued += len(candidates)
         self._load.add(host.domain, len(candidates))
-        are_seeds = ready and candidates[-1].priority == SEED_PRIORITY
+        are_seeds = candidates[-1].priority == SEED_PRIORITY
         self._schedule.pages_queued(host, len(candidates), ready=ready, are_seeds=are_seeds)
 
     def pop(self, host: Host, *, seeds_only: bool = False) -> Lease | None:

@@ -361,7 +361,7 @@ class HostScheduler:
         due = None
         if host.state is IDLE:
             due = max(host.due, whole_microseconds(self.now()))
-            if are_seeds and max(host.due, host.ready) <= self.now():
+            if are_seeds and ready and max(host.due, host.ready) <= self.now():
                 due = self.seed_turns.next_at_front()
             elif self.seed_turns.is_limited and not host.record:
                 self.seed_turns.add_new(host)
