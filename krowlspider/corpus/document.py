@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.corpus.encodings import decoded
-from krowlspider.corpus.extractors import markdown, plain_text
+from krowlspider.corpus.extractors import Source, markdown, plain_text
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.head import links, read_head
 from krowlspider.corpus.pages import first_of
@@ -50,8 +50,8 @@ class Document:
 
     ``rank`` is the distance from the nearest profile of a language: larger is less certain, and
     above 1,200 the language is "unknown". ``metas`` are pairs of lower-case name and content.
-    ``link_chars`` are the characters of its links' texts, ``images`` its images. ``source`` is the
-    tree and the HTML, of which Markdown is made.
+    ``link_chars`` are the characters of its links' texts, ``images`` its images. Markdown is
+    made of ``source``.
     """
 
     text: str
@@ -62,7 +62,7 @@ class Document:
     link_chars: int
     metas: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
-    source: tuple[Any, str] | None = None
+    source: Source | None = None
     images: int = 0
 
 
@@ -74,20 +74,21 @@ def document(page: Page, reading: Reading) -> Document:
     fields, metas = read_head(tree, html, page.url) if tree.head is not None else ({}, [])
     if reading.links:
         fields["links"] = links(tree, page.url)
-    text = plain_text(tree, html, reading.extractor)
-    source = (tree, html) if reading.markdown else None
+    source = Source(tree, html, page.url, reading.extractor)
+    text = plain_text(source)
     language, rank = detected(text)
     return Document(
-        text, language, rank, encoding, len(html), _link_chars(html), metas, fields, source,
+        text, language, rank, encoding, len(html), _link_chars(html), metas, fields,
+        source if reading.markdown else None,
         html.count("<img") + html.count("<IMG"),
     )  # fmt: skip
 
 
-def with_markdown(found: Document, reading: Reading) -> Document:
+def with_markdown(found: Document) -> Document:
     """Return a document with its text as Markdown, if it is read so."""
     if found.source is None:
         return found
-    return replace(found, text=markdown(*found.source, reading.extractor))
+    return replace(found, text=markdown(found.source))
 
 
 def detected(text: str) -> tuple[str, int]:

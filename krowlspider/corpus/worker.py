@@ -240,7 +240,7 @@ class SliceReader:
             return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
         masked = mask(found, rules.masked) if rules.masked else {}
         marks = fingerprints(found.text, minhash=rules.similarity is not None)
-        whole = with_markdown(found, reading)
+        whole = with_markdown(found)
         if whole is not found:
             whole.text = without(whole.text, repeated)
             mask(whole, rules.masked)

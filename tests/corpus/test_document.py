@@ -133,9 +133,9 @@ def test_markdown_keeps_headings_lists_tables_and_code() -> None:
     reading = Reading(markdown=True)
     found = document(CODE.encode(), reading=reading)
     assert found.text.startswith("The head\n\nUse a_b so:")
-    assert with_markdown(found, reading).text.startswith(MARKDOWN)
+    assert with_markdown(found).text.startswith(MARKDOWN)
     plain = document(CODE.encode())
-    assert with_markdown(plain, Reading()).text == found.text
+    assert with_markdown(plain).text == found.text
 
 
 # JSON-LD with as many types as fit.
@@ -161,7 +161,7 @@ SCRIPTS = "<p>a</p>" + "".join(
 )
 def test_markdown_of_any_nesting_in_linear_time(body: str, expected: str) -> None:
     reading = Reading(markdown=True, links=True)
-    found = with_markdown(document(f"<main>{body}".encode(), reading=reading), reading)
+    found = with_markdown(document(f"<main>{body}".encode(), reading=reading))
     assert found.text.startswith(expected)
 
 
@@ -180,7 +180,7 @@ def test_trafilatura_takes_text_and_markdown() -> None:
         "reading = Reading('trafilatura', markdown=True)\n"
         "page = Page('http://a.example/', '', '', '', [], sys.stdin.buffer.read())\n"
         "found = document(page, reading)\n"
-        "print(msgspec.json.encode([found.text, with_markdown(found, reading).text]).decode())\n"
+        "print(msgspec.json.encode([found.text, with_markdown(found).text]).decode())\n"
     )
     done = subprocess.run(
         [python_of("trafilatura"), "-c", code],

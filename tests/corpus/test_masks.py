@@ -86,7 +86,8 @@ def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:
     path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
     path.write_text('pii = {email = "mask"}\n')
     pages = [
-        html(1).replace(b"Page 1", f"Of {name}@example.org".encode()) for name in ("ann", "bob")
+        html(1).replace(b"Page 1", of).replace(b"<p>", b"<p>" + of + b": ")
+        for of in (b"Of ann@example.org", b"Of bob@example.org")
     ]
     source = write(tmp_path / "a.warc.gz", [response("http://a/", page) for page in pages])
     for rules in (read_rules(), read_rules(path)):
