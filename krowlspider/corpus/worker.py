@@ -244,6 +244,6 @@ class SliceReader:
         if whole is not found:
             whole.text = without(whole.text, repeated)
             mask(whole, rules.masked)
-        made = record_of(page, whole, given, (self._part.file, offset), marks.simhash)
+        made = record_of(page, whole, given, (self._part.file, offset))
         raw = msgspec.Raw(_encode(made))
         return Line(*about, *marks, raw, masked=masked)

@@ -204,6 +204,7 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
         "copy": "2.warc.gz:0",
         "url": f"{NAME}2",
         "rule": "duplicate",
+        "overlap": None,
     }
 
 
@@ -227,6 +228,7 @@ def test_a_rule_waits_for_all_files_of_a_crawl(tmp_path: Path) -> None:
         "copy": "0.warc.gz:0",
         "url": f"{NAME}0",
         "rule": "duplicate",
+        "overlap": None,
     }
     write(source / "2.warc.gz", [response(f"{NAME}2", html(2))])
     # Nothing of the crawl is waited for any more.

@@ -114,7 +114,7 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
     rules = read_rules(path)
     short = Document("These are the words of which there is one.", "en", 1, "utf-8", 100, 0)
     assert rules.judge(short, URL, ["noai"]) is None
-    assert rules.near is None
+    assert rules.similarity is None
     short.language = "de"
     assert rules.judge(short, URL, []) == ("language", "de")
     assert read_rules().judge(short, URL, ["noai"]) == ("noai", "set")
@@ -150,7 +150,7 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(
         'words.min = 20\nword_length.enabled = false\nlanguage.accepted = ["en"]\n'
-        "duplicates.minhash = true\nboilerplate.enabled = true\n"
+        "duplicates.similarity = 0.8\nboilerplate.enabled = true\n"
     )
     counts = Counter({"accepted": 1, "rejected/words": 7, "masked/email": 3})
     built = Contents(counts, Counter({"en": 1, "de": 0}))
@@ -159,8 +159,8 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     assert "| de |" not in text
     assert "\n| words | 7 |\n" in text
     assert "\n| email | 3 |\n" in text
-    assert "\nLanguages: en. Duplicates: the same words, SimHash within 3 bits, MinHash" in text
-    assert " alike by 0.8; the oldest is kept." in text
+    assert "\nLanguages: en. Duplicates: the same words, 80% of their sequences of five" in text
+    assert " words in common; the oldest is kept." in text
     assert " Lines on more than 10 pages of a host: removed.\n" in text
     assert "\n| words | 20 | 100,000 |\n" in text
     assert "\n| repeated_5grams |  | 0.15 |\n" in text

@@ -77,7 +77,7 @@ def test_wet_is_read_by_other_tools(tmp_path: Path) -> None:
 def test_a_page_of_a_poor_warc_is_written_too(tmp_path: Path) -> None:
     """Its URL is too long, its date and its record id are no field's values."""
     url = f"http://a/{chr(233) * 9999}"
-    record = Record(url, "?\r\n", "a", 0, "a b", "", "A text", "xx", 0, "", "", "", [])
+    record = Record(url, "?\r\n", "a", 0, "a b", "", "A text", "xx", 0, "", "", [])
     write_shard(tmp_path / "a", "wet", iter([msgspec.json.encode(record)]))
     with (tmp_path / "a").open("rb") as file:
         info, head = (each.headers for each in FastIterator(file))

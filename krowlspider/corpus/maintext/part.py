@@ -116,7 +116,7 @@ def _smallest(paragraphs: Paragraphs, sizes: dict[Any, int], node: Any, total: i
     while children := [each for each in paragraphs.children.get(node, ()) if each in sizes]:
         best = max(children, key=sizes.__getitem__)
         own = [each for each in children if each in paragraphs.sizes and each.tag in {"p", "pre"}]
-        if sizes[best] < _DOMINANT * sizes[node] or sum(map(sizes.get, own)) > _OWN * total:
+        if sizes[best] < _DOMINANT * sizes[node] or sum(sizes[each] for each in own) > _OWN * total:
             break
         node = best
     return node
