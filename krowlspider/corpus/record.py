@@ -24,7 +24,7 @@ class Record(msgspec.Struct):
     digest: str
     text: str
     language: str
-    language_rank: int
+    language_confidence: float
     media_type: str
     encoding: str
     signals: list[str]
@@ -88,7 +88,7 @@ def record_of(page: Page, document: Document, signals: list[str], place: tuple[s
         page.digest,
         document.text,
         document.language,
-        document.rank,
+        document.confidence,
         page.media_type,
         document.encoding,
         signals,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from krowlspider.corpus.languages import LANGUAGES
+from krowlspider.corpus.languages import LANGUAGES, MACRO
 from krowlspider.corpus.quality.bad_words import BadWords, entries_of
 from krowlspider.corpus.quality.masks import KINDS
 from krowlspider.corpus.quality.measures import Measures
@@ -25,7 +25,7 @@ _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
 # The values that a list or a word may have, and the keys that a table may have.
 _NAMES = {
     ("signals", "refused"): sorted(SIGNALS),
-    ("language", "accepted"): [*LANGUAGES, "unknown"],
+    ("language", "accepted"): [*sorted({*LANGUAGES, *MACRO}), "unknown"],
     ("bad_words", "files"): sorted(LANGUAGES),
     **{("pii", kind): ["keep", "mask"] for kind in KINDS},
 }
@@ -144,6 +144,7 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
 def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
     """Return the rules in ``tables``, in which the hash of each list replaces its file name."""
     duplicates, bad = tables["duplicates"], tables["bad_words"]
+    accepted = tables["language"]["accepted"]
     words: dict[str, BadWords] = {}
     if folder is not None and bad["enabled"]:
         for language, name in bad["files"].items():
@@ -158,7 +159,7 @@ def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
             if name not in _TABLES and table["enabled"]
         ],
         frozenset(tables["signals"]["refused"]),
-        frozenset(tables["language"]["accepted"]),
+        frozenset(code for name in accepted for code in MACRO.get(name, (name,))),
         duplicates["exact"],
         duplicates["similarity"] if duplicates["near"] else None,
         frozenset(kind for kind, way in tables["pii"].items() if way == "mask"),
