@@ -45,9 +45,12 @@ def plain_text(source: Source) -> str:
     if source.extractor == "trafilatura":
         return _by_trafilatura(source.html)
     tree, html = source.tree, source.html
-    source.has_part = keep_main_part(tree, html, is_forum=is_forum(source.url, html))
     document, title = tree.document, tree.title or ""
-    for heading in document.query_selector_all("h1").values():
+    headings = document.query_selector_all("h1").values()
+    is_discussion = is_forum(source.url, html)
+    source.has_part = keep_main_part(tree, html, headings, is_forum=is_discussion)
+    # Searched again: what was around the main part is gone.
+    for heading in document.query_selector_all("h1").values() if headings else ():
         if is_heading(heading.text, title):
             heading.remove()
     if not source.has_part:

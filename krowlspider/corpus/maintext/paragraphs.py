@@ -34,8 +34,8 @@ class Paragraphs:
     ``order`` has each element behind its parent.
     """
 
-    def __init__(self, document: Any, body: Any):
-        self.sizes = _sizes(document)
+    def __init__(self, document: Any, body: Any, html: str):
+        self.sizes = _sizes(document, has_breaks="<br" in html or "<BR" in html)
         self.parents: dict[Any, Any] = {}
         self.children: dict[Any, list[Any]] = {}
         self.order: list[Any] = []
@@ -72,7 +72,7 @@ class Paragraphs:
         return found
 
 
-def _sizes(document: Any) -> dict[Any, int]:
+def _sizes(document: Any, *, has_breaks: bool) -> dict[Any, int]:
     """Return the characters of paragraphs; of many, only those of some of them."""
     found: dict[Any, int] = {}
     blocks = document.query_selector_all(_BLOCKS).values()
@@ -81,7 +81,7 @@ def _sizes(document: Any) -> dict[Any, int]:
         size = len(block.text or "")
         if size >= _PARAGRAPH:
             found[block] = size * step
-    breaks = document.query_selector_all(_BREAKS)
+    breaks = document.query_selector_all(_BREAKS) if has_breaks else ()
     for parent in {each.parent for each in breaks[:_BREAKS_MAX]} - found.keys():
         texts = (each.text for each in parent.child_nodes.values() if each.tag in _INLINE)
         size = sum(len(text.strip()) for text in texts if text)

@@ -36,25 +36,28 @@ _LINK = 0.8
 _WORD = re.compile(r"\w+")
 
 
-def keep_main_part(tree: Any, html: str, *, is_forum: bool) -> bool:
+def keep_main_part(tree: Any, html: str, headings: list[Any], *, is_forum: bool) -> bool:
     """Leave only the main part of a page in its tree; return whether it has one.
 
-    The comments of a forum are in its main part.
+    ``headings`` are those of the first level. The comments of a forum are in its main part.
     """
     document, body = tree.document, tree.body
     if body is None:
         return False
-    paragraphs = Paragraphs(document, body)
+    paragraphs = Paragraphs(document, body, html)
     marks = _ignored(paragraphs, is_forum=is_forum)
     sizes = paragraphs.by_element(marks)
     total = sizes.get(body, 0)
     others = sum(paragraphs.sizes.values()) - total
-    if total < _LEAST or not _is_most(total, others, document, body):
+    if total < _LEAST:
         return False
-    start = None if is_forum else _headed(document, tree.title or "", sizes, total)
+    # The visible text is not longer than the HTML.
+    if total < _VISIBLE * len(html) and not _is_most(total, others, document, body):
+        return False
+    start = None if is_forum else _headed(headings, tree.title or "", sizes, total)
     part = _smallest(paragraphs, sizes, start or body, total)
     if part != body:
-        _isolate(document, body, part)
+        _isolate(body, part, headings)
     selector = marginal(html, comments=not is_forum)
     _remove(part, selector, paragraphs.by_element(0), total)
     if not is_forum:
@@ -98,10 +101,10 @@ def _chars(text: str) -> int:
     return sum(map(len, text.split()))
 
 
-def _headed(document: Any, title: str, sizes: dict[Any, int], total: int) -> Any:
+def _headed(headings: list[Any], title: str, sizes: dict[Any, int], total: int) -> Any:
     """Return the smallest element with the heading and enough text; None if there is none."""
     known = set(_WORD.findall(title.lower()))
-    for heading in document.query_selector_all("h1").values():
+    for heading in headings:
         words = set(_WORD.findall((heading.text or "").lower()))
         if words and len(words & known) >= _TITLED * len(words):
             node = heading
@@ -137,9 +140,8 @@ def _remove_links(part: Any) -> None:
             node.remove()
 
 
-def _isolate(document: Any, body: Any, part: Any) -> None:
+def _isolate(body: Any, part: Any, headings: list[Any]) -> None:
     """Leave only ``part`` in the body, behind the heading of the page if that is elsewhere."""
-    headings = document.query_selector_all("h1").values()
     kept = headings if len(headings) == 1 and part.query_selector("h1") is None else []
     for node in (*kept, part):
         node.remove()
