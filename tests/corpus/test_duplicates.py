@@ -161,6 +161,18 @@ def test_texts_without_spaces_are_compared(index: DuplicateIndex, first: int, si
     assert found[3].overlap is not None
 
 
+@pytest.mark.parametrize("size", range(4, 20))
+def test_spaces_decide_nothing_in_texts_without_them(index: DuplicateIndex, size: int) -> None:
+    """Some tools put spaces into Japanese; a frame of long words is added to a copy."""
+    chance = random.Random(1)
+    letters = [chr(0x3041 + chance.randrange(80)) for _ in range(900)]
+    text = " ".join("".join(letters[n : n + size]) for n in range(0, 900, size))
+    frame = " ".join(f"an-entry-of-the-menu-{n}" for n in range(30))
+    found = take(index, [text, f"{frame} {text}"])
+    assert found[1] is not None
+    assert found[1].place == Place("f", 7, 0)
+
+
 def test_the_most_similar_page_is_named(index: DuplicateIndex) -> None:
     chance = random.Random(1)
     whole = page(1, chance)
