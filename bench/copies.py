@@ -1,7 +1,7 @@
 """Measure near duplicates over real texts: which are false, and which changed copies are found.
 
 The texts are of Debian's packages: pages of documentation, manual pages in several languages, and
-the help of a program in three; and of the pages that are given.
+the help of a program in four; and of the pages that are given.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MANUALS = (
     *("manpages-fr-dev", "manpages-es", "manpages-pl", "manpages-ja", "manpages-ru"),
     *("manpages-it", "manpages-pt-br", "manpages-uk", "manpages-ro", "manpages-zh", "manpages-cs"),
 )
-_HELPS = ("libreoffice-help-en-us", "libreoffice-help-de", "libreoffice-help-ru")
+_HELPS = tuple(f"libreoffice-help-{language}" for language in ("en-us", "de", "fr", "ru"))
 # Words of a text that is compared with others, and texts of which changed copies are made.
 _WORDS_MIN, _COPIED = 60, 2000
 _TEXTS = 20_000
