@@ -12,7 +12,7 @@ from typing import Any
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.maintext.forums import is_forum
 from krowlspider.corpus.maintext.noise import without_noise
-from krowlspider.corpus.maintext.part import is_heading, keep_main_part
+from krowlspider.corpus.maintext.part import keep_main_part
 
 # Characters below which a text may be in a noscript element instead.
 _FEW = 100
@@ -45,17 +45,10 @@ def plain_text(source: Source) -> str:
     if source.extractor == "trafilatura":
         return _by_trafilatura(source.html)
     tree, html = source.tree, source.html
-    document, title = tree.document, tree.title or ""
-    headings = document.query_selector_all("h1").values()
-    is_discussion = is_forum(source.url, html)
-    source.has_part = keep_main_part(tree, html, headings, is_forum=is_discussion)
-    # Searched again: what was around the main part is gone.
-    for heading in document.query_selector_all("h1").values() if headings else ():
-        if is_heading(heading.text, title):
-            heading.remove()
+    source.has_part = keep_main_part(tree, html, is_forum=is_forum(source.url, html))
     if not source.has_part:
-        for each in document.query_selector_all(_SHALLOW).values():
-            _deepen(document, each)
+        for each in tree.document.query_selector_all(_SHALLOW).values():
+            _deepen(tree.document, each)
     text = _extracted(source)
     if len(text) < _FEW:
         text = max(text, _extracted(source, noscript=True), key=len)

@@ -36,39 +36,40 @@ _LINK = 0.8
 _WORD = re.compile(r"\w+")
 
 
-def keep_main_part(tree: Any, html: str, headings: list[Any], *, is_forum: bool) -> bool:
+def keep_main_part(tree: Any, html: str, *, is_forum: bool) -> bool:
     """Leave only the main part of a page in its tree; return whether it has one.
 
-    ``headings`` are those of the first level. The comments of a forum are in its main part.
+    The comments of a forum are in its main part. Headings that the title has are removed anyway.
     """
-    document, body = tree.document, tree.body
+    document, body, title = tree.document, tree.body, tree.title or ""
     if body is None:
         return False
+    headings = document.query_selector_all("h1").values()
     paragraphs = Paragraphs(document, body, html)
-    marks = _ignored(paragraphs, is_forum=is_forum)
-    sizes = paragraphs.by_element(marks)
+    sizes = paragraphs.by_element(_ignored(paragraphs, is_forum=is_forum))
     total = sizes.get(body, 0)
-    others = sum(paragraphs.sizes.values()) - total
-    if total < _LEAST:
+    has_part = total >= _LEAST and _is_enough(total, paragraphs, document, body, html)
+    start = None if is_forum or not has_part else _headed(headings, title, sizes, total)
+    others = [heading for heading in headings if not _removed_from(heading, title)]
+    if not has_part:
         return False
-    # The visible text is not longer than the HTML.
-    if total < _VISIBLE * len(html) and not _is_most(total, others, document, body):
-        return False
-    start = None if is_forum else _headed(headings, tree.title or "", sizes, total)
     part = _smallest(paragraphs, sizes, start or body, total)
     if part != body:
-        _isolate(body, part, headings)
+        _isolate(body, part, others)
     selector = marginal(html, comments=not is_forum)
-    _remove(part, selector, paragraphs.by_element(0), total)
     if not is_forum:
-        _remove_links(part)
+        selector += f", {_LINKS}"
+    _remove(part, selector, paragraphs.by_element(0), total)
     return True
 
 
-def is_heading(text: str | None, title: str) -> bool:
-    """Return whether the words of a heading are in the title of its page, one after another."""
-    words = _words(text)
-    return bool(words) and f" {words} " in f" {_words(title)} "
+def _removed_from(heading: Any, title: str) -> bool:
+    """Remove a heading whose words are in the title one after another; return whether it was."""
+    words = _words(heading.text)
+    if not words or f" {words} " not in f" {_words(title)} ":
+        return False
+    heading.remove()
+    return True
 
 
 def _words(text: str | None) -> str:
@@ -85,12 +86,17 @@ def _ignored(paragraphs: Paragraphs, *, is_forum: bool) -> int:
     return ignored
 
 
-def _is_most(total: int, others: int, document: Any, body: Any) -> bool:
-    """Return whether enough of the visible text of a page, without that of ``others``, is in
-    paragraphs."""
+def _is_enough(total: int, paragraphs: Paragraphs, document: Any, body: Any, html: str) -> bool:
+    """Return whether enough of the visible text of a page is in the ``total`` of its paragraphs.
+
+    The text of paragraphs that do not count is no part of it.
+    """
+    most = total / _VISIBLE + sum(paragraphs.sizes.values()) - total
+    # The visible text is not longer than the HTML.
+    if len(html) <= most:
+        return True
     scripts = document.query_selector_all(_SCRIPTS).values()
     text, hidden = body.text or "", [each.text or "" for each in scripts]
-    most = total / _VISIBLE + others
     # Spaces count only if they decide: to leave them out takes longer than the rest.
     return len(text) - sum(map(len, hidden)) <= most or (
         _chars(text) - sum(map(_chars, hidden)) <= most
@@ -126,18 +132,22 @@ def _smallest(paragraphs: Paragraphs, sizes: dict[Any, int], node: Any, total: i
 
 
 def _remove(part: Any, selector: str, sizes: dict[Any, int], total: int) -> None:
-    """Remove elements of a part, unless they hold much of the text."""
+    """Remove elements of a part unless they hold much of the text, and paragraphs of one link."""
     for node in part.query_selector_all(selector).values():
-        if sizes.get(node, 0) <= _MAJOR * total and node.parent is not None:
+        if (parent := node.parent) is None:
+            continue
+        if node.tag == "a" and (paragraph := _paragraph(parent)) is not None:
+            if len((node.text or "").strip()) >= _LINK * len((paragraph.text or "").strip()):
+                paragraph.remove()
+        elif sizes.get(node, 0) <= _MAJOR * total:
             node.remove()
 
 
-def _remove_links(part: Any) -> None:
-    """Remove paragraphs that are one link."""
-    for link in part.query_selector_all(_LINKS).values():
-        node = link.parent if link.parent.tag == "p" else link.parent.parent
-        if len((link.text or "").strip()) >= _LINK * len((node.text or "").strip()):
-            node.remove()
+def _paragraph(parent: Any) -> Any:
+    """Return the paragraph of a link with this parent; None if it is in none."""
+    if parent.tag == "strong" and parent.parent is not None:
+        parent = parent.parent
+    return parent if parent.tag == "p" else None
 
 
 def _isolate(body: Any, part: Any, headings: list[Any]) -> None:
