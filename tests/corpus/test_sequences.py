@@ -43,3 +43,4 @@ def test_sequences_agree_with_plain_counts(known: int) -> None:
         for size in range(5, 11):
             assert found.covered(size) == plain_covered(words, size)
             assert found.covered(size) <= found.covered(5)
+            assert found.covered(size) <= found.covered_at_most(size)

@@ -12,7 +12,7 @@ from typing import Any
 
 # Characters of a paragraph, and of text between line breaks, that count.
 _PARAGRAPH, _BROKEN = 25, 100
-# Paragraphs and line breaks that are looked at.
+# Paragraphs and line breaks that are looked at, at most.
 _BLOCKS_MAX, _BREAKS_MAX = 40, 200
 _BLOCKS = "p, pre"
 _BREAKS = ":not(p):not(pre):not(li):not(td):not(a):not(span) > br"
@@ -75,8 +75,9 @@ class Paragraphs:
 def _sizes(document: Any, *, has_breaks: bool) -> dict[Any, int]:
     """Return the characters of paragraphs; of many, only those of some of them."""
     found: dict[Any, int] = {}
-    blocks = document.query_selector_all(_BLOCKS).values()
-    step = max(len(blocks) // _BLOCKS_MAX, 1)
+    blocks = document.query_selector_all(_BLOCKS)
+    step = -(-len(blocks) // _BLOCKS_MAX) or 1
+    # A slice makes objects of these blocks alone.
     for block in blocks[::step]:
         size = len(block.text or "")
         if size >= _PARAGRAPH:

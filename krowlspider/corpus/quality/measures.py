@@ -94,9 +94,9 @@ class Measures:
         """Return the least and the most that a measure can be, where this is cheaper to know."""
         if name in _TOPS:
             return 0, self._sequences.top_at_most(_TOPS[name])
-        if _REPEATED.get(name, 5) > 5:
+        if size := _REPEATED.get(name):
             # The words of a longer sequence that occurred before are in such ones of five.
-            return 0, self._fives
+            return 0, self._fives if size > 5 else self._sequences.covered_at_most(size)
         if name == "ellipsis_lines" and not self._ellipses:
             return 0, 0
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
