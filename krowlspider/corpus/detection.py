@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from krowlspider.corpus.extras import need
-from krowlspider.corpus.languages import LANGUAGES
+from krowlspider.corpus.languages import LANGUAGES, MACRO
 
 UNKNOWN = "unknown"
 # Characters of text in which the language is detected.
@@ -18,6 +19,8 @@ _SCORE = 600
 _SIZE = 60
 # Codes that were withdrawn from ISO 639-1; written Chinese is one language.
 _CODES = {"iw": "he", "jw": "jv", "zh-Hant": "zh"}
+# The macro language of each language that is in one.
+_MACRO = {code: name for name, members in MACRO.items() for code in members} | {"zh-Hant": "zh"}
 # Characters that CLD2 does not take, none of which is text.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -26,7 +29,8 @@ def detected(text: str) -> tuple[str, float]:
     """Return the language of a text, and the confidence from 0 to 1.
 
     That is the share of the text in the language less the share in the next one, lowered if the
-    sequences of letters are rare in it, or the text is short. The language is "unknown" below 0.4.
+    sequences of letters are rare in it, or the text is short. Languages of one macro language count
+    together. The language is "unknown" below 0.4.
     """
     cld = need("pycld2")
     start = text[:_DETECTED]
@@ -35,7 +39,15 @@ def detected(text: str) -> tuple[str, float]:
     except (cld.error, UnicodeError):
         start = _NO_TEXT.sub(" ", start)
         found = cld.detect(start.encode(errors="ignore"), isPlainText=True, bestEffort=True)
-    is_reliable, size, ((_, code, first, score), (_, _, second, _), _) = found
+    is_reliable, size, parts = found
+    shares = Counter[str]()
+    for _, code, share, _ in parts:
+        shares[_MACRO.get(code, code)] += share
+    (name, first), *others = shares.most_common(2)
+    second = others[0][1] if others else 0
+    code, score = next(
+        (code, score) for _, code, _, score in parts if _MACRO.get(code, code) == name
+    )
     confidence = (first - second) / 100 * min(score / _SCORE, 1) * min(size / _SIZE, 1)
     if not is_reliable:
         confidence /= 2

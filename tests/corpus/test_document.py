@@ -270,6 +270,27 @@ def test_half_of_a_character_disturbs_no_detection() -> None:
     assert detected(LANGUAGES["en"] + "\ud800")[0] == "en"
 
 
+def test_a_macro_language_is_as_certain_as_its_members_together() -> None:
+    """CLD2 takes parts of Serbian for Bosnian. That makes it no less certain that it is "sh"."""
+    croatian = (
+        "Sva ljudska bića rađaju se slobodna i jednaka u dostojanstvu i pravima. Vlada je jučer"
+        " odlučila da će tvrtke u županiji plaćati manji porez tijekom sljedećeg tjedna."
+    )
+    serbian = (
+        "Opština je saopštila da će se radovi na mostu preko reke završiti do kraja nedelje, a"
+        " građani će moći da koriste novu saobraćajnicu."
+    )
+    found, confidence = detected(f"{croatian} {serbian}")
+    assert found in MACRO["sh"]
+    assert confidence > 0.9
+    traditional = (
+        "人人生而自由,在尊嚴和權利上一律平等。他們賦有理性和良心,並應以兄弟關係的精神相對待。"
+    )
+    assert detected(LANGUAGES["zh"] * 2 + traditional)[0] == "zh"
+    # Two languages that are not of one macro language.
+    assert detected(f"{LANGUAGES['de'] * 4} {LANGUAGES['yo'] * 4}")[0] == "unknown"
+
+
 def test_each_language_has_codes_and_a_place() -> None:
     """A macro language names languages that are detected."""
     assert all(re.fullmatch("[a-z]{2,3}", one) for one in LANGUAGE_CODES)
