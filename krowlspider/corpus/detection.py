@@ -39,7 +39,7 @@ def detected(text: str) -> tuple[str, float]:
     except (cld.error, UnicodeError):
         start = _NO_TEXT.sub(" ", start)
         found = cld.detect(start.encode(errors="ignore"), isPlainText=True, bestEffort=True)
-    is_reliable, size, parts = found
+    _, size, parts = found
     shares = Counter[str]()
     for _, code, share, _ in parts:
         shares[_MACRO.get(code, code)] += share
@@ -49,8 +49,7 @@ def detected(text: str) -> tuple[str, float]:
         (code, score) for _, code, _, score in parts if _MACRO.get(code, code) == name
     )
     confidence = (first - second) / 100 * min(score / _SCORE, 1) * min(size / _SIZE, 1)
-    if not is_reliable:
-        confidence /= 2
     code = _CODES.get(code, code)
-    known = code in LANGUAGES and confidence >= _LEAST
-    return code if known else UNKNOWN, round(max(confidence, 0.0), 2)
+    if code not in LANGUAGES:
+        return UNKNOWN, 0.0
+    return code if confidence >= _LEAST else UNKNOWN, round(max(confidence, 0.0), 2)

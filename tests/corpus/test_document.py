@@ -246,6 +246,7 @@ NONE = {
     "a word": "Hello",
     "signs": "--- *** !!! " * 40,
     "a script that is not known": "ߡߐ߱ ߓߍ߯ ߘߟߊߣߍ߲߫ ߦߋ߫ ߤߐ߬ߙߐ߬ߧߊ ߟߋ߬ ߘߐ߫ ߊ߬ ߣߌ߫ ߘߊ߲߬ߓߍ",
+    "a script that is known alone": "ⵉⵎⴷⴰⵏⵏ ⴰⴽⴽⵯ ⵜⵜⵍⴰⵍⵏ ⴷ ⵉⵍⴻⵍⵍⵉⵢⵏ ⵎⵙⴰⵡⴰⵏ " * 9,
     "letters of chance": "qxj vkz wqp zzxk qjv xkq pzw vjq kxz wqj " * 9,
 }
 
@@ -263,7 +264,7 @@ def test_languages_are_detected(language: str, text: str) -> None:
 def test_what_is_in_no_language_is_unknown(text: str) -> None:
     found, confidence = detected(text)
     assert found == "unknown"
-    assert 0 <= confidence <= 1
+    assert 0 <= confidence < 0.4
 
 
 def test_half_of_a_character_disturbs_no_detection() -> None:
@@ -286,7 +287,8 @@ def test_a_macro_language_is_as_certain_as_its_members_together() -> None:
     traditional = (
         "人人生而自由,在尊嚴和權利上一律平等。他們賦有理性和良心,並應以兄弟關係的精神相對待。"
     )
-    assert detected(LANGUAGES["zh"] * 2 + traditional)[0] == "zh"
+    found, confidence = detected(LANGUAGES["zh"] * 2 + traditional)
+    assert (found, confidence > 0.9) == ("zh", True)
     # Two languages that are not of one macro language.
     assert detected(f"{LANGUAGES['de'] * 4} {LANGUAGES['yo'] * 4}")[0] == "unknown"
 
