@@ -12,7 +12,7 @@ from typing import Any
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.maintext.forums import is_forum
 from krowlspider.corpus.maintext.noise import without_noise
-from krowlspider.corpus.maintext.part import keep_main_part
+from krowlspider.corpus.maintext.part import LEAST, keep_main_part, remove_titled
 
 # Characters below which a text may be in a noscript element instead.
 _FEW = 100
@@ -44,15 +44,26 @@ def plain_text(source: Source) -> str:
     """Return the main text of a page, without the heading that its title has; changes the tree."""
     if source.extractor == "trafilatura":
         return _by_trafilatura(source.html)
-    tree, html = source.tree, source.html
-    source.has_part = keep_main_part(tree, html, is_forum=is_forum(source.url, html))
-    if not source.has_part:
-        for each in tree.document.query_selector_all(_SHALLOW).values():
-            _deepen(tree.document, each)
-    text = _extracted(source)
-    if len(text) < _FEW:
-        text = max(text, _extracted(source, noscript=True), key=len)
+    html = source.html
+    source.has_part = keep_main_part(source.tree, html, is_forum=is_forum(source.url, html))
+    text = _extracted(source) if source.has_part else ""
+    if len(text) < LEAST:
+        text = max(text, _whole(source), key=len)
     return without_noise(text)
+
+
+def _whole(source: Source) -> str:
+    """Return what resiliparse takes for the main text; ``source`` is of the whole page then."""
+    if source.has_part:
+        # What had most of the paragraphs was no text: captions, or a dialogue.
+        source.tree = need("resiliparse.parse.html").HTMLTree.parse(source.html)
+        source.has_part = False
+        remove_titled(source.tree)
+    document = source.tree.document
+    for each in document.query_selector_all(_SHALLOW).values():
+        _deepen(document, each)
+    text = _extracted(source)
+    return max(text, _extracted(source, noscript=True), key=len) if len(text) < _FEW else text
 
 
 def markdown(source: Source) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.document import Reading, document
+from krowlspider.corpus.document import Reading, document, with_markdown
 from krowlspider.corpus.maintext.forums import is_forum
 from krowlspider.corpus.maintext.noise import without_noise
 from krowlspider.corpus.pages import Page
@@ -72,6 +72,22 @@ def test_text_outside_paragraphs_is_kept() -> None:
     cells = "".join(f"<div>{text}</div>" for text in ARTICLE)
     found = text_of(f"<main>{cells}</main><div class=last><p>{prose(9, 60)}</p></div>")
     assert all(text in found for text in ARTICLE)
+
+
+def test_captions_alone_are_no_main_part() -> None:
+    """The article is in elements that are no paragraphs, the captions of its slides are."""
+    slides = "".join(
+        f"<li><figure><figcaption><p>{text}</p></figcaption></figure>" for text in OTHER + OTHER
+    )
+    cells = "".join(f"<div>{text}</div>" for text in ARTICLE)
+    body = f"<article><h1>Bridge opens</h1><ul class=slides>{slides}</ul>{cells}</article>"
+    found = text_of(f"<main>{body}</main>")
+    assert all(text in found for text in ARTICLE)
+    assert "Bridge opens" not in found
+    html = f"<title>Bridge opens - The News</title><body>{body}"
+    page = Page(URL, "", "", "", [], html.encode())
+    in_markdown = with_markdown(document(page, Reading(markdown=True))).text
+    assert all(text in in_markdown for text in ARTICLE)
 
 
 @pytest.mark.parametrize("url", ["http://forum.example/a", "http://a.example/threads/bridge.12/"])

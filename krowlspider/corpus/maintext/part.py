@@ -15,7 +15,7 @@ from krowlspider.corpus.maintext.marginal import marginal
 from krowlspider.corpus.maintext.paragraphs import ASIDE, CLASS, COMMENT, Paragraphs
 
 # Characters of the paragraphs of a main part. Pages with fewer have their text elsewhere.
-_LEAST = 250
+LEAST = 250
 # Paragraphs with a mark do not count if this share is left. Comments may be longer than an article.
 _LEFT = {ASIDE: 0.25, COMMENT: 0.1, CLASS: 0.25}
 # The share of the visible text that is in paragraphs, or else the text is in other elements.
@@ -48,9 +48,9 @@ def keep_main_part(tree: Any, html: str, *, is_forum: bool) -> bool:
     paragraphs = Paragraphs(document, body, html)
     sizes = paragraphs.by_element(_ignored(paragraphs, is_forum=is_forum))
     total = sizes.get(body, 0)
-    has_part = total >= _LEAST and _is_enough(total, paragraphs, document, body, html)
+    has_part = total >= LEAST and _is_enough(total, paragraphs, document, body, html)
     start = None if is_forum or not has_part else _headed(headings, title, sizes, total)
-    others = [heading for heading in headings if not _removed_from(heading, title)]
+    others = _without_title(headings, title)
     if not has_part:
         return False
     part = _smallest(paragraphs, sizes, start or body, total)
@@ -61,6 +61,16 @@ def keep_main_part(tree: Any, html: str, *, is_forum: bool) -> bool:
         selector += f", {_LINKS}"
     _remove(part, selector, paragraphs.by_element(0), total)
     return True
+
+
+def remove_titled(tree: Any) -> None:
+    """Remove the headings that the title has."""
+    _without_title(tree.document.query_selector_all("h1").values(), tree.title or "")
+
+
+def _without_title(headings: list[Any], title: str) -> list[Any]:
+    """Remove the headings that the title has; return the others."""
+    return [heading for heading in headings if not _removed_from(heading, title)]
 
 
 def _removed_from(heading: Any, title: str) -> bool:
@@ -81,7 +91,7 @@ def _ignored(paragraphs: Paragraphs, *, is_forum: bool) -> int:
     ignored, left = 0, sum(paragraphs.sizes.values())
     for mark, least in _LEFT.items():
         others = sum(paragraphs.without(ignored | mark).values())
-        if not (is_forum and mark == COMMENT) and others >= max(_LEAST, least * left):
+        if not (is_forum and mark == COMMENT) and others >= max(LEAST, least * left):
             ignored, left = ignored | mark, others
     return ignored
 
@@ -114,7 +124,7 @@ def _headed(headings: list[Any], title: str, sizes: dict[Any, int], total: int) 
         words = set(_WORD.findall((heading.text or "").lower()))
         if words and len(words & known) >= _TITLED * len(words):
             node = heading
-            while node is not None and sizes.get(node, 0) < max(_LEAST, _HEADED * total):
+            while node is not None and sizes.get(node, 0) < max(LEAST, _HEADED * total):
                 node = node.parent
             return node
     return None
