@@ -183,7 +183,7 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
     source.mkdir()
     rules, clusters = tmp_path / "rules.toml", tmp_path / "clusters.jsonl"
     rules.write_text('pii.email = "mask"\n')
-    asked = html(0).replace(b"Page 0", b"Ask a@b.example")
+    asked = html(0).replace(b"Page 0", b"Ask a@b.example").replace(b"<p>", b"<p>At a@b.example ")
     write(source / "0.warc.gz", [response(f"{NAME}0", asked)])
     still_open = write(source / "1.warc.gz.open", [response(f"{NAME}1", html(1))])
     options = ("--processes", "1", "--rules", str(rules))
