@@ -8,6 +8,7 @@
 - ``archive``: the archive writer beside warcio's and fastwarc's
 - ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
   the sources of the pages, with ``--peers`` its rate beside others'
+- ``corpus-quality``: its texts, rules, languages and duplicates on data of others (``--sets DIR``)
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``: a crawl with and without ``scrapy corpus --follow`` beside it
 - ``crawl``: whole crawls of one web by this crawler and others
@@ -37,6 +38,7 @@ from bench import (
     control,
     corpora,
     corpus,
+    corpusquality,
     crawl,
     duplicates,
     exact,
@@ -98,7 +100,7 @@ def _corpus(args: argparse.Namespace) -> None:
     if args.quality:
         scores = quality.measure()
         print(quality.table(scores))
-        _write("corpus-quality", scores)
+        _write("corpus-texts", scores)
         return
     if args.peers:
         beside = corpora.measure(args.rounds, args.pages, args.scratch)
@@ -108,6 +110,12 @@ def _corpus(args: argparse.Namespace) -> None:
     figures = corpus.measure(args.rounds, args.pages, args.scratch)
     print(corpus.table(figures))
     _write("corpus", figures)
+
+
+def _corpus_quality(args: argparse.Namespace) -> None:
+    figures = corpusquality.measure(args.sets, args.scratch)
+    print(corpusquality.table(figures))
+    _write("corpus-quality", figures)
 
 
 def _crawl(args: argparse.Namespace) -> None:
@@ -246,6 +254,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "page": _page,
     "archive": _archive,
     "corpus": _corpus,
+    "corpus-quality": _corpus_quality,
     "control": _control,
     "crawl": _crawl,
     "duplicates": _duplicates,
@@ -321,6 +330,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add = parser.add_argument_group("corpus").add_argument
     add("--quality", action="store_true", help="compare texts with the sources of the pages")
     add("--peers", action="store_true", help="compare its rate with others' (--pages 200)")
+    add("--sets", type=Path, help="corpus-quality: folder of checkouts (bench/labelled.py)")
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")

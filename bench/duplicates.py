@@ -1,7 +1,8 @@
 """Measure the index of duplicates of a corpus as it grows: time, memory and disk.
 
 The fingerprints are numbers of chance, so nothing is read but the index. One page in ten has the
-fingerprints of an earlier page, and one in ten a SimHash two bits from that of an earlier page.
+fingerprints of an earlier page, and one in ten a MinHash that differs from an earlier one in a
+tenth of its places.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xxhash import xxh3_64_intdigest, xxh3_128_digest
+from xxhash import xxh3_128_digest
 
 from krowlspider.corpus.duplicates import DuplicateIndex, Place
 from krowlspider.corpus.fingerprints import Fingerprints
+from krowlspider.corpus.minhash import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +30,7 @@ _TIMED = 200_000
 def measure(sizes: Sequence[int], scratch: Path | None = None) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of pages, in ascending order."""
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
-        index = DuplicateIndex(Path(name), 3)
+        index = DuplicateIndex(Path(name), 0.7)
         chance, pages, found = random.Random(1), 0, 0
         for size in sorted(sizes):
             timed_from = max(size - _TIMED, pages)
@@ -56,10 +58,13 @@ def measure(sizes: Sequence[int], scratch: Path | None = None) -> Iterator[dict[
 def _fingerprints(number: int, chance: random.Random) -> Fingerprints:
     kind = chance.random()
     of = chance.randrange(number) if number and kind < 0.2 else number
-    exact, simhash = xxh3_128_digest(b"%d" % of), xxh3_64_intdigest(b"%d" % of)
+    exact, minhash = xxh3_128_digest(b"%d" % of), random.Random(of).randbytes(PLACES)
     if of != number and kind < 0.1:
-        exact, simhash = xxh3_128_digest(b"n%d" % number), simhash ^ 1 << 3 ^ 1 << 40
-    return Fingerprints(exact, simhash)
+        exact, changed = xxh3_128_digest(b"n%d" % number), bytearray(minhash)
+        for place in chance.sample(range(PLACES), PLACES // 10):
+            changed[place] = chance.randrange(256)
+        minhash = bytes(changed)
+    return Fingerprints(exact, minhash)
 
 
 def _anonymous_mb() -> int:

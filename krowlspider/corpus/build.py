@@ -90,7 +90,7 @@ class Build:
         self._read = 0
         self._sites = SiteIndex(folder.answers) if job.sites is not None else None
         rules = job.rules
-        self._index = DuplicateIndex(folder.index, rules.near, rules.similarity)
+        self._index = DuplicateIndex(folder.index, rules.similarity)
         self._ranked: RankedCopies | None = None
         if keep != FIRST:
             self._ranked = RankedCopies(self._index, keep, exact=rules.exact)

@@ -73,11 +73,11 @@ def _limits(rules: Rules, keep: str) -> str:
     """Return the rules that were in force, in their order; of duplicates, one by ``keep`` stays."""
     languages = ", ".join(sorted(rules.languages)) or "all"
     same = "the same words" if rules.exact else ""
-    near = "" if rules.near is None else f"SimHash within {rules.near} bits"
-    alike = "" if rules.similarity is None else f"MinHash alike by {rules.similarity}"
+    share = rules.similarity
+    near = "" if share is None else f"{share:.0%} of their sequences of five words in common"
     most = rules.boilerplate
     lines_removed = "" if most is None else f" Lines on more than {most} pages of a host: removed."
-    duplicates = ", ".join(filter(None, (same, near, alike)))
+    duplicates = ", ".join(filter(None, (same, near)))
     duplicates = f"{duplicates}; {_KEPT[keep]} is kept" if duplicates else "kept"
     lines = [f"| {each.name} | {_limit(each.low)} | {_limit(each.high)} |" for each in rules.rules]
     return (

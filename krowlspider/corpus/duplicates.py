@@ -8,13 +8,11 @@ not there. A search for keys that begin alike would read a block of each level.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plyvel
 
-from krowlspider.corpus.minhash import PLACES, bands, differing
+from krowlspider.corpus.minhash import PLACES, bands, bits_apart, overlap, sketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,15 +20,9 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.fingerprints import Fingerprints
 
-# Bits in which near duplicates may differ. Then two of five blocks of bits at least are equal
-# (Manku et al. 2007, section 3).
-BITS_MAX = 3
-_BLOCKS = (13, 13, 13, 13, 12)
-_STARTS = (0, 13, 26, 39, 52)
-_PAIRS = list(combinations(range(5), 2))
+# By the exact hash of a text its MinHash and its place; by each band of a MinHash the texts that
+# have it, with their sketches.
 _EXACT = b"x"
-# The MinHash of a text by its exact hash, and exact hashes by the bands of their MinHashes.
-_SIGNATURE = b"s"
 _BAND = b"b"
 _MARK = b"m"
 # Texts under one key that are compared: a hostile site could make millions.
@@ -38,8 +30,9 @@ _COMPARED = 1000
 # Bytes that LevelDB collects in memory, at most twice. A page has keys all over the index, so each
 # buffer is merged with all of it.
 _BUFFER = 64 * 1024 * 1024
-# Bytes of an exact hash, and of a SimHash with one.
-_HASH, _NEAR = 16, 24
+# Bytes of a sketch, and of one with an exact hash.
+_SKETCH, _ENTRY = 8, 24
+_NONE = bytes(PLACES)
 
 
 class Place(NamedTuple):
@@ -59,28 +52,29 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The page of which another is a duplicate, and the distance of their fingerprints.
+    """The page of which another is a duplicate.
 
-    That is the number of bits in which their SimHashes differ, or of places of their MinHashes.
+    ``overlap`` is the share of their sequences of words that both have; None if the texts are the
+    same.
     """
 
     place: Place
-    distance: int
+    overlap: float | None
 
 
 class DuplicateIndex:
     """Remembers the fingerprints of accepted pages in a LevelDB, ``db``.
 
-    Near duplicates are pages whose SimHashes differ in ``bits`` bits at most, and pages that share
-    ``similarity`` of their sequences of words, by MinHash. With None such pages are not looked for.
+    Near duplicates are pages that share ``similarity`` of their sequences of words, as estimated by
+    MinHash. With None such pages are not looked for.
     """
 
-    def __init__(self, folder: Path, bits: int | None = None, similarity: float | None = None):
+    def __init__(self, folder: Path, similarity: float | None = None):
         self.db = plyvel.DB(
             str(folder), create_if_missing=True, bloom_filter_bits=10, write_buffer_size=_BUFFER
         )
-        self._bits = bits
-        self._places = None if similarity is None else round(PLACES * (1 - similarity))
+        self._similarity = similarity
+        self._apart = 0 if similarity is None else bits_apart(similarity)
 
     def take(self, place: Place, fingerprints: Fingerprints) -> Found | None:
         """Return the page that this one repeats. If there is none, remember it and return None."""
@@ -98,62 +92,51 @@ class DuplicateIndex:
     def find(
         self, fingerprints: Fingerprints, counts: Callable[[Place], bool] = lambda _: True
     ) -> Found | None:
-        """Return the remembered page that a page repeats: the same text, or else the nearest.
+        """Return the remembered page that a page repeats: the same text, or else the most similar.
 
         Near duplicates must be in a place that ``counts``.
         """
         stored = self.db.get(_EXACT + fingerprints.exact)
         if stored is not None:
-            return Found(Place.load(stored), 0)
-        found = (*self._near(fingerprints), *self._similar(fingerprints))
+            return Found(Place.load(stored[PLACES:]), None)
         return min(
-            (each for each in found if counts(each.place)),
-            key=lambda each: (each.distance, each.place),
+            (each for each in self._similar(fingerprints) if counts(each.place)),
+            key=lambda each: (-(each.overlap or 0), each.place),
             default=None,
         )
 
     def remember(self, batch: Any, place: Place, fingerprints: Fingerprints) -> None:
         """Add a page, which repeats no other, with a batch of ``db``."""
-        exact, value = fingerprints.exact, place.dump()
-        batch.put(_EXACT + exact, value)
-        near = fingerprints.simhash.to_bytes(8, "big") + exact
-        for key in self._keys(fingerprints):
-            self._append(batch, key, near)
-        band_keys = self._band_keys(fingerprints)
-        for key in band_keys:
-            self._append(batch, key, exact)
-        if band_keys:
-            batch.put(_SIGNATURE + exact, fingerprints.minhash)
+        exact, minhash = fingerprints.exact, fingerprints.minhash
+        batch.put(_EXACT + exact, (minhash or _NONE) + place.dump())
+        keys = self._keys(minhash)
+        if keys:
+            entry = sketch(minhash).to_bytes(_SKETCH, "big") + exact
+        for key in keys:
+            known = self.db.get(key, b"")
+            if len(known) < _COMPARED * _ENTRY:
+                batch.put(key, known + entry)
 
-    def _append(self, batch: Any, key: bytes, entry: bytes) -> None:
-        known = self.db.get(key, b"")
-        if len(known) < _COMPARED * len(entry):
-            batch.put(key, known + entry)
-
-    def _keys(self, fingerprints: Fingerprints) -> list[bytes]:
-        return [] if self._bits is None else _keys(fingerprints.simhash)
-
-    def _band_keys(self, fingerprints: Fingerprints) -> list[bytes]:
-        if self._places is None:
-            return []
-        return [_BAND + key for key in bands(fingerprints.minhash)]
-
-    def _near(self, fingerprints: Fingerprints) -> Iterator[Found]:
-        for key in self._keys(fingerprints):
-            for entry in _entries(self.db.get(key, b""), _NEAR):
-                distance = (int.from_bytes(entry[:8], "big") ^ fingerprints.simhash).bit_count()
-                if self._bits is not None and distance <= self._bits:
-                    yield Found(self._place(entry[8:]), distance)
+    def _keys(self, minhash: bytes) -> list[bytes]:
+        return [] if self._similarity is None else [_BAND + key for key in bands(minhash)]
 
     def _similar(self, fingerprints: Fingerprints) -> Iterator[Found]:
-        lists = map(self.db.get, self._band_keys(fingerprints))
-        for other in {other for each in lists for other in _entries(each or b"", _HASH)}:
-            distance = differing(self.db.get(_SIGNATURE + other), fingerprints.minhash)
-            if self._places is not None and distance <= self._places:
-                yield Found(self._place(other), distance)
-
-    def _place(self, exact: bytes) -> Place:
-        return Place.load(self.db.get(_EXACT + exact))
+        """Yield the pages under the keys of a page that have enough in common with it."""
+        minhash, most = fingerprints.minhash, self._apart
+        lists = [known for key in self._keys(minhash) if (known := self.db.get(key))]
+        if not lists or self._similarity is None:
+            return
+        ours, near = sketch(minhash), set()
+        for known in lists:
+            for start in range(0, len(known), _ENTRY):
+                theirs = int.from_bytes(known[start : start + _SKETCH], "big")
+                if (ours ^ theirs).bit_count() <= most:
+                    near.add(known[start + _SKETCH : start + _ENTRY])
+        for exact in near:
+            stored = self.db.get(_EXACT + exact)
+            share = overlap(stored[:PLACES], minhash)
+            if share >= self._similarity:
+                yield Found(Place.load(stored[PLACES:]), round(share, 3))
 
     def sync(self) -> None:
         """Make what is remembered durable."""
@@ -161,22 +144,3 @@ class DuplicateIndex:
 
     def close(self) -> None:
         self.db.close()
-
-
-# A page is looked up first, and then remembered.
-@lru_cache(maxsize=1)
-def _keys(simhash: int) -> list[bytes]:
-    return [_key(pair, simhash) for pair in range(len(_PAIRS))]
-
-
-def _entries(value: bytes, size: int) -> Iterator[bytes]:
-    return (value[start : start + size] for start in range(0, len(value), size))
-
-
-def _key(pair: int, simhash: int) -> bytes:
-    """Return the key of texts whose two blocks of this pair are the same."""
-    bits = 0
-    for block in _PAIRS[pair]:
-        width = _BLOCKS[block]
-        bits = bits << width | (simhash >> (64 - _STARTS[block] - width)) & ((1 << width) - 1)
-    return bytes((pair,)) + bits.to_bytes(4, "big")

@@ -6,10 +6,16 @@ Nodes are taken by ``values()``: a loop over a collection searches it again for 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from krowlspider.corpus.extras import need
+from krowlspider.corpus.maintext.forums import is_forum
+from krowlspider.corpus.maintext.noise import without_noise
+from krowlspider.corpus.maintext.part import LEAST, keep_main_part, remove_titled
 
+# Characters below which a text may be in a noscript element instead.
+_FEW = 100
 EXTRACTORS = ("resiliparse", "trafilatura")
 _BULLET = re.compile(r"^((?:  )*)  (?:• |(?=\d+\. ))")
 _FENCE = "```"
@@ -23,23 +29,51 @@ _NO_CELL = "table, pre, ul, ol, dl, form, h1, h2, h3, h4"
 _FILLED = 20
 
 
-def plain_text(tree: Any, html: str, extractor: str) -> str:
-    """Return the main text of a page; the tree may be changed."""
-    if extractor == "trafilatura":
-        return _by_trafilatura(html)
-    for each in tree.document.query_selector_all(_SHALLOW).values():
-        _deepen(tree.document, each)
-    return _extracted(tree)
+@dataclass(slots=True)
+class Source:
+    """What the text of a page is made of. ``has_part``: only its main part is left in the tree."""
+
+    tree: Any
+    html: str
+    url: str
+    extractor: str
+    has_part: bool = False
 
 
-def markdown(tree: Any, html: str, extractor: str) -> str:
+def plain_text(source: Source) -> str:
+    """Return the main text of a page, without the heading that its title has; changes the tree."""
+    if source.extractor == "trafilatura":
+        return _by_trafilatura(source.html)
+    html = source.html
+    source.has_part = keep_main_part(source.tree, html, is_forum=is_forum(source.url, html))
+    text = _extracted(source) if source.has_part else ""
+    if len(text) < LEAST:
+        text = max(text, _whole(source), key=len)
+    return without_noise(text)
+
+
+def _whole(source: Source) -> str:
+    """Return what resiliparse takes for the main text; ``source`` is of the whole page then."""
+    if source.has_part:
+        # What had most of the paragraphs was no text: captions, or a dialogue.
+        source.tree = need("resiliparse.parse.html").HTMLTree.parse(source.html)
+        source.has_part = False
+        remove_titled(source.tree)
+    document = source.tree.document
+    for each in document.query_selector_all(_SHALLOW).values():
+        _deepen(document, each)
+    text = _extracted(source)
+    return max(text, _extracted(source, noscript=True), key=len) if len(text) < _FEW else text
+
+
+def markdown(source: Source) -> str:
     """Return the main text with headings, lists, tables and code as Markdown; changes the tree.
 
-    Call `plain_text` with the tree first. Characters with a meaning in Markdown are not escaped.
+    Call `plain_text` first. Characters with a meaning in Markdown are not escaped.
     """
-    if extractor == "trafilatura":
-        return _by_trafilatura(html, output_format="markdown", include_formatting=True)
-    document = tree.document
+    if source.extractor == "trafilatura":
+        return _by_trafilatura(source.html, output_format="markdown", include_formatting=True)
+    document = source.tree.document
     for cell in document.query_selector_all("td.linenos").values():
         cell.remove()
     for block in document.query_selector_all("pre").values():
@@ -57,7 +91,7 @@ def markdown(tree: Any, html: str, extractor: str) -> str:
     for level in range(1, 7):
         for heading in document.query_selector_all(f"h{level}").values():
             heading.prepend(document.create_text_node("#" * level + " "))
-    return _with_list_items(_extracted(tree))
+    return without_noise(_with_list_items(_extracted(source)))
 
 
 def _by_trafilatura(html: str, **options: Any) -> str:
@@ -65,10 +99,12 @@ def _by_trafilatura(html: str, **options: Any) -> str:
     return extract(html, include_comments=False, **options) or ""
 
 
-def _extracted(tree: Any) -> str:
+def _extracted(source: Source, **options: bool) -> str:
+    # Its own rules for what is no text take four times as long as the rest.
     text: str = need("resiliparse.extract.html2text").extract_plain_text(
-        tree, main_content=True, preserve_formatting=True, alt_texts=False, list_bullets=True
-    )
+        source.tree, main_content=not source.has_part, preserve_formatting=True, alt_texts=False,
+        list_bullets=True, **options,
+    )  # fmt: skip
     return text
 
 

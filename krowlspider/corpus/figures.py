@@ -78,8 +78,8 @@ def _rules(
     copies = [
         name
         for name, is_on in (
-            (DUPLICATE, duplicates["exact"] or duplicates["near"]),
-            (NEAR_DUPLICATE, duplicates["near"] or duplicates.get("minhash")),
+            (DUPLICATE, duplicates["exact"]),
+            (NEAR_DUPLICATE, duplicates["near"]),
         )
         if is_on
     ]

@@ -24,19 +24,24 @@ if TYPE_CHECKING:
     from krowlspider.corpus.tallies import Tallies
 
 # The rules for pages that repeat another; the value is the place of the other page.
-DUPLICATE, NEAR_DUPLICATE = "duplicate", "near duplicate"
+DUPLICATE, NEAR_DUPLICATE = "duplicate", "near_duplicate"
 _decode = msgspec.json.Decoder(Line).decode
 _refusal = msgspec.json.Decoder(Refusal).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Copy(msgspec.Struct):
-    """A page that is not in the corpus; ``kept`` is the file and offset of the one that is."""
+    """A page that is not in the corpus; ``kept`` is the file and offset of the one that is.
+
+    ``overlap`` is the share of their sequences of words that both have; None if all words are the
+    same.
+    """
 
     kept: str
     copy: str
     url: str
     rule: str
+    overlap: float | None
 
 
 class Finisher:
@@ -82,9 +87,9 @@ class Finisher:
             if refusal is None:
                 found = self._copies.repeated_by(Place(part.file, line.offset, line.number), line)
                 if found is not None:
-                    rule = NEAR_DUPLICATE if found.distance else DUPLICATE
+                    rule = DUPLICATE if found.overlap is None else NEAR_DUPLICATE
                     of = f"{found.place.file}:{found.place.offset}"
-                    refusal = Refusal(part.file, line.offset, line.url, rule, of)
+                    refusal = Refusal(part.file, line.offset, line.url, rule, of, found.overlap)
             tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
             if refusal is not None:
                 refused.append(refusal)
@@ -100,4 +105,4 @@ def clusters(folder: Folder) -> Iterator[bytes]:
     for found in map(_refusal, folder.refusals()):
         if found.rule in {DUPLICATE, NEAR_DUPLICATE}:
             place = f"{found.warc_file}:{found.warc_offset}"
-            yield _encode(Copy(str(found.value), place, found.url, found.rule))
+            yield _encode(Copy(str(found.value), place, found.url, found.rule, found.overlap))

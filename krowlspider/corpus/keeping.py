@@ -196,9 +196,7 @@ class RankedCopies:
 
 
 def _fingerprints(place: Place, line: Line, *, exact: bool) -> Fingerprints:
-    return Fingerprints(
-        line.exact if exact else xxh3_128_digest(place.dump()), line.simhash, line.minhash
-    )
+    return Fingerprints(line.exact if exact else xxh3_128_digest(place.dump()), line.minhash)
 
 
 def _digest(url: str) -> bytes:

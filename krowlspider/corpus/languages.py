@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-# Codes of ISO 639-1 and, for WET, those of ISO 639-3.
+# Codes of ISO 639-1, or else of 639-3, and, for WET, those of ISO 639-3.
 _CODES = """
-af:afr ar:ara as:asm az:aze ba:bak be:bel bg:bul bn:ben bo:bod br:bre ca:cat ce:che cs:ces
-cv:chv cy:cym da:dan de:deu dv:div el:ell en:eng eo:epo es:spa et:est eu:eus fa:fas fi:fin
-fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gu:guj ha:hau he:heb hi:hin hr:hrv hu:hun hy:hye
-id:ind io:ido is:isl it:ita ja:jpn jv:jav ka:kat kk:kaz km:khm kn:kan ko:kor ku:kur ky:kir
-la:lat lb:ltz lt:lit lv:lav mg:mlg mk:mkd ml:mal mn:mon mr:mar mt:mlt my:mya ne:nep nl:nld
-no:nor or:ori pa:pan pl:pol ps:pus pt:por rm:roh ro:ron ru:rus sa:san sc:srd sd:snd si:sin
-sk:slk sl:slv so:som sq:sqi sr:srp sv:swe sw:swa ta:tam te:tel tg:tgk th:tha tk:tuk tl:tgl
-tr:tur tt:tat ug:uig uk:ukr ur:urd uz:uzb vi:vie vo:vol yi:yid zh:zho
+aa:aar ab:abk af:afr ak:aka am:amh ar:ara as:asm ay:aym az:aze ba:bak be:bel bg:bul bh:bih bi:bis
+bn:ben bo:bod br:bre bs:bos ca:cat ceb:ceb chr:chr co:cos crs:crs cs:ces cy:cym da:dan de:deu dv:div
+dz:dzo el:ell en:eng eo:epo es:spa et:est eu:eus fa:fas fi:fin fj:fij fo:fao fr:fra fy:fry ga:gle
+gd:gla gl:glg gn:grn gu:guj gv:glv ha:hau haw:haw he:heb hi:hin hmn:hmn hr:hrv ht:hat hu:hun hy:hye
+ia:ina id:ind ie:ile ig:ibo ik:ipk is:isl it:ita iu:iku ja:jpn jv:jav ka:kat kha:kha kk:kaz kl:kal
+km:khm kn:kan ko:kor ks:kas ku:kur ky:kir la:lat lb:ltz lg:lug lif:lif ln:lin lo:lao lt:lit lv:lav
+mfe:mfe mg:mlg mi:mri mk:mkd ml:mal mn:mon mr:mar ms:msa mt:mlt my:mya na:nau ne:nep nl:nld nn:nno
+no:nor nr:nbl nso:nso ny:nya oc:oci om:orm or:ori pa:pan pl:pol ps:pus pt:por qu:que rm:roh rn:run
+ro:ron ru:rus rw:kin sa:san sco:sco sd:snd sg:sag si:sin sk:slk sl:slv sm:smo sn:sna so:som sq:sqi
+sr:srp ss:ssw st:sot su:sun sv:swe sw:swa syr:syr ta:tam te:tel tg:tgk th:tha ti:tir tk:tuk tl:tgl
+tn:tsn to:ton tr:tur ts:tso tt:tat ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol war:war wo:wol
+xh:xho yi:yid yo:yor za:zha zh:zho zu:zul
 """
 LANGUAGES = dict(each.split(":") for each in _CODES.split())
+# Macro languages that `language.accepted` may name, with the codes of the languages in them.
+MACRO = {"no": ("no", "nn"), "sh": ("bs", "hr", "sr")}
 # Those that are written without spaces.
-SPACELESS = frozenset({"zh", "ja", "th", "my", "km", "bo"})
+SPACELESS = frozenset({"zh", "ja", "th", "lo", "my", "km", "bo", "dz"})
 # Gopher's eight for English; as many of the most frequent words for others.
 STOP_WORDS = {
     "en": frozenset({"the", "be", "to", "of", "and", "that", "have", "with"}),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.corpus.document import Document, detected
+from krowlspider.corpus.detection import detected
+from krowlspider.corpus.document import Document
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.head import short
 from krowlspider.corpus.pages import Unreadable
@@ -49,8 +50,7 @@ def pdf_document(page: Page) -> Document:
     finally:
         file.close()
     text = _HYPHEN.sub("", "\n\n".join(filter(None, texts)))
-    # All of it is text: rules on the share of text in HTML do not apply.
-    found = Document(text, *detected(text), "", len(text), 0)
+    found = Document(text, *detected(text), "")
     for name, key in _NAMES.items():
         if value := short(about[key]):
             found.fields[name] = value

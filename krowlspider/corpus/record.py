@@ -24,10 +24,9 @@ class Record(msgspec.Struct):
     digest: str
     text: str
     language: str
-    language_rank: int
+    language_confidence: float
     media_type: str
     encoding: str
-    simhash: str
     signals: list[str]
     title: str | None = None
     description: str | None = None
@@ -46,14 +45,19 @@ class Record(msgspec.Struct):
     links: list[Link] | None = None
 
 
-class Refusal(msgspec.Struct):
-    """A page that is not in the corpus: the rule and its value, or what went wrong."""
+class Refusal(msgspec.Struct, omit_defaults=True):
+    """A page that is not in the corpus: the rule and its value, or what went wrong.
+
+    ``overlap`` is the share of its sequences of words that a near duplicate has in common with the
+    page that is kept.
+    """
 
     warc_file: str
     warc_offset: int
     url: str
     rule: str
     value: float | str
+    overlap: float | None = None
 
 
 class Line(msgspec.Struct):
@@ -69,16 +73,13 @@ class Line(msgspec.Struct):
     language: str = ""
     chars: int = 0
     exact: bytes = b""
-    simhash: int = 0
     minhash: bytes = b""
     record: msgspec.Raw = msgspec.Raw(b"null")
     refusal: Refusal | None = None
     masked: dict[str, int] = {}
 
 
-def record_of(
-    page: Page, document: Document, signals: list[str], place: tuple[str, int], simhash: int
-) -> Record:
+def record_of(page: Page, document: Document, signals: list[str], place: tuple[str, int]) -> Record:
     return Record(
         page.url,
         page.date,
@@ -87,10 +88,9 @@ def record_of(
         page.digest,
         document.text,
         document.language,
-        document.rank,
+        document.confidence,
         page.media_type,
         document.encoding,
-        f"{simhash:016x}",
         signals,
         **document.fields,
     )

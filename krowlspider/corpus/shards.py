@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENDINGS = {"jsonl": LINES, "parquet": ".parquet", "wet": ".warc.wet.gz"}
 # Records that Parquet holds in memory: one row group.
 _ROWS = 5000
-_INTEGERS = frozenset({"warc_offset", "language_rank"})
+_NUMBERS = {"warc_offset": "int64", "language_confidence": "float64"}
 _LISTS = frozenset({"signals", "json_ld"})
 _STRUCTS = {"json_ld_fields": Pair, "open_graph": Pair, "hreflang": Pair, "links": Link}
 
@@ -56,8 +56,8 @@ def _parquet(file: BinaryIO, records: Iterable[bytes], _: str) -> None:
 
 
 def _kind(arrow: Any, name: str) -> Any:
-    if name in _INTEGERS:
-        return arrow.int64()
+    if name in _NUMBERS:
+        return getattr(arrow, _NUMBERS[name])()
     if name in _STRUCTS:
         fields = _STRUCTS[name].__struct_fields__
         return arrow.list_(arrow.struct([(each, arrow.string()) for each in fields]))

@@ -6,6 +6,7 @@ place tells the parent which page it was.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import resource
@@ -47,6 +48,8 @@ SLICE = 128 * 1024 * 1024
 # Bytes of address space of a worker.
 _MEMORY = 4 * 1024**3
 PROBLEMS_MAX = 1000
+# New objects between two searches for garbage. Pages leave none: each node of a tree is one.
+_OBJECTS = 100_000
 _NO_DIGIT = re.compile(r"[^0-9]")
 _encode = msgspec.json.Encoder().encode
 
@@ -108,6 +111,7 @@ def work(connection: Connection, place: Any, job: Job) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     # A page that crashes the extractor is named; its memory is of no use.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.set_threshold(_OBJECTS)
     parent = os.getppid()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -240,10 +244,10 @@ class SliceReader:
             return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
         masked = mask(found, rules.masked) if rules.masked else {}
         marks = fingerprints(found.text, minhash=rules.similarity is not None)
-        whole = with_markdown(found, reading)
+        whole = with_markdown(found)
         if whole is not found:
             whole.text = without(whole.text, repeated)
             mask(whole, rules.masked)
-        made = record_of(page, whole, given, (self._part.file, offset), marks.simhash)
+        made = record_of(page, whole, given, (self._part.file, offset))
         raw = msgspec.Raw(_encode(made))
         return Line(*about, *marks, raw, masked=masked)

@@ -22,6 +22,7 @@ from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.keeping import FIRST
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.worker import Choice, Job
+from krowlspider.errors import KrowlError
 from tests.corpus.warcs import html, response, write
 
 FILES, PAGES = 6, 12
@@ -54,7 +55,7 @@ def start(source: Path, out: Path, keep: str = FIRST) -> int:
         return child
     code = 1
     try:
-        folder, rules = Folder(out), read_rules()
+        folder, rules = _folder(out), read_rules()
         folder.begin({"rules": rules.source})
         job = Job(folder.work, rules, Choice(), plain, 60, slice_bytes=_SLICE)
         Build(folder, job, "jsonl", lambda done, total: None, keep).run(source, 1)
@@ -63,6 +64,20 @@ def start(source: Path, out: Path, keep: str = FIRST) -> int:
         if code:
             traceback.print_exc()
         os._exit(code)
+
+
+def _folder(out: Path) -> Folder:
+    """Return the folder of a corpus, once the process before has let it go.
+
+    A process that is killed while it starts a worker leaves a copy of itself for a moment.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            return Folder(out)
+        except KrowlError:
+            assert time.monotonic() - begun < _CLEAN, f"{out} is still locked"
+            time.sleep(0.01)
 
 
 def outcome(out: Path) -> dict[str, Any]:

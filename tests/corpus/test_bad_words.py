@@ -39,7 +39,7 @@ def test_a_page_with_a_bad_word_of_its_language_is_rejected(tmp_path: Path) -> N
     (tmp_path / "en.txt").write_text("# a list\n\ndarn\n")
     path = tmp_path / "rules.toml"
     path.write_text('bad_words.files = {en = "en.txt"}\n')
-    page = Document(f"{prose(1)} A darn thing.", "en", 1, "utf-8", 2000, 0)
+    page = Document(f"{prose(1)} A darn thing.", "en", 1, "utf-8")
     rules = read_rules(path)
     assert rules.judge(page, "http://a/", []) == ("bad_words", 1)
     assert read_rules().judge(page, "http://a/", []) is None

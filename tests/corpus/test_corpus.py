@@ -183,7 +183,7 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
     source.mkdir()
     rules, clusters = tmp_path / "rules.toml", tmp_path / "clusters.jsonl"
     rules.write_text('pii.email = "mask"\n')
-    asked = html(0).replace(b"Page 0", b"Ask a@b.example")
+    asked = html(0).replace(b"Page 0", b"Ask a@b.example").replace(b"<p>", b"<p>At a@b.example ")
     write(source / "0.warc.gz", [response(f"{NAME}0", asked)])
     still_open = write(source / "1.warc.gz.open", [response(f"{NAME}1", html(1))])
     options = ("--processes", "1", "--rules", str(rules))
@@ -204,6 +204,7 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
         "copy": "2.warc.gz:0",
         "url": f"{NAME}2",
         "rule": "duplicate",
+        "overlap": None,
     }
 
 
@@ -227,6 +228,7 @@ def test_a_rule_waits_for_all_files_of_a_crawl(tmp_path: Path) -> None:
         "copy": "0.warc.gz:0",
         "url": f"{NAME}0",
         "rule": "duplicate",
+        "overlap": None,
     }
     write(source / "2.warc.gz", [response(f"{NAME}2", html(2))])
     # Nothing of the crawl is waited for any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sysconfig
 from io import BytesIO
@@ -14,11 +15,13 @@ from msgspec import to_builtins
 from msgspec.json import encode as json_of
 
 from bench.venvs import python_of
+from krowlspider.corpus.detection import detected
 from krowlspider.corpus.document import Reading, with_markdown
 from krowlspider.corpus.encodings import decoded
+from krowlspider.corpus.languages import LANGUAGES as LANGUAGE_CODES
+from krowlspider.corpus.languages import MACRO, SPACELESS, STOP_WORDS
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of
 from krowlspider.corpus.pdf import pdf_document
-from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.signals import signals
 from tests.corpus.warcs import html, pdf, prose, response
 from tests.support.crawling import ROOT
@@ -59,8 +62,7 @@ def document(
 
 
 def test_head_becomes_fields() -> None:
-    found = document(html(1, HEAD) + BODY.encode() + b"<img><IMG>", reading=Reading(links=True))
-    assert found.images == 2
+    found = document(html(1, HEAD) + BODY.encode(), reading=Reading(links=True))
     assert to_builtins(found.fields) == {
         "title": "Page 1",
         "description": "What it is",
@@ -89,7 +91,6 @@ def test_head_becomes_fields() -> None:
     }
     assert found.language == "en"
     assert "Home" not in found.text
-    assert found.link_chars == len("HomeSee  thisno")
 
 
 CODE = """
@@ -133,9 +134,9 @@ def test_markdown_keeps_headings_lists_tables_and_code() -> None:
     reading = Reading(markdown=True)
     found = document(CODE.encode(), reading=reading)
     assert found.text.startswith("The head\n\nUse a_b so:")
-    assert with_markdown(found, reading).text.startswith(MARKDOWN)
+    assert with_markdown(found).text.startswith(MARKDOWN)
     plain = document(CODE.encode())
-    assert with_markdown(plain, Reading()).text == found.text
+    assert with_markdown(plain).text == found.text
 
 
 # JSON-LD with as many types as fit.
@@ -161,7 +162,7 @@ SCRIPTS = "<p>a</p>" + "".join(
 )
 def test_markdown_of_any_nesting_in_linear_time(body: str, expected: str) -> None:
     reading = Reading(markdown=True, links=True)
-    found = with_markdown(document(f"<main>{body}".encode(), reading=reading), reading)
+    found = with_markdown(document(f"<main>{body}".encode(), reading=reading))
     assert found.text.startswith(expected)
 
 
@@ -180,7 +181,7 @@ def test_trafilatura_takes_text_and_markdown() -> None:
         "reading = Reading('trafilatura', markdown=True)\n"
         "page = Page('http://a.example/', '', '', '', [], sys.stdin.buffer.read())\n"
         "found = document(page, reading)\n"
-        "print(msgspec.json.encode([found.text, with_markdown(found, reading).text]).decode())\n"
+        "print(msgspec.json.encode([found.text, with_markdown(found).text]).decode())\n"
     )
     done = subprocess.run(
         [python_of("trafilatura"), "-c", code],
@@ -225,13 +226,79 @@ def test_what_is_no_pdf_is_named() -> None:
         pdf_document(page(record, pdf=True))
 
 
-def test_a_page_in_no_language_has_the_distance_by_which_it_is_rejected() -> None:
-    found = document(b"<html><body><main><p>" + b"1234567890 " * 40)
-    assert found.language == "unknown"
-    assert found.rank > 1200
-    rejected = read_rules().judge(found, "http://example.org/a", [])
-    assert rejected is not None
-    assert rejected.rule == "rank"
+LANGUAGES = {
+    "en": "All human beings are born free and equal in dignity and rights.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
+    "am": "የሰው ልጅ ሁሉ ሲወለድ ነጻና በክብርና በመብትም እኩልነት ያለው ነው።",
+    "yo": "Gbogbo ènìyàn ni a bí ní òmìnira; iyì àti ẹ̀tọ́ kọ̀ọ̀kan sì dọ́gba.",
+    "zu": "Bonke abantu bazalwa bekhululekile belingana ngesithunzi nangamalungelo.",
+    "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता प्राप्त है।",
+    "no": "Vi vet ikke noe om hva som skjedde etter at han gikk hjem, men noen så ham i byen.",
+    "nn": "Alle menneske er fødde til fridom og med same menneskeverd og menneskerettar.",
+    "he": "כל בני אדם נולדו בני חורין ושווים בערכם ובזכויותיהם.",
+    "jv": "Saben uwong kalairake kanthi mardika lan darbe martabat lan hak-hak kang padha.",
+    "zh": "人人生而自由，在尊严和权利上一律平等。他们赋有理性和良心。",
+    "ja": "すべての人間は、生れながらにして自由であり、かつ、尊厳と権利とについて平等である。",
+}
+NONE = {
+    "nothing": "",
+    "numbers": "1234567890 " * 40,
+    "a word": "Hello",
+    "signs": "--- *** !!! " * 40,
+    "a script that is not known": "ߡߐ߱ ߓߍ߯ ߘߟߊߣߍ߲߫ ߦߋ߫ ߤߐ߬ߙߐ߬ߧߊ ߟߋ߬ ߘߐ߫ ߊ߬ ߣߌ߫ ߘߊ߲߬ߓߍ",
+    "a script that is known alone": "ⵉⵎⴷⴰⵏⵏ ⴰⴽⴽⵯ ⵜⵜⵍⴰⵍⵏ ⴷ ⵉⵍⴻⵍⵍⵉⵢⵏ ⵎⵙⴰⵡⴰⵏ " * 9,
+    "letters of chance": "qxj vkz wqp zzxk qjv xkq pzw vjq kxz wqj " * 9,
+}
+
+
+@pytest.mark.parametrize(("language", "text"), LANGUAGES.items(), ids=LANGUAGES)
+def test_languages_are_detected(language: str, text: str) -> None:
+    """Characters that are no text, and tags, do not disturb it."""
+    found, confidence = detected(text)
+    assert found == language
+    assert 0.4 <= confidence <= 1
+    assert detected(text.replace(" ", " \x85\x00 ", 2))[0] == language
+
+
+@pytest.mark.parametrize("text", NONE.values(), ids=NONE)
+def test_what_is_in_no_language_is_unknown(text: str) -> None:
+    found, confidence = detected(text)
+    assert found == "unknown"
+    assert 0 <= confidence < 0.4
+
+
+def test_half_of_a_character_disturbs_no_detection() -> None:
+    assert detected(LANGUAGES["en"] + "\ud800")[0] == "en"
+
+
+def test_a_macro_language_is_as_certain_as_its_members_together() -> None:
+    """CLD2 takes parts of Serbian for Bosnian. That makes it no less certain that it is "sh"."""
+    croatian = (
+        "Sva ljudska bića rađaju se slobodna i jednaka u dostojanstvu i pravima. Vlada je jučer"
+        " odlučila da će tvrtke u županiji plaćati manji porez tijekom sljedećeg tjedna."
+    )
+    serbian = (
+        "Opština je saopštila da će se radovi na mostu preko reke završiti do kraja nedelje, a"
+        " građani će moći da koriste novu saobraćajnicu."
+    )
+    found, confidence = detected(f"{croatian} {serbian}")
+    assert found in MACRO["sh"]
+    assert confidence > 0.9
+    traditional = (
+        "人人生而自由,在尊嚴和權利上一律平等。他們賦有理性和良心,並應以兄弟關係的精神相對待。"
+    )
+    found, confidence = detected(LANGUAGES["zh"] * 2 + traditional)
+    assert (found, confidence > 0.9) == ("zh", True)
+    # Two languages that are not of one macro language.
+    assert detected(f"{LANGUAGES['de'] * 4} {LANGUAGES['yo'] * 4}")[0] == "unknown"
+
+
+def test_each_language_has_codes_and_a_place() -> None:
+    """A macro language names languages that are detected."""
+    assert all(re.fullmatch("[a-z]{2,3}", one) for one in LANGUAGE_CODES)
+    assert all(re.fullmatch("[a-z]{3}", other) for other in LANGUAGE_CODES.values())
+    assert {each for members in MACRO.values() for each in members} < LANGUAGE_CODES.keys()
+    assert LANGUAGE_CODES.keys() > {*SPACELESS, *STOP_WORDS, *LANGUAGES}
 
 
 @pytest.mark.parametrize(
@@ -390,17 +457,3 @@ def test_a_page_overrides_the_reservation_of_its_site(
     headers: list[tuple[str, str]], metas: list[tuple[str, str]], expected: list[str]
 ) -> None:
     assert signals(headers, metas, ["tdm-reservation", "ai.txt"]) == expected
-
-
-@pytest.mark.parametrize(
-    ("links", "chars"),
-    [
-        ("<A HREF=/>one<b>two</b></A>", len("onetwo")),
-        ("<a title='1<2' href=/> one </a>", len("one")),
-        ("<a <a href=/>one</a>", len("one")),
-        ("<a href=/>one<a href=/>two</a>", len("onetwo")),
-        ("<a href=/", 0),
-    ],
-)
-def test_the_texts_of_odd_links_are_counted(links: str, chars: int) -> None:
-    assert document(links.encode()).link_chars == chars

@@ -49,7 +49,7 @@ def prepared(path: Path, pages: Sequence[Given]) -> Folder:
 
 def finish(folder: Folder, keep: str, kill_after: int | None = None) -> None:
     """Add all slices, choose and write; with ``kill_after`` pages chosen, kill this process."""
-    index = DuplicateIndex(folder.index, 3)
+    index = DuplicateIndex(folder.index, 0.7)
     copies = RankedCopies(index, keep, exact=True)
     parts = [Slice(path.name.partition("-")[0], 0) for path in sorted(folder.work.glob("*.json"))]
     for part in parts:

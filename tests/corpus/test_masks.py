@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def masked(text: str, *kinds: str) -> tuple[str, dict[str, int]]:
-    found = Document(text, "en", 1, "utf-8", 1, 0)
+    found = Document(text, "en", 1, "utf-8")
     counts = mask(found, kinds or KINDS)
     return found.text, counts
 
@@ -65,7 +65,7 @@ def test_what_looks_alike_is_left(text: str) -> None:
 def test_fields_that_people_write_are_masked() -> None:
     pairs = [Pair("title", "By a@b.example"), Pair("url", "http://b.example/a@b.example")]
     fields = {"author": "a@b.example", "open_graph": pairs, "links": [Link("u", "a@b.example")]}
-    found = Document("", "en", 1, "utf-8", 1, 0, fields=fields)
+    found = Document("", "en", 1, "utf-8", fields=fields)
     assert mask(found, ["email"]) == {"email": 3}
     mark = "|||EMAIL_ADDRESS|||"
     assert fields["author"] == fields["links"][0].text == mark
@@ -84,7 +84,8 @@ def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:
     path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
     path.write_text('pii = {email = "mask"}\n')
     pages = [
-        html(1).replace(b"Page 1", f"Of {name}@example.org".encode()) for name in ("ann", "bob")
+        html(1).replace(b"Page 1", of).replace(b"<p>", b"<p>" + of + b": ")
+        for of in (b"Of ann@example.org", b"Of bob@example.org")
     ]
     source = write(tmp_path / "a.warc.gz", [response("http://a/", page) for page in pages])
     for rules in (read_rules(), read_rules(path)):

@@ -36,7 +36,7 @@ def test_figures_come_from_the_folder_alone(tmp_path: Path) -> None:
     assert found["rules"][0] == {"rule": "cut off", "pages": 6, "rejected": 2}
     rules = {each["rule"]: (each["pages"], each["rejected"]) for each in found["rules"]}
     assert (rules["chars"], rules["words"]) == ((4, 0), (4, 2))
-    assert rules["word_length"] == rules["near duplicate"] == (2, 0)
+    assert rules["word_length"] == rules["near_duplicate"] == (2, 0)
     assert "braces" not in rules
     assert list(rules).index("chars") < list(rules).index("words") < list(rules).index("top_2gram")
     assert found["hosts"] == [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_parquet_keeps_lists_of_pairs_and_links(tmp_path: Path) -> None:
-    record = Record("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", "0", ["x"])
+    record = Record("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", ["x"])
     record.open_graph = [Pair("type", "article")]
     record.links = [Link("http://a.example/", "A")]
     path = tmp_path / "a.parquet"

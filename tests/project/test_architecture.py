@@ -37,7 +37,8 @@ PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
     *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
     *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.masks"),
-    *("corpus.minhash", "corpus.signals", "corpus.tallies", "corpus.sites.answers"),
+    *("corpus.maintext", "corpus.minhash", "corpus.signals", "corpus.tallies"),
+    *("corpus.sites.answers", "corpus.sites.patterns"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

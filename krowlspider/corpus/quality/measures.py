@@ -1,6 +1,7 @@
 """Measures of a text. Each is computed when a rule asks for it, and at most once.
 
-Those of Gopher are of Rae et al. 2021, table A1; those of C4 of Raffel et al. 2020, section 2.2.
+Those of Gopher are of Rae et al. 2021, table A1; those of C4 of Raffel et al. 2020, section 2.2;
+those of FineWeb of Penedo et al. 2024, section 3.6.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 # Lines at the beginning of a text in which repetition is measured.
 _LINES_MAX = 1000
-_ENDS = frozenset('.!?"”。！？।؟')
+_ENDS = frozenset('.!?"”。．！？।॥؟۔።։។')
+_SHORT = 30
 _SENTENCE_MARKS = ".!?"
 _AFTER_SENTENCES = (" ", "\n", '"', "”")
 _WIDE_MARKS = "。！？।؟"
@@ -92,9 +94,9 @@ class Measures:
         """Return the least and the most that a measure can be, where this is cheaper to know."""
         if name in _TOPS:
             return 0, self._sequences.top_at_most(_TOPS[name])
-        if _REPEATED.get(name, 5) > 5:
+        if size := _REPEATED.get(name):
             # The words of a longer sequence that occurred before are in such ones of five.
-            return 0, self._fives
+            return 0, self._fives if size > 5 else self._sequences.covered_at_most(size)
         if name == "ellipsis_lines" and not self._ellipses:
             return 0, 0
         return (self._text.count(". "), inf) if name == "sentences" else (-inf, inf)
@@ -115,16 +117,6 @@ class Measures:
     def words(self) -> float | None:
         return len(self._words) if self._spaced else None
 
-    def text_ratio(self) -> float:
-        return len(self._text) / (self._document.html_chars or 1)
-
-    def link_ratio(self) -> float:
-        """Return the characters of all links of the page to those of the main text."""
-        return self._document.link_chars / (len(self._text) or 1)
-
-    def images(self) -> float:
-        return self._document.images
-
     def broken_chars(self) -> float:
         return self._text.count("\ufffd") / (len(self._text) or 1)
 
@@ -132,8 +124,8 @@ class Measures:
         title = str(self._document.fields.get("title", ""))
         return float(bool(_SPECIAL_PATH.search(self._url) or _SPECIAL_TITLE.match(title)))
 
-    def rank(self) -> float:
-        return self._document.rank
+    def confidence(self) -> float:
+        return self._document.confidence
 
     def word_length(self) -> float | None:
         words = self._words
@@ -177,6 +169,14 @@ class Measures:
     def sentence_lines(self) -> float:
         """Return the share of lines that end like a sentence."""
         return self._line_share(map(_ENDS.__contains__, map(_LAST, self._lines)))
+
+    def short_lines(self) -> float:
+        """Return the share of lines of 30 characters at most."""
+        return self._line_share(map(_SHORT.__ge__, map(len, self._lines)))
+
+    def line_breaks(self) -> float | None:
+        """Return line breaks to words."""
+        return self._text.count("\n") / len(self._words) if self._words else None
 
     def lorem_ipsum(self) -> float:
         # Two searches instead of four for nearly all texts.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from krowlspider.corpus.duplicates import BITS_MAX
-from krowlspider.corpus.languages import LANGUAGES
+from krowlspider.corpus.languages import LANGUAGES, MACRO
 from krowlspider.corpus.quality.bad_words import BadWords, entries_of
 from krowlspider.corpus.quality.masks import KINDS
 from krowlspider.corpus.quality.measures import Measures
@@ -26,7 +25,7 @@ _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
 # The values that a list or a word may have, and the keys that a table may have.
 _NAMES = {
     ("signals", "refused"): sorted(SIGNALS),
-    ("language", "accepted"): [*LANGUAGES, "unknown"],
+    ("language", "accepted"): [*sorted({*LANGUAGES, *MACRO}), "unknown"],
     ("bad_words", "files"): sorted(LANGUAGES),
     **{("pii", kind): ["keep", "mask"] for kind in KINDS},
 }
@@ -64,17 +63,16 @@ class Rule:
 class Rules:
     """What a page must keep. ``refused`` are signals; without ``languages`` each is accepted.
 
-    Near duplicates: ``near`` is the most bits in which their SimHashes differ, ``similarity`` the
-    least share of their sequences of words in common; None keeps such pages. ``masked`` are KINDS.
-    A line on more than ``boilerplate`` pages of a host is removed; None keeps all lines.
+    Near duplicates have at least ``similarity`` of their sequences of words in common; None keeps
+    them. ``masked`` are KINDS. A line on more than ``boilerplate`` pages of a host is removed; None
+    keeps all lines.
     """
 
     rules: list[Rule]
     refused: frozenset[str]
     languages: frozenset[str]
     exact: bool
-    near: int | None
-    similarity: float | None = None
+    similarity: float | None
     masked: frozenset[str] = frozenset()
     boilerplate: int | None = None
     bad_words: dict[str, BadWords] = field(default_factory=dict)
@@ -133,8 +131,6 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
         raise KrowlError(
             f"{path}: {name}.{key} = {value!r}: scrapy corpus --print-rules has the keys"
         )
-    if (name, key) == ("duplicates", "bits") and value not in range(BITS_MAX + 1):
-        raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0 to {BITS_MAX}")
     if (name, key) == ("duplicates", "similarity") and not 0.5 <= value <= 1:
         raise KrowlError(f"{path}: {name}.{key} = {value!r}: give 0.5 to 1")
     if (name, key) == ("boilerplate", "pages") and (not isinstance(value, int) or value < 1):
@@ -148,6 +144,7 @@ def _check(path: Path, name: str, key: str, value: Any, known: dict[str, Any]) -
 def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
     """Return the rules in ``tables``, in which the hash of each list replaces its file name."""
     duplicates, bad = tables["duplicates"], tables["bad_words"]
+    accepted = tables["language"]["accepted"]
     words: dict[str, BadWords] = {}
     if folder is not None and bad["enabled"]:
         for language, name in bad["files"].items():
@@ -162,10 +159,9 @@ def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
             if name not in _TABLES and table["enabled"]
         ],
         frozenset(tables["signals"]["refused"]),
-        frozenset(tables["language"]["accepted"]),
+        frozenset(code for name in accepted for code in MACRO.get(name, (name,))),
         duplicates["exact"],
-        duplicates["bits"] if duplicates["near"] else None,
-        duplicates["similarity"] if duplicates["minhash"] else None,
+        duplicates["similarity"] if duplicates["near"] else None,
         frozenset(kind for kind, way in tables["pii"].items() if way == "mask"),
         tables["boilerplate"]["pages"] if tables["boilerplate"]["enabled"] else None,
         words,

@@ -52,6 +52,12 @@ class Sequences:
         start = self._text.index(gram)
         return most * len("".join(self._words[start : start + size])) / self._chars
 
+    def covered_at_most(self, size: int) -> float:
+        """Return a share that `covered` does not exceed: of stretches of words that come again."""
+        words = self._words
+        stretches = (match.span() for match in _STRETCHES[size].finditer(self._text))
+        return sum(len("".join(words[a:b])) for a, b in stretches) / self._chars
+
     def covered(self, size: int) -> float:
         """Return the share of characters in sequences of ``size`` words that occurred before."""
         words, covered, chars = self._words, 0, 0
