@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.host_feedback import HostFeedback
+from krowlspider.crawl.answers.ways import Way
 from krowlspider.crawl.job import Job
 from krowlspider.engine.scheduler import Scheduler
 
@@ -45,11 +46,12 @@ class PolitenessMiddleware:
         latency = request.meta.get("download_latency")
         # Without a latency, another middleware made this response: the host was not asked.
         if in_flight is not None and latency is not None:
-            self._feedback.answered(in_flight, response.status, latency, response.headers)
+            way = request.meta.get("proxy") or ""
+            self._feedback.answered(in_flight, response.status, latency, response.headers, way)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         in_flight = self._flights.get(request)
         if in_flight is not None:
             latency = request.meta.get("download_latency", 0.0)
-            self._feedback.failed(in_flight, exception, latency)
+            self._feedback.failed(in_flight, exception, latency, Way.of(request.meta))

@@ -44,7 +44,8 @@ class RetryMiddleware:
         if in_flight is None or lease is None:
             return request if self._retries.after_error(exception, request.meta) else None
         if in_flight.is_blameless:
-            scheduler.flights.unpop(in_flight)
+            if not in_flight.goes_last:
+                scheduler.flights.unpop(in_flight)
             return request
         if not in_flight.falls_back:
             if self._retries.after_error(exception, request.meta):

@@ -215,6 +215,9 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
         print(f"krowlspider: {why}", file=sys.stderr)
         return STORAGE_FAILED, why
+    if job.wrong:
+        print(f"krowlspider: {job.wrong}", file=sys.stderr)
+        return BAD_INPUT, job.wrong
     if job.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
     if job.node is not None and job.node.left_behind:

@@ -27,6 +27,7 @@ class InFlight:
     - ``defers``: the host is out of the heap for minutes or a day.
     - ``falls_back``: a bare seed has no https: its http URL follows.
     - ``is_blameless``: neither the host nor the page caused the failure.
+    - ``goes_last``: the page goes behind the others of its host.
     - ``turned_back``: nothing was sent.
     - ``stays``: the page stays queued for the next start when the request is over.
     - ``note``: written to the archive when the request is over.
@@ -44,6 +45,7 @@ class InFlight:
     defers: bool = False
     falls_back: bool = False
     is_blameless: bool = False
+    goes_last: bool = False
     turned_back: bool = False
     stays: bool = False
     note: FetchNote | None = None

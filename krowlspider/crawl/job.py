@@ -128,6 +128,8 @@ class Job:
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
+        # Why the crawl has stopped that only a person can mend; "" if nothing is wrong.
+        self.wrong = ""
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
         # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
@@ -149,6 +151,7 @@ class Job:
         # Returns for what a crawl waits that is being stopped, else "".
         self.stopping: Callable[[], str] = str
         self._on_failure: Callable[[Exception], None] | None = None
+        self._on_wrong: Callable[[str], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
@@ -225,6 +228,7 @@ class Job:
         self,
         *,
         on_failure: Callable[[Exception], None],
+        on_wrong: Callable[[str], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
         stopping: Callable[[], str] = str,
@@ -232,12 +236,14 @@ class Job:
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
-        ``on_failure`` is called once, when the crawl cannot go on, ``on_room`` when disk or memory
+        ``on_failure`` is called once, when the crawl cannot go on, ``on_wrong`` when only a person
+        can mend why, ``on_room`` when disk or memory
         has room again, ``on_robots`` for each robots.txt that is found, as in `RobotsFetches`.
         While ``is_ending`` returns true, nothing waits for room. ``stopping`` returns for what a
         crawl waits that is being stopped, else "".
         """
         self._on_failure = on_failure
+        self._on_wrong = on_wrong
         self._on_robots = on_robots
         self.stopping = stopping
         self._checkpoint = Checkpoint(
@@ -311,7 +317,7 @@ class Job:
         on_look_up = None if meters is None else meters.dns.observe
         self.resolver = resolver(settings, self._loop_clock, on_answer, on_look_up)
         self.names = self.resolver.stats
-        self.outages = Outages(self.frontier, self.names)
+        self.outages = Outages(self.frontier, self.names, self.stop_for)
         self.client = fetch_client(settings, self._loop_clock, self.resolver)
         # Where the disk guard looks too.
         self.spills = Spills(loop, archive)
@@ -347,6 +353,14 @@ class Job:
             self.failure = error
             if self._on_failure is not None:
                 self._on_failure(error)
+
+    def stop_for(self, wrong: str) -> None:
+        """Stop the crawl for a reason that only a person can mend, and keep what is queued. Only
+        the first call has an effect."""
+        if not self.wrong:
+            self.wrong = wrong
+            if self._on_wrong is not None:
+                self._on_wrong(wrong)
 
     def _has_memory(self) -> None:
         if self._checkpoint is not None:

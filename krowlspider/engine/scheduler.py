@@ -170,6 +170,7 @@ class Scheduler(BaseScheduler):
             self._traffic = self._connect(job.node)
         job.run(
             on_failure=self._stop_crawl,
+            on_wrong=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
@@ -271,6 +272,10 @@ class Scheduler(BaseScheduler):
     def _stop_crawl(self, error: Exception) -> None:
         logger.critical("The crawl stops; pages that were not committed stay queued: %s", error)
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
+
+    def _stop_for(self, wrong: str) -> None:
+        logger.critical("The crawl stops; what is queued stays queued: %s", wrong)
+        self._end("proxy_error")
 
     def _all_over(self) -> None:
         node = self._node

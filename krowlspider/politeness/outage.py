@@ -60,7 +60,9 @@ SILENCE = frozenset({"first_byte_timeout", "total_timeout"})
 # The whole network. Resets and early ends are no evidence either way: a gateway that restarts sends
 # them too.
 NETWORK = Fault(
-    suspect=SILENCE | {"dns_timeout", "dns_servfail", "connect_timeout", "connect_failed"},
+    suspect=SILENCE
+    | {"dns_timeout", "dns_servfail", "connect_timeout", "connect_failed"}
+    | {"proxy_target", "proxy_refused"},
     certain=frozenset({"dns_down", "network_down"}),
     sure=frozenset({"dns_down"}),
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),
@@ -169,6 +171,12 @@ class OutageWatch:
             _note(self._evidence, block or domain or host, failures)
         return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 
+    def begin(self, now: float) -> None:
+        """Begin an outage that something else has shown than the failures of many hosts."""
+        self.is_out = True
+        self.since, self.next_probe = now, now + PROBE_EVERY
+        self.struck = {name: failures.strikes for name, failures in self._failed.items()}
+
     def open(self, now: float) -> bool:
         """Return whether a request may go out; during an outage only a probe now and then."""
         return not self.is_out or now >= self.next_probe
@@ -183,9 +191,7 @@ class OutageWatch:
     def _begins(self, host: str, kind: str, now: float) -> bool:
         if not (kind in self._fault.sure or self._all_fail(now) or self._certain(kind)):
             return False
-        self.is_out = True
-        self.since, self.next_probe = now, now + PROBE_EVERY
-        self.struck = {name: failures.strikes for name, failures in self._failed.items()}
+        self.begin(now)
         # The verdict forgives this host's last failure; only its earlier ones were counted.
         self.struck[host] -= 1
         if not self.struck[host]:

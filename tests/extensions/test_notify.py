@@ -30,7 +30,7 @@ from tests.support.simulated_web import SimulatedWeb
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FINE = Condition(ended=1, due=1, paused="", full=None, is_offline=False)
+FINE = Condition(ended=1, due=1, paused="", full=None, outage="")
 NOTICE = {"event": "finished", "message": "x"}
 
 # --- events ---
@@ -43,7 +43,7 @@ def told(watch: Watch, now: float, condition: Condition) -> list[str]:
 def test_each_event_is_told_once_as_it_begins() -> None:
     watch = Watch(0.0, 600.0)
     assert told(watch, 0, FINE) == []
-    bad = replace(FINE, full=Path("/x"), is_offline=True, dead=frozenset({"b"}))
+    bad = replace(FINE, full=Path("/x"), outage="no host answers", dead=frozenset({"b"}))
     assert told(watch, 2, bad) == ["disk_floor", "no_network", "node_lost"]
     assert told(watch, 4, bad) == []
     assert told(watch, 6, FINE) == []

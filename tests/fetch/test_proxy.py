@@ -16,6 +16,7 @@ from krowlspider.fetch.errors import (
     ProxyDenied,
     ProxyFailed,
     ProxyInvalid,
+    ProxyRefused,
     TargetUnreached,
 )
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
@@ -108,6 +109,9 @@ REFUSE = b"HTTP/1.1 504 Late\r\n\r\n"
     [
         ("http", REFUSE, TargetUnreached),
         ("http", b"HTTP/1.1 407 No\r\n\r\n", ProxyDenied),
+        ("http", b"HTTP/1.1 402 Pay\r\n\r\n", ProxyFailed),
+        ("http", b"HTTP/1.1 429 Slow\r\n\r\n", ProxyFailed),
+        ("http", b"HTTP/1.1 403 No\r\n\r\n", ProxyRefused),
         ("http", b"SSH-2.0-x\r\n\r\n", ProxyFailed),
         ("http", b"", ProxyFailed),
         ("http", b"HTTP/1.1 200 OK\r\nX: " + bytes(99999), ProxyFailed),
@@ -143,6 +147,30 @@ def test_denial_is_no_answer_however_large(run: Run) -> None:
             with pytest.raises(ProxyDenied, match="demands credentials") as caught:
                 await through(made, web.url)
         assert caught.value.exchange is None
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        (b"Proxy-Status: gate; error=destination_unavailable", "destination_unavailable"),
+        (b"proxy-status: a, b;received-status=200; error=dns_timeout; details=x", "dns_timeout"),
+        (b"X-Squid-Error: ERR_CONNECT_FAIL 111", "ERR_CONNECT_FAIL 111"),
+        (b"Proxy-Status: gate; received-status=503", ""),
+        (b"Via: 1.1 gate", ""),
+    ],
+)
+def test_a_proxys_own_error_is_no_answer_of_the_host(run: Run, fields: bytes, found: str) -> None:
+    own = b"HTTP/1.1 503 No\r\n%b\r\nContent-Length: 0\r\n\r\n" % fields
+
+    async def main() -> None:
+        async with serve(answering(own)) as web, client() as made:
+            if found:
+                with pytest.raises(TargetUnreached, match=found):
+                    await through(made, web.url)
+            else:
+                assert (await through(made, web.url)).status == 503
 
     run(main())
 

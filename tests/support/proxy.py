@@ -30,21 +30,25 @@ class TestProxy:
     """A proxy for HTTP and SOCKS5 inside the ``with`` block.
 
     With ``credentials`` (``user:password``), it denies all others. ``refusal`` is its status for
-    CONNECT, or its reply of SOCKS5; 0 to connect. ``passed`` are the requests that it got.
+    CONNECT, or its reply of SOCKS5; 0 to connect. ``passed`` are the requests that it got. It may
+    be entered again, at the same port. ``own`` is an answer of its own to each request, if not
+    empty.
     """
 
     __test__ = False
 
     def __init__(self, credentials: str = "", refusal: int = 0) -> None:
-        self._credentials = credentials
-        self._refusal = refusal
+        self.credentials = credentials
+        self.refusal = refusal
+        self.own = b""
+        self.port = 0
         self.passed: list[Passed] = []
         self._threads: list[threading.Thread] = []
         self._open: set[socket.socket] = set()
 
     def __enter__(self) -> Self:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._listening.getsockname()[1]
         self._start(self._accept)
         return self
 
@@ -56,6 +60,7 @@ class TestProxy:
             self._threads.pop().join()
         for each in (self._listening, *self._open):
             each.close()
+        self._open.clear()
 
     def url(self, credentials: str = "", scheme: str = "http") -> str:
         return f"{scheme}://{credentials}{'@' if credentials else ''}127.0.0.1:{self.port}"
@@ -91,10 +96,13 @@ class TestProxy:
             given = [each for each in fields if each.startswith(b"Proxy-Authorization: ")]
             credentials = given[0].decode().rpartition(" ")[2] if given else ""
             self.passed.append(Passed(method, target, credentials))
-            if method == "CONNECT" and self._refusal:
-                client.sendall(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % self._refusal)
+            if self.own:
+                client.sendall(self.own)
                 return
-            if credentials != b64encode(self._credentials.encode()).decode():
+            if method == "CONNECT" and self.refusal:
+                client.sendall(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % self.refusal)
+                return
+            if credentials != b64encode(self.credentials.encode()).decode():
                 client.sendall(b"HTTP/1.1 407 Denied\r\nContent-Length: 6\r\n\r\nDenied")
                 return
             if method == "CONNECT":
@@ -115,7 +123,7 @@ class TestProxy:
     def _serve_socks(self, client: socket.socket) -> None:
         """SOCKS5 (RFC 1928), with user and password (RFC 1929) if there are credentials."""
         _, count = _exactly(client, 2)
-        method = 2 if self._credentials else 0
+        method = 2 if self.credentials else 0
         if method not in _exactly(client, count):
             client.sendall(b"\x05\xff")
             return
@@ -124,7 +132,7 @@ class TestProxy:
         if method:
             user = _exactly(client, _exactly(client, 2)[1]).decode()
             credentials = f"{user}:{_exactly(client, _exactly(client, 1)[0]).decode()}"
-        if method and credentials != self._credentials:
+        if method and credentials != self.credentials:
             client.sendall(b"\x01\x01")
             return
         client.sendall(b"\x01\x00" if method else b"")
@@ -136,8 +144,8 @@ class TestProxy:
         port = int.from_bytes(_exactly(client, 2))
         self.passed.append(Passed("SOCKS5", f"{host}:{port}", credentials))
         # The address in the reply is a name, as an address of 4 bytes is the usual case.
-        client.sendall(bytes([5, self._refusal, 0, 3, 4]) + b"here\x00\x00")
-        if not self._refusal:
+        client.sendall(bytes([5, self.refusal, 0, 3, 4]) + b"here\x00\x00")
+        if not self.refusal:
             self._relay(client, self._connect(port))
 
     def _relay(self, client: socket.socket, origin: socket.socket) -> None:

@@ -267,7 +267,7 @@ class SimulatedJob(Job):
             settings, self.frontier, self.wall, self._robots_found, self._simulation.peers
         )
         self.names = ResolverStats()
-        self.outages = Outages(self.frontier, self.names)
+        self.outages = Outages(self.frontier, self.names, self.stop_for)
 
     def run(self, **calls: object) -> None:
         """Start no timers: the simulation commits."""

@@ -11,6 +11,7 @@ from scrapy.exceptions import IgnoreRequest
 from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer, shows_no_https
 from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
+from krowlspider.crawl.answers.ways import PROXY_KINDS
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer
 from krowlspider.politeness.delay import THROTTLING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.http.headers import Headers
 
     from krowlspider.crawl.answers.outages import Outages
+    from krowlspider.crawl.answers.ways import Way
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
@@ -65,9 +67,11 @@ class HostFeedback:
         self._count = count
         self._refusals = Refusals(time.monotonic)
 
-    def answered(self, in_flight: InFlight, status: int, latency: float, headers: Headers) -> None:
-        """Record an answer. ``latency`` is in seconds."""
-        self._outages.answered(in_flight.host)
+    def answered(
+        self, in_flight: InFlight, status: int, latency: float, headers: Headers, way: str
+    ) -> None:
+        """Record an answer. ``latency`` is in seconds, ``way`` the URL of the proxy, or empty."""
+        self._outages.answered(in_flight.host, way)
         if (lease := in_flight.lease) is not None:
             location = value_of(headers, b"Location") if 300 <= status < 400 else None
             media_type = value_of(headers, b"Content-Type")
@@ -80,8 +84,8 @@ class HostFeedback:
             in_flight.must_wait(self._rule.of(host.name).after_answer(host.rate, latency))
             self._addresses.answered(host, latency)
 
-    def failed(self, in_flight: InFlight, error: Exception, latency: float) -> None:
-        """Record a request without a usable answer."""
+    def failed(self, in_flight: InFlight, error: Exception, latency: float, way: Way) -> None:
+        """Record a request without a usable answer, which went by ``way``."""
         self._count("downloader/exception_count")
         if isinstance(error, IgnoreRequest) and error.__cause__ is None:
             # A middleware refused the request: the host was not asked.
@@ -92,7 +96,12 @@ class HostFeedback:
         if kind in UNKNOWN_NAMES and entry is not None and entry.is_seed:
             self._count(UNKNOWN_SEEDS)
         has_head = answer_to(error) is not None
-        is_excused = self._outages.failed(in_flight.host, kind, has_head=has_head)
+        if kind in PROXY_KINDS:
+            is_excused = self._outages.proxy_failed(kind, str(error), way)
+            # The next page of its host may have a proxy that works.
+            in_flight.goes_last = not way.is_own
+        else:
+            is_excused = self._outages.failed(in_flight.host, kind, has_head=has_head)
         if not is_excused and self._falls_back(in_flight, entry, error):
             # The host has no https, which is no failure of it.
             in_flight.falls_back = True

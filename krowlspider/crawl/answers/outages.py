@@ -1,4 +1,4 @@
-"""Outages of our own network or name servers: the crawl pauses, and no host gets a strike."""
+"""Outages of our network, name servers or proxy: the crawl pauses, and no host gets a strike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from krowlspider.crawl.answers.ways import Judgement, Way, Ways
 from krowlspider.fetch.errors import LocalExhausted
 from krowlspider.frontier.stopped import fetched_in
 from krowlspider.politeness.outage import (
@@ -20,7 +21,7 @@ from krowlspider.politeness.outage import (
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from krowlspider.fetch.dns.resolver import ResolverStats
     from krowlspider.frontier.frontier import Frontier
@@ -32,22 +33,29 @@ logger = logging.getLogger(__name__)
 _REMEMBERED = 1000
 # Most hosts that are probed in rotation.
 _PROBED = 100
+# Most characters of the error of a proxy in what a person reads.
+_ERROR = 200
 
 
 class Outages:
     """Learns how every request ended; decides whether a failure counts and when to pause.
 
-    Probes are the few requests that go out during an outage.
+    Probes are the few requests that go out during an outage. ``stop_for`` is called with what only
+    a person can mend.
     """
 
-    def __init__(self, frontier: Frontier, names: ResolverStats):
+    def __init__(self, frontier: Frontier, names: ResolverStats, stop_for: Callable[[str], None]):
         self._frontier = frontier
+        self._stop_for = stop_for
+        self._ways = Ways()
         self._names = names
         self._answered = names.answered
         self._network = OutageWatch(NETWORK)
         self._resolver = OutageWatch(RESOLVER)
         # Whether failed look-ups of names began the last outage: then names that are found end it.
         self._by_names = False
+        # What does not work in the last outage.
+        self.what = ""
         # Number of outages that began since this start.
         self.begun = 0
         # Whether failures of hosts never reached prove nothing: some host has answered, or an
@@ -61,9 +69,10 @@ class Outages:
         # certain failure came. Seconds of the job clock.
         self._asked = 0.0
 
-    def answered(self, host: Host) -> None:
-        """Record that a host answered."""
+    def answered(self, host: Host, way: str = "") -> None:
+        """Record that a host answered, through the proxy ``way``, if any."""
         self._needs_proof = True
+        self._ways.answered(way, self._frontier.now())
         self._answering.append(host.name)
         self._succeeded(self._network)
         self._ask_resolver()
@@ -103,6 +112,25 @@ class Outages:
         if begun := [w for w, v in zip(watches, verdicts, strict=True) if v is Verdict.BEGIN]:
             self._begin(begun, kind)
         return kind == LocalExhausted.kind or bool({Verdict.FORGIVE, Verdict.BEGIN} & {*verdicts})
+
+    def proxy_failed(self, kind: str, error: str, way: Way) -> bool:
+        """Record that a request did not get through its proxy; return True if it does not count."""
+        now = self._frontier.now()
+        judgement = self._ways.judge(way, kind, now)
+        if judgement is Judgement.WRONG:
+            self._stop_for(error)
+        elif judgement is Judgement.OUT:
+            self._asked = now
+            if not self._network.is_out:
+                self._network.begin(now)
+                self._begin_pause(error[:_ERROR], by_names=False)
+                logger.warning(
+                    "No request gets through: %s. The crawl pauses and tries one every few seconds;"
+                    " no failure counts against a URL or a host.",
+                    error[:_ERROR],
+                )
+                self._forgive([self._network])
+        return judgement is not Judgement.COUNT
 
     @property
     def paused(self) -> bool:
@@ -171,11 +199,8 @@ class Outages:
         )
 
     def _begin(self, begun: list[OutageWatch], kind: str) -> None:
-        self.begun += 1
         if self._network in begun:
-            self._by_names = kind.startswith("dns_")
-            self._asked = self._network.since
-            self._probes = deque(self._known_to_answer())
+            self._begin_pause("no host answers", by_names=kind.startswith("dns_"))
             logger.warning(
                 "No host answers (%s): the network of this machine or its name servers seem to be"
                 " down. The crawl pauses and probes one host every few seconds; no failure counts"
@@ -183,11 +208,22 @@ class Outages:
                 kind,
             )
         else:
+            self.begun += 1
             logger.warning(
                 "No name is found (%s): the name servers seem to be down. Hosts whose addresses are"
                 " known go on; no failure counts against a host.",
                 kind,
             )
+        self._forgive(begun)
+
+    def _begin_pause(self, what: str, *, by_names: bool) -> None:
+        self.begun += 1
+        self.what, self._by_names = what, by_names
+        self._asked = self._network.since
+        self._probes = deque(self._known_to_answer())
+
+    def _forgive(self, begun: list[OutageWatch]) -> None:
+        """Take back the failures that were counted before an outage was noticed."""
         for name in {name for watch in begun for name in watch.struck}:
             # A failure that both watches saw was counted once against the host.
             strikes = max(watch.struck.get(name, 0) for watch in begun)

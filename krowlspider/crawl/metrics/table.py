@@ -135,7 +135,7 @@ STATS: dict[str, Stat] = {
     ),
     "krowl/politeness/address_rested_count": Stat("Times that an address backed off."),
     "krowl/politeness/blameless_count": Stat("Failures that count against no host."),
-    "krowl/politeness/outages_count": Stat("Outages of our own network or name servers."),
+    "krowl/politeness/outages_count": Stat("Outages of our own network, name servers or proxy."),
     "krowl/politeness/parked_count": Stat("Times that a host was parked for a day."),
     "krowl/politeness/throttling_count": Stat(
         "Answers 429 and 503, and 500 or more for robots.txt."

@@ -23,13 +23,14 @@ class Event(NamedTuple):
 class Condition:
     """The condition of a crawl. ``ended`` counts requests that have ended since the start, ``due``
     hosts that are due. ``paused`` is the reason for which no request is sent, "" for none. ``full``
-    is a folder without room, ``dead`` has the nodes that have died."""
+    is a folder without room, ``dead`` has the nodes that have died. ``outage`` says what does not
+    work that all requests need; "" for nothing."""
 
     ended: int
     due: int
     paused: str
     full: Path | None
-    is_offline: bool
+    outage: str
     dead: frozenset[str] = frozenset()
 
 
@@ -42,7 +43,7 @@ class Watch:
 
     def __init__(self, now: float, patience: float):
         self._patience = patience
-        self._last = Condition(ended=-1, due=0, paused="", full=None, is_offline=False)
+        self._last = Condition(ended=-1, due=0, paused="", full=None, outage="")
         self._moved_at = now
         self._is_stalled = False
         self._reported: dict[str, float] = {}
@@ -54,8 +55,9 @@ class Watch:
         if found.full is not None and last.full is None:
             text = f"No room in {found.full}: the crawl is paused until there is some"
             events.append(Event("disk_floor", text))
-        if found.is_offline and not last.is_offline:
-            events.append(Event("no_network", "No host answers: the crawl is paused until some do"))
+        if found.outage and not last.outage:
+            text = f"The crawl is paused until hosts answer again: {found.outage}"
+            events.append(Event("no_network", text))
         if lost := found.dead - last.dead:
             text = f"Nodes have died, with URLs on their disks: {', '.join(sorted(lost))}"
             events.append(Event("node_lost", text))

@@ -50,7 +50,7 @@ class Notifier:
             due=job.frontier.schedule.count_due(),
             paused=pause_reason(job),
             full=job.full,
-            is_offline=job.outages.paused,
+            outage=job.outages.what if job.outages.paused else "",
             dead=node.dead if node is not None and node.running else frozenset(),
         )
         for event in self._watch.look(job.monotonic(), found):

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 # Proxy Authentication Required: RFC 9110, section 15.5.8.
 _DENIED = 407
+# Payment Required, Too Many Requests: the proxy serves nobody now, whatever the target is.
+_SPENT = frozenset({402, 429})
+# A parameter of Proxy-Status: a token (RFC 9209, section 2.1.1).
+_ERROR = re.compile(rb"; *error=([a-z_]{1,60})")
+_ERROR_MAX = 60
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9]\d\d)(?: |\r)")
 
 
@@ -39,6 +44,8 @@ async def connect(
     status = int(found[1])
     if status == _DENIED:
         raise _denied(proxy)
+    if status in _SPENT:
+        raise ProxyFailed(f"proxy {proxy.name} opens no connection (status {status} for CONNECT)")
     if status >= 500:
         raise TargetUnreached(
             f"proxy {proxy.name} does not reach {target} (status {status} for CONNECT)"
@@ -78,7 +85,11 @@ class ForwardingTransport:
 
 
 class ForwardObserver:
-    """Fails a fetch that the proxy answers with 407; passes anything else on to ``observer``."""
+    """Fails a fetch that the proxy itself answers; passes anything else on to ``observer``.
+
+    Its own answers are 407, and those by whose Proxy-Status it did not reach the target (RFC 9209),
+    or by Squid's X-Squid-Error.
+    """
 
     def __init__(self, proxy: Proxy, observer: Observer | None) -> None:
         self._proxy = proxy
@@ -87,6 +98,10 @@ class ForwardObserver:
     def headers(self, status: int, headers: Headers) -> None:
         if status == _DENIED:
             raise _denied(self._proxy)
+        if status >= 500 and (why := _own_error(headers)):
+            raise TargetUnreached(
+                f"proxy {self._proxy.name} does not reach the host (status {status}, {why})"
+            )
         if self._observer is not None:
             self._observer.headers(status, headers)
 
@@ -100,6 +115,16 @@ def _authorization_line(proxy: Proxy) -> bytes:
     if not proxy.authorization:
         return b""
     return b"Proxy-Authorization: %b\r\n" % proxy.authorization
+
+
+def _own_error(headers: Headers) -> str:
+    """Return the error that a proxy names in its own answer; "" if it names none."""
+    for name, value in headers:
+        if name.lower() == b"proxy-status" and (found := _ERROR.search(value)):
+            return found[1].decode("latin-1")
+        if name.lower() == b"x-squid-error":
+            return value[:_ERROR_MAX].decode("latin-1")
+    return ""
 
 
 def _denied(proxy: Proxy) -> ProxyDenied:

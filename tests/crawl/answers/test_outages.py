@@ -34,7 +34,8 @@ class Crawl:
     def __init__(self) -> None:
         self.world = World(MemoryStore)
         self.names = ResolverStats()
-        self.outages = Outages(self.world.frontier, self.names)
+        self.stopped: list[str] = []
+        self.outages = Outages(self.world.frontier, self.names, self.stopped.append)
 
     def answer(self, number: int, address: str = "") -> None:
         """Record an answer of a host, which updates its rate."""
@@ -159,7 +160,7 @@ def test_a_refusal_shows_that_there_is_a_network(crawl: Crawl) -> None:
 def test_later_start_learns_nothing_from_unreached_hosts(crawl: Crawl) -> None:
     """Not even from the first failures."""
     crawl.world.frontier.counters["done"] = 1
-    crawl.outages = Outages(crawl.world.frontier, crawl.names)
+    crawl.outages = Outages(crawl.world.frontier, crawl.names, crawl.stopped.append)
     assert not any(crawl.fail(number, "connect_timeout") for number in range(5 * HOSTS))
     for number in range(HOSTS):
         # Their records show that they answered before.
