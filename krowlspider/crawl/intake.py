@@ -276,6 +276,18 @@ class Intake:
         priority = SEED_PRIORITY + is_first if are_seeds or is_first else 0
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)
+        if priority == SEED_PRIORITY and len(new) < len(urls):
+            old = [
+                Candidate(
+                    host_in(urls[at]),
+                    found[at],
+                    Entry(urls[at], depth, redirects, bare=urls[at] in bare, chain=chain),
+                    priority,
+                )
+                for at in set(range(len(urls))).difference(new)
+                if owners is None or owners[at] is None
+            ]
+            self._promote(old, page, f"{path}{hop}", has_lines=has_lines)
         candidates = []
         foreign: list[Foreign] = []
         for at, host, reason in zip(new, hosts, reasons, strict=True):
@@ -295,7 +307,8 @@ class Intake:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
                 foreign += self.outgoing(owner, host, identity, entry)
-                self._note_seed(url, ELSEWHERE if via is None else "")
+                if are_seeds:
+                    self._note_seed(url, ELSEWHERE, chain)
             else:
                 candidates.append(Candidate(host, identity, entry, priority))
         is_exempt = via is None or hop == "M" or request is not None
@@ -350,10 +363,22 @@ class Intake:
             self.seed_redirects.refuse(chain[0], url, reason)
         self._note_seed(url, reason, chain)
 
+    def _promote(
+        self, seeds: Iterable[Candidate], page: str, path: str, *, has_lines: bool
+    ) -> None:
+        """Have those seeds fetched first that are queued as URLs of links."""
+        for seed in seeds:
+            if page and self._keeps_via:
+                seed.entry.via, seed.entry.path = page, path[-HOPS_MAX:]
+            try:
+                if self._frontier.promote(seed, self._job.hasher.key, has_lines=has_lines):
+                    self.wake()
+            except STORE_ERRORS as error:
+                self._job.fail(error)
+                raise
+
     def _note_seed(self, url: str, outcome: str, chain: tuple[str, ...] = ()) -> None:
-        """Note a seed that is not queued here, with its outcome; "" for another URL."""
-        if not outcome:
-            return
+        """Note a seed that is not queued here, with its outcome."""
         try:
             self._frontier.seeds.refused([url], outcome, chain[-1] if chain else "")
         except STORE_ERRORS as error:

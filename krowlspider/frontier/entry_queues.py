@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import SEED_PRIORITY, Level, level_of
+from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from krowlspider.frontier.hosts.domain_load import DomainLoad
     from krowlspider.frontier.hosts.host import Host
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _AHEAD = 4
 # Bytes of the longest entry that is kept in memory until it is popped.
 _AHEAD_BYTES = 512
+# Entries of a host among which a seed is looked for that is queued as a link.
+_LOOKED_AT = 500
 # Bytes of an answer's headers that are kept.
 _MEDIA_TYPE_MAX = 256
 _LOCATION_MAX = 2048
@@ -227,6 +230,47 @@ class EntryQueues:
         self.end_lease(lease)
         self._schedule.cache.record([lease.host], batch)
         batch.write()
+
+    def promote(
+        self, host: Host, seed: Candidate, key_of: Callable[[str], bytes], batch: Batch
+    ) -> bool:
+        """Replace the queued entry of a page by that of the same identity as a seed, in a batch.
+
+        Return False if it is not among the first _LOOKED_AT entries. The caller records the host.
+        """
+        found = self._find(host, seed, key_of)
+        if found is None:
+            return False
+        key, old = found
+        entry = seed.entry
+        entry.retries, entry.throttling, entry.due = old.retries, old.throttling, old.due
+        entry.strikes = old.strikes
+        batch.delete(key)
+        self.count_removed(host, 1)
+        host.queue.queued -= 1
+        if host.state is SchedulingState.DEFERRED:
+            self._schedule.transitions.deferred -= 1
+        self.append(host, (seed,), batch)
+        return True
+
+    def _find(
+        self, host: Host, seed: Candidate, key_of: Callable[[str], bytes]
+    ) -> tuple[bytes, Entry] | None:
+        """Return key and entry of a page with the identity of ``seed`` that is queued as a link."""
+        prefix, left = schema.host_key(host.name), _LOOKED_AT
+        for number in host.queue.in_order():
+            level = host.queue.levels[number]
+            if number >> 8 >= SEED_PRIORITY:
+                continue
+            for sequence in range(level.head, min(level.tail, level.head + left)):
+                left -= 1
+                key = schema.queue_key(prefix, number >> 8, sequence)
+                if (value := self._store.get(key)) is None:
+                    continue
+                entry = Entry.decode(value, host.name)
+                if not entry.request and key_of(entry.url) == seed.key:
+                    return key, entry
+        return None
 
     def key_of(self, lease: Lease) -> bytes:
         """Return the key of a lease's entry in the store."""

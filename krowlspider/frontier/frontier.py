@@ -245,6 +245,26 @@ class Frontier:
         self.counters["queued"] += added
         return added
 
+    def promote(self, seed: Candidate, key_of: Callable[[str], bytes], *, has_lines: bool) -> bool:
+        """Give a URL that is queued as that of a link the place of a seed.
+
+        ``key_of`` returns the identity of a URL. Return False if it is a seed already, or is not
+        among the first URLs of its host: it was fetched, is in flight, or is far behind.
+
+        :raises StoreError: the store cannot be written
+        """
+        if self.seeds.follows(seed.entry.url):
+            return False
+        self.schedule.cache.evict()
+        host = self.schedule.cache.get(seed.host)
+        batch = self.store.batch()
+        if not self.queues.promote(host, seed, key_of, batch):
+            return False
+        self.seeds.queued([seed], batch, has_lines=has_lines)
+        self.schedule.cache.record([host], batch)
+        batch.write()
+        return True
+
     def _forward(self, items: Sequence[Foreign], batch: Batch) -> None:
         """Put new items into the outbox and mark them as sent to their owner.
 

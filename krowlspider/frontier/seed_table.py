@@ -147,6 +147,10 @@ class SeedTable:
                 self._put_sources(batch)
             batch.put(_key(entry.url), b"")
 
+    def follows(self, url: str) -> bool:
+        """Return whether a URL is that of a seed, or one at which a seed goes on."""
+        return self._store.get(_key(url)) is not None
+
     def unfinished(self) -> Iterator[str]:
         """Yield the URLs of seeds, and those at which seeds go on, that are queued."""
         for key, value in self._store.items(schema.SEED):
@@ -242,7 +246,7 @@ def _end(store: Store, url: str) -> tuple[str, int, str]:
         if target in met or len(met) > _HOPS_MAX:
             return "redirect_loop", status, url
         if store.get(_key(target)) is None:
-            return outcome or KNOWN, status, target
+            return KNOWN, status, target
         url = target
     return outcome, status, url
 

@@ -40,6 +40,12 @@ def names(entries: Sequence[Entry]) -> list[str]:
     return [f"{entry.host.partition(':')[0]}{entry.path}" for entry in pages(entries)]
 
 
+def rows(crawl: Crawl) -> list[tuple[str, str]]:
+    """Outcome and status of each seed."""
+    lines = (crawl.jobdir / "reports" / "seeds.tsv").read_text().splitlines()
+    return [(line.split("\t")[2], line.split("\t")[3]) for line in lines[1:]]
+
+
 def roots(names: Sequence[str]) -> list[str]:
     return [name for name in names if name.endswith("/")]
 
@@ -76,6 +82,36 @@ def test_redirects_of_seeds_are_followed_first(tmp_path: Path) -> None:
         found = {item.get("redirected_from", [item["url"]])[0] for item in crawl.items}
         assert found == {web.url(f"h{number}.test") for number in range(20)}
         assert len(crawl.items) == 20
+
+
+def test_a_redirect_of_a_seed_to_a_link_comes_first(tmp_path: Path) -> None:
+    """The target is queued as a link already: it takes the place of a seed, and has its row."""
+    links = anchors("http://www.b.test:{port}/", *(f"/p{number}" for number in range(30)))
+    moved = {"host": "^b.test", "path": "/", "redirect": "http://www.b.test:{port}/"}
+    spec = [{"host": "^a.test", **page("/", links)}, {**moved, "latency": 3.0}, *SITE]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = run(tmp_path, [web.url("a.test"), web.url("b.test")], 2)
+        assert [item["url"] for item in crawl.items] == [web.url("a.test"), web.url("www.b.test")]
+    assert rows(crawl) == [("done", "200"), ("done", "200")]
+
+
+@pytest.mark.parametrize("seed", ["b.test", "http://b.test/", "http://z.test/to-b"])
+def test_a_seed_found_as_a_link_before_comes_first(tmp_path: Path, seed: str) -> None:
+    """In an earlier start: also the http URL of a bare domain, and the end of a redirect."""
+    links = anchors(*(f"/p{number}" for number in range(30)), "http://b.test/")
+    spec = [
+        {"host": "^a.test", **page("/", links)},
+        {"path": "/to-b", "redirect": "http://b.test/"},
+        *SITE,
+    ]
+    with SimulatedWeb(spec=spec, port=80):
+        run(tmp_path, ["http://a.test/"], 1)
+        crawl = run(tmp_path, [seed], 1)
+        assert [item["url"] for item in crawl.items] == ["http://b.test/"]
+        assert rows(crawl)[-1] == ("done", "200")
+        # Its links have the depth of those of a seed.
+        crawl = run(tmp_path, [seed], 1)
+        assert crawl.items[0]["depth"] == 1
 
 
 def test_a_seed_that_fails_first_keeps_its_place(tmp_path: Path) -> None:
