@@ -96,6 +96,7 @@ def test_urls_of_sitemaps_are_fetched_once_and_archived(
         assert counted(crawl) == {"read_count": 2, "url_count": 5}
         assert crawl.stats["krowl/frontier/done_count"] == 4
         assert crawl.stats["krowl/frontier/fetched_count/sitemap"] == 3
+        assert "\n  also fetched robots.txt: 1, sitemaps: 3\n" in crawl.log
         assert [(item["url"][-3:], item["depth"]) for item in crawl.items] == [
             (f"{web.port}/"[-3:], 0),
             ("/p1", 1),
