@@ -158,7 +158,8 @@ class Explainer:
             return replace(first, why=f"{first.why} The same holds for {fallback}.")
         if was_found and first.state in {"dropped", _NO_HTTPS}:
             # What became of the site is what became of its fallback.
-            why = f"It has no answer by https, so {fallback} was asked for. {second.why}"
+            then = "is queued" if second.state == "queued" else "was asked for"
+            why = f"It has no answer by https, so {fallback} {then}. {second.why}"
             return replace(second, why=why)
         return first
 
@@ -233,7 +234,7 @@ class Explainer:
         if verdict is Verdict.DISALLOWED:
             why = f"{where} {self._forbidden(place.entry.url)}: it will be dropped at its turn."
             return "queued", why, "ROBOTSTXT_OBEY"
-        if place.entry.bare:
+        if place.entry.may_fall_back:
             where += f" If it has no answer by https, {_with_http(place.entry.url)} is asked for."
         if (waits := place.entry.due - self.wall()) > 0:
             failed = counted(place.entry.retries + place.entry.throttling, "failed try")
@@ -263,17 +264,17 @@ class Explainer:
 
     def _gone(self, url: str, host: Host | None) -> tuple[str, str, str]:
         """Return the answer about a known URL that is not among the entries looked at."""
-        if host is not None and host.queue.pending > LOOKED_AT:
-            why = (
-                f"It was found. Its host has {counted(host.queue.pending, 'URL')} queued, and it is"
-                f" not among the first {LOOKED_AT:,}: it is behind them, or was dropped."
-            )
-            return "queued", why, ""
         if (outcome := outcome_of(self.store, url)) == FELL_BACK:
             return _FELL_BACK
         if outcome not in {"", "done"}:
             words, setting = words_of_drop(outcome)
             return "dropped", f"It is a seed and was dropped: {words}.", setting
+        if not outcome and host is not None and host.queue.pending > LOOKED_AT:
+            why = (
+                f"It was found. Its host has {counted(host.queue.pending, 'URL')} queued: it is not"
+                f" among the first {LOOKED_AT:,}, and no more were looked at."
+            )
+            return "queued", why, ""
         if self._verdict(url) is Verdict.DISALLOWED:
             return "dropped", f"It was found and dropped: {self._forbidden(url)}.", "ROBOTSTXT_OBEY"
         # While a crawl runs, only some indexes are read.

@@ -31,6 +31,7 @@ class Flights:
     """Keeps a record of each request in flight, and ends its flight.
 
     ``on_the_wire`` counts the requests that were sent and have not ended, robots fetches included.
+    ``last_sent`` is when the last one was sent, in seconds of the job's monotonic clock.
     ``cost`` turns time of the event loop into rests of hosts. ``retry_delay`` is the wait before
     the first retry of a page, in seconds. ``seeds`` knows the seeds among them.
     """
@@ -39,6 +40,7 @@ class Flights:
         self, job: Job, budget: PageBudget, *, retry_delay: float, wake: Callable[[], None]
     ):
         self.on_the_wire = 0
+        self.last_sent = 0.0
         self.cost = LoopCost()
         self._job = job
         self._frontier = job.frontier
@@ -65,6 +67,7 @@ class Flights:
         """Record a request that is handed to the engine."""
         self._requests[request] = in_flight
         self.on_the_wire += 1
+        self.last_sent = self._job.monotonic()
         if self._job.traces is not None:
             in_flight.trace = self._job.traces.begin(in_flight.url)
         if self._job.outages.paused:

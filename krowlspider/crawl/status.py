@@ -11,7 +11,7 @@ from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.crawl.next_commands import archive_commands, same_again
 from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import lacks_room, scrapy_with
-from krowlspider.frontier.admin.words import besides_pages, counted, data_size, duration
+from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.frontier.schedule.orders import PAUSED
 from krowlspider.frontier.stopped import fetched_in
 
@@ -165,7 +165,7 @@ class Progress:
         late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
         rows = {
             "pages done": f"{done:,} ({done / max(seconds, 0.001):.1f}/s)",
-            "besides": besides_pages(fetched_in(numbers)),
+            "also fetched": also_fetched(fetched_in(numbers)),
             "answers": f"{answers} (robots.txt and retries included)",
             "URLs": f"{numbers['queued']:,} queued, {numbers['known']:,} known already,"
             f" {sum(reasons.values()):,} dropped, {frontier.pending:,} left",

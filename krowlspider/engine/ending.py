@@ -38,25 +38,28 @@ class Ending:
         # The time at which the last request will have ended, once the crawl is being stopped.
         self._end: float | None = None
 
-    def stop(self) -> str:
+    def stop_text(self) -> str:
         """Return for what a crawl waits that is being stopped; "" if it is not."""
         if not self._is_closing():
             return ""
-        now = self._clock()
         if self._end is None:
-            self._end = now + self._longest
+            self._end = self._clock() + self._longest
         if not (waiting := self._flights.on_the_wire):
             return "stopping"
-        most = f" (at most {_whole(self._end - now)})" if self._end > now else ""
-        return f"stopping, waits for {counted(waiting, 'request')}{most}"
+        return f"stopping, waits for {counted(waiting, 'request')}{self._at_most(self._end)}"
 
-    def limit(self) -> str:
+    def limit_text(self) -> str:
         """Return for what a crawl waits that has sent as many pages as it may; "" before."""
         waiting = self._flights.on_the_wire
         if not (waiting and self._budget.is_spent):
             return ""
         last = "the last request" if waiting == 1 else f"the last {counted(waiting, 'request')}"
-        return f"waits for {last} (at most {_whole(self._longest)})"
+        return f"waits for {last}{self._at_most(self._flights.last_sent + self._longest)}"
+
+    def _at_most(self, end: float) -> str:
+        """Return the words for the seconds until ``end``; "" once it is over."""
+        left = end - self._clock()
+        return f" (at most {_whole(left)})" if left > 0 else ""
 
     @property
     def _longest(self) -> float:

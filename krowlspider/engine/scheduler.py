@@ -174,7 +174,7 @@ class Scheduler(BaseScheduler):
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
-            stopping=self.ending.stop,
+            stopping=self.ending.stop_text,
         )
         reader = spider if isinstance(spider, PageReader) else None
         mark_work(engine.scraper, job, self.flights.get, reader, self.flights.charge_page)

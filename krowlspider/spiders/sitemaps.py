@@ -55,7 +55,8 @@ class SitemapReader:
 
     ``meta["krowl_sitemap"]`` of a request is [level, host]. The level is 1 for a sitemap that a
     robots.txt names; the host is that of this robots.txt. A sitemap may name URLs of two domains:
-    its own, and the domain of this host.
+    its own, and the domain of this host. ``meta["krowl_guess"]`` is true for a sitemap that no
+    robots.txt names.
     """
 
     def __init__(
@@ -89,24 +90,30 @@ class SitemapReader:
         urls = [normalise(line, base) for line in named[:NAMED_MAX]]
         self._drop("url", urls.count(None))
         self._drop("sitemap_count", len(named) - len(urls))
-        found = {url: None for url in [*urls, authority + _GUESSED] if url is not None}
-        self._queue(list(found), depth + 1, (1, host_of(base)), base + "robots.txt", path="P")
+        found = list(dict.fromkeys(url for url in urls if url is not None))
+        queue = partial(
+            self._queue, depth=depth + 1, of=(1, host_of(base)), page=base + "robots.txt", path="P"
+        )
+        queue(found)
+        if (guess := authority + _GUESSED) not in found:
+            queue([guess], is_guess=True)
 
     def _queue(
         self,
         urls: Sequence[str],
+        *,
         depth: int,
         of: tuple[int, str],
         page: str,
-        *,
         path: str,
         chain: tuple[str, ...] = (),
+        is_guess: bool = False,
     ) -> None:
         """Queue the URLs of sitemaps.
 
         ``of`` is their level, and the host whose robots.txt led to them. ``page`` is the URL of
         the document that names them, ``path`` its path from the seed, ``chain`` the URLs whose
-        redirects led to them.
+        redirects led to them. ``is_guess``: no robots.txt names them.
         """
         meta = {
             "depth": depth,
@@ -116,6 +123,8 @@ class SitemapReader:
         }
         if chain:
             meta |= {"redirect_times": len(chain), "redirect_urls": list(chain)}
+        if is_guess:
+            meta["krowl_guess"] = True
         make = partial(Request, callback=self._callback, errback=self._errback, meta=meta)
         self._intake.discover(
             urls,
@@ -200,7 +209,7 @@ class SitemapReader:
             return sitemap
         for start in range(0, len(children), _SITEMAPS_AT_ONCE):
             part = children[start : start + _SITEMAPS_AT_ONCE]
-            self._queue(part, depth, (level + 1, named_by), response.url, path=path)
+            self._queue(part, depth=depth, of=(level + 1, named_by), page=response.url, path=path)
             await asyncio.sleep(0)
         return sitemap
 
@@ -216,9 +225,14 @@ class SitemapReader:
         if found is not None:
             target, chain = found
             level, named_by = meta["krowl_sitemap"]
-            path = meta.get("krowl_path", "")
             self._queue(
-                [target], meta["depth"], (level, named_by), response.url, path=path, chain=chain
+                [target],
+                depth=meta["depth"],
+                of=(level, named_by),
+                page=response.url,
+                path=meta.get("krowl_path", ""),
+                chain=chain,
+                is_guess=bool(meta.get("krowl_guess")),
             )
 
     def _drop(self, reason: str, count: int) -> None:
@@ -227,5 +241,9 @@ class SitemapReader:
 
 
 def is_guessed(response: Response) -> bool:
-    """Return whether nobody has named the URL of a sitemap: HTML there says that it is missing."""
-    return response.url == authority_of(response.url) + _GUESSED
+    """Return whether nobody has named the URL of a sitemap: HTML there says that it is missing.
+
+    A redirect names any other path.
+    """
+    path = response.url.removeprefix(authority_of(response.url))
+    return bool(response.meta.get("krowl_guess")) and path == _GUESSED

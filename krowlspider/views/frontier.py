@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.status import status_line
 from krowlspider.errors import scrapy_with
-from krowlspider.frontier.admin.words import besides_pages, counted, duration
+from krowlspider.frontier.admin.words import also_fetched, counted, duration
 from krowlspider.frontier.store.schema import FORMAT
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def running(jobdir: Path, status: dict[str, object] | None) -> str:
 def whole(view: FrontierView) -> str:
     """Return the totals of all hosts, and the tables of some hosts and of pages set aside."""
     dropped = ", ".join(f"{reason}: {count:,}" for reason, count in view.dropped.items())
-    besides = besides_pages(view.fetched)
+    others = also_fetched(view.fetched)
     lines = [
         f"hosts    {view.hosts:,}" + (f" ({view.deferred:,} deferred)" if view.deferred else ""),
         f"queued   {view.queued:,}",
-        f"done     {counted(view.done, 'page')}" + (f" ({besides})" if besides else ""),
+        f"done     {counted(view.done, 'page')}" + (f" ({others})" if others else ""),
         f"dropped  {sum(view.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         *([f"set aside {view.poison:,}"] if view.poison else []),
         *host_table("most queued", view.biggest),

@@ -46,7 +46,7 @@ class CrawlProgress:
         scheduler = Scheduler.of(self._crawler)
         # A person may have changed it.
         self._limits.pages = scheduler.budget.total
-        self._limits.last = scheduler.ending.limit()
+        self._limits.last = scheduler.ending.limit_text()
         self._limits.is_stopping = bool(self._job.stopping())
         return scheduler.counted(), scheduler.flights.on_the_wire
 

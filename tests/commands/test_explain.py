@@ -137,6 +137,34 @@ def test_a_seed_is_judged_as_it_was_typed(tmp_path: Path) -> None:
     assert not [found for found in told.values() if found["why"].count(" or ") > 1]
 
 
+def test_a_fallback_that_is_queued_was_not_asked_for(tmp_path: Path) -> None:
+    busy = page("/robots.txt", "", status=503, host=HOST)
+    with SimulatedWeb(spec=[busy, *SPEC]) as web:
+        seeds = [f"{HOST}:{web.port}"]
+        crawl = crawl_of(web, tmp_path, seeds, settings={"RETRY_TIMES": 0}).run(code=4)
+        found = ask(crawl.jobdir, seeds[0])
+    assert (found["state"], found["url"]) == ("queued", web.url(HOST))
+    start = f"It has no answer by https, so {web.url(HOST)} is queued. It is number 1 of 1 in the "
+    assert found["why"].startswith(start)
+    assert "If it has no answer" not in found["why"]
+
+
+def test_a_long_queue_gives_one_answer(tmp_path: Path) -> None:
+    """No answer names two causes. The outcome of a seed is known, however long the queue is."""
+    many = anchors(*(f"/{number}" for number in range(5100)))
+    with SimulatedWeb(spec=[SPEC[0], page("/", many), *SPEC[2:]]) as web:
+        seeds = [web.url(HOST, "/secret/seed"), web.url(HOST)]
+        crawl = crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}).run()
+        last, seed = (ask(crawl.jobdir, web.url(HOST, path)) for path in ("/5099", "/secret/seed"))
+    assert last["state"] == "queued"
+    assert last["why"] == (
+        "It was found. Its host has 5,100 URLs queued: it is not among the first 5,000, and no more"
+        " were looked at."
+    )
+    assert (seed["state"], seed["setting"]) == ("dropped", "ROBOTSTXT_OBEY")
+    assert seed["why"].startswith("It is a seed and was dropped: ")
+
+
 def test_a_bare_seed_that_waits_names_its_fallback(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SPEC) as web:
         crawl = crawl_of(web, tmp_path, ["no.invalid"], settings={"RETRY_TIMES": 0}).run(code=4)

@@ -108,6 +108,7 @@ class Sent:
     """Requests that were sent, each with its own time limit or None."""
 
     limits: list[float | None]
+    last_sent: float = 100.0
 
     @property
     def on_the_wire(self) -> int:
@@ -117,8 +118,8 @@ class Sent:
         return (usual if limit is None else limit for limit in self.limits)
 
 
-def test_a_crawl_that_stops_counts_its_requests_and_seconds() -> None:
-    """The bound is the longest time limit from the stop on, and of no later request."""
+def test_a_crawl_that_ends_counts_its_requests_and_seconds() -> None:
+    """The bound is the longest time limit, from the last request or the stop on."""
     now, closing, sent = [100.0], [False], Sent([None, 12.0])
     budget = PageBudget(None)
     ending = Ending(
@@ -128,19 +129,25 @@ def test_a_crawl_that_stops_counts_its_requests_and_seconds() -> None:
         timeout=60.0,
         clock=lambda: now[0],
     )
-    assert (ending.stop(), ending.limit()) == ("", "")
+    assert (ending.stop_text(), ending.limit_text()) == ("", "")
     budget.left = 0
-    assert ending.limit() == "waits for the last 2 requests (at most 60 s)"
+    assert ending.limit_text() == "waits for the last 2 requests (at most 60 s)"
+    now[0] = 102.5
+    assert ending.limit_text() == "waits for the last 2 requests (at most 58 s)"
+    sent.last_sent = 102.5
+    assert ending.limit_text() == "waits for the last 2 requests (at most 60 s)"
     sent.limits = [12.0]
-    assert ending.limit() == "waits for the last request (at most 12 s)"
-    sent.limits, closing[0] = [None, 90.0], True
-    assert ending.stop() == "stopping, waits for 2 requests (at most 1 min 30 s)"
+    assert ending.limit_text() == "waits for the last request (at most 12 s)"
+    now[0] = 120.0
+    assert ending.limit_text() == "waits for the last request"
+    now[0], sent.limits, closing[0] = 100.0, [None, 90.0], True
+    assert ending.stop_text() == "stopping, waits for 2 requests (at most 1 min 30 s)"
     now[0], sent.limits = 148.5, [90.0]
-    assert ending.stop() == "stopping, waits for 1 request (at most 42 s)"
+    assert ending.stop_text() == "stopping, waits for 1 request (at most 42 s)"
     now[0] = 191.0
-    assert ending.stop() == "stopping, waits for 1 request"
+    assert ending.stop_text() == "stopping, waits for 1 request"
     sent.limits = []
-    assert (ending.stop(), ending.limit()) == ("stopping", "")
+    assert (ending.stop_text(), ending.limit_text()) == ("stopping", "")
 
 
 def test_without_a_page_no_time_is_estimated() -> None:

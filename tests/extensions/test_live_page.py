@@ -92,6 +92,7 @@ def check_the_api(crawl: SimpleNamespace) -> None:
     assert (status["spider"], status["folder"]) == ("broad", str(crawl.jobdir))
     assert status["hosts"] == 1
     assert 40 < status["queued"] <= 50
+    assert status["fetched"] == {"page": status["done"], "robots": 1}
     (host,) = api(crawl, "hosts?sort=queued&limit=5")
     # It moves between these states while the crawl runs.
     asked = [f"hosts?state={state}" for state in ("scheduled", "in%20flight")] * 5

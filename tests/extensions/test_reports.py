@@ -203,6 +203,9 @@ def test_time_between_starts_is_not_time_crawled(tmp_path: Path) -> None:
     assert shown["time crawled"] == f"{found['ran']:.1f} <small>s</small>"
     assert re.fullmatch(r"\d+\.\d <small>KB</small>", shown["received"])
     assert "Over the time crawled, without the time between starts" in text
+    # Its title names no number of rows.
+    assert len(rows(crawl, "slowest")) == 1
+    assert "<h2>The slowest hosts</h2>" in text
     axes = {float(axis) for axis in re.findall(r"<span>0</span><span>([\d.]+) s</span>", text)}
     assert len(axes) == 1
     assert max(axes) <= found["ran"] + 1

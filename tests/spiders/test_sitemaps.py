@@ -29,6 +29,7 @@ ON = {"KROWL_SITEMAPS": 1}
 HOME = page("/", "home")
 LEAF = page("^/p", "leaf")
 NO_ROBOTS = page("/robots.txt", "", status=404)
+MAP = "/sitemap.xml"
 
 
 def robots(*lines: str, **more: Any) -> dict[str, Any]:
@@ -95,6 +96,7 @@ def test_urls_of_sitemaps_are_fetched_once_and_archived(
         assert counted(crawl) == {"read_count": 2, "url_count": 5}
         assert crawl.stats["krowl/frontier/done_count"] == 4
         assert crawl.stats["krowl/frontier/fetched_count/sitemap"] == 3
+        assert "\n  also fetched robots.txt: 1, sitemaps: 3\n" in crawl.log
         assert [(item["url"][-3:], item["depth"]) for item in crawl.items] == [
             (f"{web.port}/"[-3:], 0),
             ("/p1", 1),
@@ -289,21 +291,41 @@ def test_redirected_sitemap_is_read_as_a_sitemap(tmp_path: Path) -> None:
         assert [item["title"] for item in crawl.items if item["title"]] == ["Home"]
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_html_at_the_guessed_sitemap_is_no_page(tmp_path: Path, named: bool) -> None:
-    """Many sites answer so for what they do not have. Its links are followed."""
-    name = "/map" if named else "/sitemap.xml"
-    rules = robots("Sitemap: /map") if named else robots()
-    spec = [rules, HOME, LEAF, page(name, "<title>Lost</title><a href=/p1>x</a>")]
+@pytest.mark.parametrize("name", ["", "/map", "/sitemap.xml"])
+def test_html_at_the_guessed_sitemap_is_no_page(tmp_path: Path, name: str) -> None:
+    """Many sites answer so for what they do not have. Its links are followed. A robots.txt can name
+    the same URL: then it is a page."""
+    path = name or "/sitemap.xml"
+    rules = robots(f"Sitemap: {name}") if name else robots()
+    spec = [rules, HOME, LEAF, page(path, "<title>Lost</title><a href=/p1>x</a>")]
     spec.append(page("/sitemap.xml", "", status=404))
     with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path)
-        assert fetched(web) == once("/", "/p1", *{name, "/sitemap.xml"})
+        assert fetched(web) == once("/", "/p1", *{path, "/sitemap.xml"})
         found = sorted(item["url"] for item in crawl.items)
-        pages_done = ["/", "/map", "/p1"] if named else ["/", "/p1"]
+        pages_done = sorted({"/", "/p1", name or "/"})
         assert found == [web.url("a.site.test", path) for path in pages_done]
         assert crawl.stats["krowl/frontier/done_count"] == len(found)
-        assert crawl.stats["krowl/frontier/fetched_count/sitemap"] == 1
+        missing = crawl.stats.get("krowl/frontier/fetched_count/sitemap", 0)
+        assert missing == (name != "/sitemap.xml")
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_redirected_guess_is_a_guess_at_the_same_path(tmp_path: Path, named: bool) -> None:
+    """As from http to https, or to the host with www."""
+    rules = robots("Sitemap: /sitemap.xml") if named else robots()
+    spec = [
+        {**rules, "host": "a.site.test"},
+        page("/robots.txt", "User-agent: *\nDisallow: /x", host="b.site.test"),
+        {"path": "/sitemap.xml", "host": "a.site.test", "redirect": here("b.site.test", MAP)},
+        page(MAP, "<title>Lost</title>", host="b.site.test"),
+        LEAF,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, [web.url("a.site.test", "/p")])
+        assert fetched(web) == once("/p", MAP, f"b.site.test{MAP}")
+        expected = [web.url("a.site.test", "/p"), web.url("b.site.test", MAP)]
+        assert sorted(item["url"] for item in crawl.items) == expected[: 1 + named]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 8])

@@ -31,7 +31,7 @@ CARRIED = frozenset(
         *("cookiejar", "dont_merge_cookies", "dont_cache", "referrer_policy", "rule"),
         # Limits, which the receiver lowers to its own.
         *("download_maxsize", "download_timeout", "max_retry_times"),
-        *("krowl_requisite", "krowl_sitemap", "krowl_opt_out"),
+        *("krowl_requisite", "krowl_sitemap", "krowl_guess", "krowl_opt_out"),
     }
 )
 LEFT_OUT = frozenset(

@@ -33,7 +33,7 @@ def kind_words(kind: str) -> str:
     return _KINDS[kind]
 
 
-def besides_pages(fetched: Mapping[str, int]) -> str:
+def also_fetched(fetched: Mapping[str, int]) -> str:
     """Return what was fetched besides pages; "" for nothing. The argument has numbers by kind."""
     found = ((kind, number) for kind, number in fetched.items() if kind != "page" and number)
     return ", ".join(f"{kind_words(kind)}: {number:,}" for kind, number in found)

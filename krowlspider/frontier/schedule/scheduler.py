@@ -173,7 +173,7 @@ class HostScheduler:
         """Return the name of a due host, in the order of `pop`; None without one."""
         turns = self.seed_turns
         # Called hosts may have a seed too.
-        is_first = not turns.rests and turns.next_fresh() < self._sessions.next_due()
+        is_first = not turns.is_idle and turns.next_fresh() < self._sessions.next_due()
         if is_first and (name := turns.pop(now)) is not None:
             return name
         if seeds_only and (name := turns.pop_tried(now)) is not None:
@@ -317,7 +317,7 @@ class HostScheduler:
         continues = (
             host.queue.queued > 0
             and not host.robots.awaited
-            and (turns.rests or turns.may_go_on(host, now, self.due.next_due()))
+            and (turns.is_idle or turns.may_go_on(host, now, self.due.next_due()))
             # Outside its session it would wait until the whole crowd that is being turned away was
             # looked at.
             and self._sessions.go_on(host, due - now, on=self._calls.is_crowded)

@@ -36,7 +36,7 @@ class SeedTurns:
 
     A name may be out of date: the host it belongs to decides. ``is_limited``: the number of pages
     is limited. ``are_coming``: not all seeds are queued. ``in_line`` has hosts that wait for room
-    in a share. While ``rests`` is true, no host is known to wait with a seed, and nothing here
+    in a share. While ``is_idle`` is true, no host is known to wait with a seed, and nothing here
     needs to be asked.
 
     ``host`` returns a host by its name.
@@ -47,7 +47,7 @@ class SeedTurns:
         self.is_limited = False
         self.are_coming = False
         # Hosts on disk may be at the front.
-        self.rests = False
+        self.is_idle = False
         self.in_line: dict[str, None] = {}
         self._front = 0.0
         # Hosts with a seed that was not tried.
@@ -62,11 +62,11 @@ class SeedTurns:
 
     def limit(self) -> None:
         """Pages are limited from now on."""
-        self.is_limited, self.rests = True, False
+        self.is_limited, self.is_idle = True, False
 
     def begin(self) -> None:
         """Seeds are coming, until `end`."""
-        self.are_coming, self.rests = True, False
+        self.are_coming, self.is_idle = True, False
 
     def end(self) -> None:
         """All seeds are queued."""
@@ -74,7 +74,7 @@ class SeedTurns:
 
     def next_at_front(self) -> float:
         """Return the due time of the next host at the front."""
-        self.rests = False
+        self.is_idle = False
         self._front = min(self._front + _APART, FRONT - _APART)
         return self._front
 
@@ -87,7 +87,7 @@ class SeedTurns:
         if fresh and not (host.rate.errors or host.rate.throttling):
             if len(self._fresh) >= _MOST:
                 return False
-            self.rests = False
+            self.is_idle = False
             heappush(self._fresh, (host.due, host.name))
             return True
         if self.is_limited and len(self._counts) < _MOST:
@@ -103,7 +103,7 @@ class SeedTurns:
     def wait_in_line(self, host: Host) -> None:
         """Note that a host waits for room in a share, if it waits with a seed."""
         if host.queue.has_seeds and len(self.in_line) < _MOST:
-            self.rests = False
+            self.is_idle = False
             self.in_line[host.name] = None
 
     def waits_in_line(self) -> bool:
@@ -141,7 +141,7 @@ class SeedTurns:
         The soonest due time in the heap is ``next_due``.
         """
         holds_up = self.are_coming or next_due < FRONT or self.waits_in_line()
-        self.rests = not (holds_up or self._fresh or self.is_limited)
+        self.is_idle = not (holds_up or self._fresh or self.is_limited)
         if holds_up or self.next_fresh() <= now or host.queue.has_seeds:
             return False
         pages = host.queue.done + len(host.queue.leased)
