@@ -229,7 +229,9 @@ URLLENGTH_LIMIT = 2048
 # --- Scope and traps ------------------------------------------------------------------------------
 
 # File of regular expressions, one a line, "#" for comments. A URL that one of them matches anywhere
-# is not fetched, whether it is a seed or queued already. The file is read again when it changes.
+# is not fetched, whether it is a seed or queued already. A line that is a name, an address or the
+# root URL of a host excludes all its URLs, at all ports without one; a registrable domain all names
+# below it too. The file is read again when it changes.
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
 KROWL_EXCLUDE = None

@@ -16,6 +16,7 @@ from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.status import by_last_part, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
+from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import Reason, view_of
 from krowlspider.frontier.admin.live import host_now, why_host_waits_now
@@ -179,7 +180,7 @@ class Control:
         frontier = self._job.frontier
         host = host_now(frontier, name)
         if host is None:
-            raise UnknownHostError(name)
+            raise UnknownHostError(name, hosts_named(frontier.store, name))
         now = frontier.now()
         why = self._why(host)
         return view_of(self._job.store, host, self._job.rule, why, wall=now, most=_MOST)

@@ -9,6 +9,7 @@ from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.nodes.overview import NodeRow
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, PageRow
+from krowlspider.frontier.admin.coverage import Covered
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.watched import HostAnswer
@@ -58,7 +59,8 @@ def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) 
     return {"name": name, "in": "query", "required": is_required, "schema": schema}
 
 
-_OUTCOME = _record(dict(zip(Outcome._fields, (_TYPES["bool"], _TEXT), strict=True)))
+_COVERED = {**_dataclass(Covered), "type": ["object", "null"]}
+_OUTCOME = _record(dict(zip(Outcome._fields, (_TYPES["bool"], _TEXT, _COVERED), strict=True)))
 
 
 def _limit(most: int) -> dict[str, Any]:

@@ -208,8 +208,10 @@ def test_an_import_refuses_pickles_and_strange_requests(crawled: Path) -> None:
 def test_a_forgotten_host_is_fetched_again_a_dropped_one_not(web: MockWeb, stopped: Crawl) -> None:
     first, second = (line["host"] for line in frontier_view(stopped.jobdir)["biggest"][:2])
     count = answer(stopped.jobdir, "--host", first)["queued"]
-    assert frontier(stopped.jobdir, "--drop-host", first)[0] == f"dropped {count} queued URLs\n"
-    assert answer(stopped.jobdir, "--drop-host", first) == {"dropped": 0}
+    assert frontier(stopped.jobdir, "--drop-host", first)[0] == (
+        f"dropped {count} queued URLs of {first}\n"
+    )
+    assert answer(stopped.jobdir, "--drop-host", first) == {"dropped": 0, "hosts": [first]}
     assert frontier_view(stopped.jobdir)["dropped"]["operator"] == count
     text, _ = frontier(stopped.jobdir, "--forget", second)
     assert "the next start rebuilds the seen filter" in text

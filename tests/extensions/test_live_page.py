@@ -158,13 +158,13 @@ def check_the_orders(crawl: SimpleNamespace) -> None:
     assert (crawl.jobdir / CONTROL_TOKEN).stat().st_mode & 0o777 == 0o600
     assert order(crawl, "pause", host=own).startswith(f"{name} is paused")
     assert "It is paused" in api(crawl, f"host?name={quote(own)}")["why"]
-    assert order(crawl, "resume", host=own).endswith("goes on after its delay")
+    assert ", each host after its delay. It covers 1 host " in order(crawl, "resume", host=own)
     assert order(crawl, "block", name=own).startswith(f"{name} is blocked")
     found = api(crawl, f"explain?url={quote(own)}7")
     assert f"It is blocked by {name} (HTTP from 127.0.0.1, 20" in found["why"]
-    assert order(crawl, "unblock", name=own).endswith("each host after its delay")
+    assert ", each host after its delay. It covers 1 host (" in order(crawl, "unblock", name=own)
     assert order(crawl, "delay", host=own, seconds=9).startswith(f"{name} waits 9 s or more")
-    assert order(crawl, "delay", host=own, seconds=None).endswith("has the delay of the settings")
+    assert " has the delay of the settings. " in order(crawl, "delay", host=own, seconds=None)
     assert order(crawl, "add", url=f"{own}new", priority=9) == "queued"
     assert order(crawl, "set", name="LOG_LEVEL", value="INFO") == (
         "LOG_LEVEL=INFO until the process ends"
@@ -192,8 +192,9 @@ def check_refused_orders(crawl: SimpleNamespace) -> None:
     assert "KROWL_EXCLUDE is not set" in order(crawl, "reload", 400)
     assert "not the name of a host" in order(crawl, "forget", 400, name="ftp://a.test/a/b")
     assert "below the least delay" in order(crawl, "delay", 409, host=own, seconds=0.1)
-    assert "no host 'x.test'" in order(crawl, "pause", 404, host="x.test")
-    assert "has a path" in order(crawl, "block", 400, name=f"{own}a/")
+    assert "no host 'x.test' at any port" in order(crawl, "forget", 404, name="x.test")
+    assert "no host, domain or SURT prefix" in order(crawl, "block", 400, name="a b")
+    assert "not the name of one host" in order(crawl, "pause", 400, host="*.test")
     assert "cannot be changed" in order(crawl, "set", 400, name="JOBDIR", value="x")
     for url in ("no URL", "data:,x", "http://[::1"):
         assert "is not a URL that a crawl fetches" in order(crawl, "add", 400, url=url)
@@ -411,7 +412,7 @@ def test_orders_over_http_stand_after_a_kill(tmp_path: Path) -> None:
         # Seeds and robots.txt are done or queued; after the delay of the others all would be asked.
         time.sleep(3)
         for name, why in (
-            ("a.test", "It is paused: "),
+            ("a.test", "It is paused by a.test:"),
             ("b.test", "It is blocked by b.test"),
             ("c.test", "It is due in 2"),
         ):
