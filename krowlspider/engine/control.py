@@ -129,10 +129,15 @@ class Control:
         return self._job.snapshot.outcome(target)
 
     def why_nothing_is_sent(self) -> str:
-        """Return why the crawl may not fetch: a failure, a pause, its disk, its memory, the network
-        or the cluster; "" if it may."""
-        failure = self._job.failure
-        return f"failed: {error_text(failure)}" if failure else pause_reason(self._job)
+        """Return why the crawl may not fetch, or not send what it finds: a failure, a pause, its
+        disk, its memory, the network, the cluster or its Redis; "" if it may."""
+        failure, node = self._job.failure, self._job.node
+        if failure:
+            return f"failed: {error_text(failure)}"
+        if reason := pause_reason(self._job):
+            return reason
+        lost = node is not None and node.running and node.waiting < 0
+        return "its Redis does not answer: URLs from other nodes wait there" if lost else ""
 
     def sample(self) -> dict[str, float]:
         """Return the figures of `History`."""

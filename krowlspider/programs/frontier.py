@@ -17,6 +17,7 @@ from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy, warc_folder
+from krowlspider.crawl.read_only import is_writable, readable_copy
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
 from krowlspider.errors import JobError, KrowlError
@@ -76,6 +77,8 @@ _WAYS_FOR_PAGE = {
     "drop-host": "KROWL_EXCLUDE excludes single URLs",
     "forget": "krowl.forget() of a running crawl queues one URL again",
 }
+# The options that change the folder, or need to write in it.
+_CHANGES = ("import", "drop-host", "forget", "snapshot", "restore")
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
@@ -110,8 +113,13 @@ class Command(Program):
             self._restore(Path(opts.restore), Path(args[0]), opts)
             return
         folder = JobFolder.existing(args[0])
+        changes = any(getattr(opts, name) for name in (*_CHANGES, "repair", "migrate"))
         try:
-            self._run(folder, opts)
+            if changes or is_writable(folder.path):
+                self._run(folder, opts)
+            else:
+                with readable_copy(folder.path) as copy:
+                    self._run(copy, opts)
         except (KrowlError, *STORE_ERRORS) as error:
             text, code = self.failure(error)
             where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""

@@ -22,6 +22,7 @@ from krowlspider.cluster.transport.order_message import (
 )
 from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.engine.control import Control
 from krowlspider.engine.orders import order_received
 from krowlspider.frontier.entry import entry_of
@@ -196,6 +197,31 @@ def test_each_node_knows_the_others(ring: Ring) -> None:
     assert sum(each.share for each in rows) == pytest.approx(1.0)
     assert all(each.done > 0 and each.queued > 0 for each in rows)
     assert [(each.outbox >= 0, each.inbox >= 0) for each in rows] == [(True, True)] * 2
+
+
+def test_a_killed_node_is_silent_within_a_bound(ring: Ring) -> None:
+    """Long before its lease ends; docs/watching.md names the bound."""
+    ring.cluster.freeze("b")
+    begun = ring.cluster.now
+    control = Control(ring.crawler("a"))
+    ring.cluster.until(lambda: control.nodes()[1].state != "agreed", 60)
+    took = ring.cluster.now - begun
+    ring.cluster.thaw("b")
+    assert SILENT_AFTER - 1 <= took <= SILENT_AFTER + 3
+    ring.cluster.until(lambda: control.nodes()[1].state == "agreed", 60)
+
+
+def test_a_node_is_not_ready_without_its_redis(ring: Ring) -> None:
+    control, redis = Control(ring.crawler("a")), ring.cluster.redis[ring.cluster.redis_url("a")]
+
+    async def why_not() -> str:
+        return control.why_nothing_is_sent()
+
+    ring.cluster.until(lambda: ring.result(why_not()) == "", 60)
+    redis.is_down = True
+    ring.cluster.until(lambda: "its Redis does not answer" in ring.result(why_not()), 60)
+    redis.is_down = False
+    ring.cluster.until(lambda: ring.result(why_not()) == "", 60)
 
 
 def test_the_console_shows_the_reply_when_it_comes(ring: Ring) -> None:

@@ -108,6 +108,10 @@ class Node:
         """Return how many URLs this node has not handed over although other nodes were there."""
         return self.cluster.left_behind if self.running else 0
 
+    def silence(self, name: str) -> float:
+        """Return for how many seconds a node has sent no heartbeat."""
+        return self._heartbeats.silence(name)
+
     @property
     def left(self) -> list[str]:
         return self._heartbeats.left
