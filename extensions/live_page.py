@@ -1,4 +1,4 @@
-"""Extension: a live page of the crawl, beside the metrics, for browsers on this machine."""
+"""Extension: a live page of the crawl, for browsers on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from krowlspider.crawl.monitoring.page_server import is_loopback
 from krowlspider.views.served_page import ServedPage
 
 if TYPE_CHECKING:
@@ -17,18 +16,15 @@ if TYPE_CHECKING:
 
 
 class LivePage:
-    """Adds the page and what it asks to the server of the metrics.
+    """Has the page and what it asks served, beside the metrics or at an address of its own.
 
-    :raises NotConfigured: KROWL_LIVE_PAGE or PROMETHEUS_ENABLED is off, or others than this machine
-        could read the page: PROMETHEUS_HOST is not a loopback address
+    :raises NotConfigured: KROWL_LIVE_PAGE or PROMETHEUS_ENABLED is off
     """
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
         if not (settings.getbool("KROWL_LIVE_PAGE") and settings.getbool("PROMETHEUS_ENABLED")):
             raise NotConfigured
-        if not is_loopback(settings["PROMETHEUS_HOST"]):
-            raise NotConfigured("KROWL_LIVE_PAGE needs a loopback address in PROMETHEUS_HOST")
         self._page = page = ServedPage(crawler)
         crawler.signals.connect(page.offer, signals.spider_opened)
         crawler.signals.connect(page.start, signals.engine_started)

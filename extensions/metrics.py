@@ -8,11 +8,11 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
-from krowlspider.config.checks import port_range
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.metrics.registry import registry_of, text
 from krowlspider.crawl.metrics.server import MetricsServer
 from krowlspider.crawl.status import figures_wanted
+from krowlspider.engine.control import Control
 
 if TYPE_CHECKING:
     from typing import Self
@@ -44,10 +44,9 @@ class Metrics:
         labels = {"spider": job.spider, "version": __version__}
         self._registry = registry_of(job, self._crawler.stats.get_stats, labels)
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
-        self._server = MetricsServer(job, path, self._text)
-        await self._server.start(
-            settings["PROMETHEUS_HOST"], port_range(settings["PROMETHEUS_PORT"])
-        )
+        why_not = Control(self._crawler).why_nothing_is_sent
+        self._server = MetricsServer(job, path, self._text, why_not)
+        await self._server.start(settings)
 
     def _text(self) -> bytes:
         self._crawler.signals.send_catch_log(figures_wanted)

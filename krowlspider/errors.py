@@ -72,9 +72,13 @@ def install_with(extra: str) -> str:
 def report_interrupts() -> None:
     """Print one line for a Ctrl-C that ends the process. A crawl that runs handles it itself.
 
+    SIGINT is not ignored, though a script that starts a command with "&" has it ignored.
+
     A KeyboardInterrupt in the callback of a weak reference, or in a destructor, would be lost: it
     ends the process here.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     before, ignored = sys.excepthook, sys.unraisablehook
 
     def report(

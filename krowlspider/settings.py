@@ -229,7 +229,9 @@ URLLENGTH_LIMIT = 2048
 # --- Scope and traps ------------------------------------------------------------------------------
 
 # File of regular expressions, one a line, "#" for comments. A URL that one of them matches anywhere
-# is not fetched, whether it is a seed or queued already. The file is read again when it changes.
+# is not fetched, whether it is a seed or queued already. A line that is a name, an address or the
+# root URL of a host excludes all its URLs, at all ports without one; a registrable domain all names
+# below it too. The file is read again when it changes.
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
 KROWL_EXCLUDE = None
@@ -436,15 +438,22 @@ REMOTE_CONTROL_ENABLED = False
 # http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH, without a host or URL in them. The names
 # of these settings are those of scrapy-prometheus-exporter.
 PROMETHEUS_ENABLED = True
-# Address to listen at. Anyone who reaches it may read: give 0.0.0.0 only in a network of your own.
+# Address to listen at. Anyone who reaches it may read the metrics, /healthz and /readyz: give
+# 0.0.0.0 only in a network of your own.
 PROMETHEUS_HOST = "127.0.0.1"
+# Further names of this address. Requests by others, and by addresses that are not its own, are
+# refused with status 421: a name of a service, or an address that is translated, stands here.
+KROWL_METRICS_NAMES: list[str] = []
 # A port; 0: any free one. With two numbers, the first free port from one to the other, for several
 # crawls on a machine.
 PROMETHEUS_PORT = [9410, 9420]
 PROMETHEUS_PATH = "metrics"
-# True: a live page of the crawl is served at http://PROMETHEUS_HOST:PROMETHEUS_PORT/, if that is a
-# loopback address and PROMETHEUS_ENABLED is True.
+# True: a live page of the crawl and its API are served, if PROMETHEUS_ENABLED is True: at
+# http://PROMETHEUS_HOST:PROMETHEUS_PORT/ if that is a loopback address, else at
+# http://127.0.0.1:KROWL_CONTROL_PORT/. Only this machine reaches them.
 KROWL_LIVE_PAGE = True
+# Port of the page where PROMETHEUS_HOST is no loopback address; as PROMETHEUS_PORT.
+KROWL_CONTROL_PORT = [9430, 9450]
 # Whoever has this token, of at least 16 characters, can change the crawl by the live page and its
 # API. Give it in the environment, or in a file that KROWL_CONTROL_TOKEN_FILE names. Empty: each
 # start makes one, in JOBDIR/control-token, which only its owner can read.

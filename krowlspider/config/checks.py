@@ -334,6 +334,13 @@ def port_range(value: Any) -> range:
     return range(numbers[0], numbers[-1] + 1)
 
 
+def host_names(parts: list[str]) -> None:
+    """:raises ValueError: one is neither a name nor an address"""
+    for part in parts:
+        if not (re.fullmatch(r"[A-Za-z0-9._-]+", part) or is_address(part)):
+            raise ValueError(f"{part!r} is neither a name nor an address")
+
+
 def is_server(part: str) -> bool:
     """Return whether text is an address or "address:port"; IPv6 with a port is in brackets."""
     if is_address(part):

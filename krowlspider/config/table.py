@@ -179,6 +179,13 @@ CHECKERS: dict[str, Checker] = {
         checks.port_range,
         "is neither a port, 0 to 65535, nor the first and the last of several",
     ),
+    "KROWL_CONTROL_PORT": parsed(
+        checks.port_range,
+        "is neither a port, 0 to 65535, nor the first and the last of several",
+    ),
+    "KROWL_METRICS_NAMES": parsed(
+        checks.host_names, "is no list of names or addresses, without ports", BaseSettings.getlist
+    ),
     "PROMETHEUS_PATH": text(r"/?[A-Za-z0-9._~/-]+", "is not a path such as metrics"),
     # Scrapy's settings that the crawl's components rely on, or whose errors it does not explain.
     "LOG_FILE": checks.log_file,

@@ -19,6 +19,7 @@ from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign
+from krowlspider.frontier.schedule.standing import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 # Most nodes that a URL is forwarded to before it is dropped: they do not agree on the ring.
 _HOPS_MAX = 16
+# Standing orders in a message: each has up to a kilobyte.
+_ORDERS_AT_ONCE = 50
 
 
 class ClusterTraffic:
@@ -77,8 +80,6 @@ class ClusterTraffic:
         frontier, store = job.frontier, job.store
         self.outbox = frontier.outbox
         self._robots = job.robots_fetches
-        # Ask other nodes again for a robots.txt for which no answer came.
-        self.ask_again: Callable[[], None] = self._robots.ask_again
         self._most = settings.getint("KROWL_FRONTIER_MAX")
         # The most messages to take in at a time.
         self.turn = max(1, min(TURN, self._most // 4))
@@ -155,6 +156,20 @@ class ClusterTraffic:
             "queued": frontier.queued,
             "outbox": frontier.outbox.depth,
         }
+
+    def ask_again(self) -> None:
+        """Ask other nodes again for a robots.txt for which no answer came, and send the standing
+        orders to nodes that have come, or come back."""
+        self._robots.ask_again()
+        if not (untold := self._node.untold()):
+            return
+        orders = self._job.frontier.schedule.orders.standing.all()
+        texts = [
+            {"orders": encode_orders(orders[at : at + _ORDERS_AT_ONCE])}
+            for at in range(0, len(orders), _ORDERS_AT_ONCE)
+        ]
+        for node, start in untold.items():
+            self._node.tell(node, start, texts)
 
     async def take_in(self, messages: list[Message]) -> None:
         """Queue the requests that other nodes, or people, have sent, or forward them.

@@ -142,8 +142,8 @@ class Job:
         self.throttle = LoopThrottle(self.turns, self.monotonic)
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
-        # What is served beside the metrics, in a word, with its path and the maker of its routes.
-        self.served: dict[str, tuple[str, RouteMaker]] = {}
+        # The maker of the routes of page and API; None if they are not served.
+        self.page: RouteMaker | None = None
         # Files that can be read again while the crawl runs, by their setting.
         self.reloads: dict[str, Callable[[], None]] = {}
         # Called in a thread after the last commit, while the frontier is still open.

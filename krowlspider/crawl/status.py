@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 # the stats.
 figures_wanted = object()
 
+# Seconds before the end of a crawl within which it is said to be ending: some scrapes.
+ENDING = 120.0
 _MB = 1e6
 # Looks at the crawl that are kept for its live line, one a second, and those of its rate.
 RECENT = 60
@@ -64,6 +66,7 @@ class Progress:
         self._started = now
         # Time, and pages done, at the last status line; with URLs queued, in the last minute.
         self._last: tuple[float, int] = (now, 0)
+        self._began = time.monotonic()
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
         # Why the crawl ended, when, and what was counted then.
         self._end: tuple[str, float, Counter[str]] | None = None
@@ -74,7 +77,25 @@ class Progress:
         self.line(now)
 
     def publish(self) -> None:
-        publish(self._stats, figures_of(self._job, *self._measure()))
+        counted, in_flight = self._measure()
+        publish(self._stats, figures_of(self._job, counted, in_flight))
+        self._stats.set_value("krowl/crawl/ending", int(self._may_end(counted["done"], in_flight)))
+
+    def _may_end(self, done: int, in_flight: int) -> bool:
+        """Return whether the crawl is being stopped, or may reach its end within ENDING seconds at
+        its average rate."""
+        job, limits = self._job, self._limits
+        seconds = time.monotonic() - self._began
+        if job.stopping() or limits.is_stopping or (job.node is not None and job.node.over):
+            return True
+        if limits.seconds and limits.seconds - seconds < ENDING:
+            return True
+        soon = done / max(seconds, 1.0) * ENDING
+        left = job.frontier.queued - job.frontier.deferred_queued + in_flight
+        # What is queued here is not all of a cluster.
+        return (job.node is None and left <= soon) or bool(
+            limits.pages and limits.pages - done <= soon
+        )
 
     def due_line(self, now: float, interval: float) -> str:
         """Publish the figures, and return the status line that is due each ``interval`` seconds;

@@ -16,6 +16,7 @@ from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.status import by_last_part, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
+from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import Reason, view_of
 from krowlspider.frontier.admin.live import host_now, why_host_waits_now
@@ -128,10 +129,15 @@ class Control:
         return self._job.snapshot.outcome(target)
 
     def why_nothing_is_sent(self) -> str:
-        """Return why the crawl may not fetch: a failure, a pause, its disk, its memory, the network
-        or the cluster; "" if it may."""
-        failure = self._job.failure
-        return f"failed: {error_text(failure)}" if failure else pause_reason(self._job)
+        """Return why the crawl may not fetch, or not send what it finds: a failure, a pause, its
+        disk, its memory, the network, the cluster or its Redis; "" if it may."""
+        failure, node = self._job.failure, self._job.node
+        if failure:
+            return f"failed: {error_text(failure)}"
+        if reason := pause_reason(self._job):
+            return reason
+        lost = node is not None and node.running and node.waiting < 0
+        return "its Redis does not answer: URLs from other nodes wait there" if lost else ""
 
     def sample(self) -> dict[str, float]:
         """Return the figures of `History`."""
@@ -179,7 +185,7 @@ class Control:
         frontier = self._job.frontier
         host = host_now(frontier, name)
         if host is None:
-            raise UnknownHostError(name)
+            raise UnknownHostError(name, hosts_named(frontier.store, name))
         now = frontier.now()
         why = self._why(host)
         return view_of(self._job.store, host, self._job.rule, why, wall=now, most=_MOST)

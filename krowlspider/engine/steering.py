@@ -22,15 +22,14 @@ from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.importing import LineIntake
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError
+from krowlspider.frontier.admin.coverage import coverage, covered_hosts
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.admin.live import host_now
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
-from krowlspider.frontier.schedule.own_delays import OrderError
-from krowlspider.frontier.schedule.ownership import HostBusyError
+from krowlspider.frontier.schedule.standing import DELAY, PAUSE, OrderError, StandingOrder
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.rules.blocks import block_rule
+from krowlspider.urls.host import host_of
+from krowlspider.urls.rules.blocks import rule_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,13 +39,15 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.engine.importing import Taken
-    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.admin.coverage import Covered
     from krowlspider.frontier.schedule.orders import Orders
 
 logger = logging.getLogger(__name__)
 
 # The longest delay of a host that a person may set, in seconds: a day.
 DELAY_MAX = 86_400.0
+# The orders that end others.
+_ENDS = {"pause": "resume", "block": "unblock", "delay": "delay"}
 # Lines of a file that are taken at a time, some milliseconds of work, and seconds of work after
 # which the event loop has its turn.
 _LINES_AT_ONCE = 25
@@ -193,107 +194,105 @@ class Steering:
 
     # --- hosts ---
 
-    def pause_host(self, name: str) -> bool:
-        """Send nothing to a host until `resume_host`, after restarts too. Its URLs stay queued.
+    def stand(
+        self, kind: str, rule: str, seconds: float = 0.0, *, ended: bool = False
+    ) -> tuple[StandingOrder, bool]:
+        """Give a standing order for the hosts that a rule covers, those that come later included,
+        or end it; after restarts too. Return it, and whether it changed anything here.
 
-        Return False for a deferred host: nothing is sent to it now anyway.
-
-        :raises UnknownHostError: the crawl does not know it
-        :raises ForeignHostError: another node owns it
+        :raises OrderError: it cannot be carried out
         """
-        host = self._host(name)
-        return self._note_if(self._orders.pause(host), "pause", name)
-
-    def resume_host(self, name: str) -> bool:
-        """Let a host go on after its delay. Return False if it is not paused.
-
-        :raises UnknownHostError: the crawl does not know it
-        :raises ForeignHostError: another node owns it
-        """
-        host = self._host(name)
-        return self._note_if(self._orders.unpause(host), "resume", name)
-
-    def block(self, text: str) -> tuple[str, bool]:
-        """Send nothing to the hosts that `block_rule` makes of a text, those found later included,
-        until `unblock`, after restarts too. Their URLs stay queued. Return the rule, and False if
-        it is in effect already.
-
-        A rule that covers several domains is in effect at this node of a cluster only.
-
-        :raises ValueError: the text is no host, domain or SURT prefix
-        :raises ForeignHostError: another node owns the domain
-        """
-        rule = block_rule(text)
-        self._check_owner_of(rule)
-        moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
-        done = self._orders.block(rule, f"{self._who}, {moment}")
-        return rule, self._note_if(done, "block", rule)
-
-    def unblock(self, text: str) -> tuple[str, bool]:
-        """End a block, given as in `block`: its hosts go on after their delay. Return its rule, and
-        False if there is no such block.
-
-        :raises ValueError: as of `block`
-        :raises ForeignHostError: there is no such block here, and another node owns the domain
-        """
-        rule = block_rule(text)
-        if rule not in self._orders.blocks.rules:
-            self._check_owner_of(rule)
-        return rule, self._note_if(self._orders.unblock(rule), "unblock", rule)
-
-    def delay(self, name: str, seconds: float | None) -> bool:
-        """Make the delay of a host at least so long, after restarts too; None ends that. Return
-        False if it had none to end.
-
-        :raises UnknownHostError: the crawl does not know it
-        :raises ForeignHostError: another node owns it
-        :raises OrderError: the settings ask for a longer delay, or it is longer than a day
-        """
-        host = self._host(name)
-        if seconds is None:
-            done = self._orders.delays.end(name)
-        elif not 0 <= seconds <= DELAY_MAX:
+        if kind == DELAY and not (ended or 0 <= seconds <= DELAY_MAX):
             raise OrderError(f"{seconds:g} s is no delay: give 0 to {DELAY_MAX:,.0f}")
-        else:
-            self._orders.set_delay(host, float(seconds))
-            done = True
-        what = f"{name}, {'as set' if seconds is None else f'{seconds:g} s'}"
-        return self._note_if(done, "delay", what)
+        moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
+        node = "" if self._job.node is None else f" at node {self._job.node.own}"
+        note = f"{self._who}{node}, {moment}"
+        order = self._orders.made(kind, rule, note, seconds, ended=ended)
+        return order, self.take_order(order)
 
-    def forget(self, name: str) -> int:
-        """Remove everything of a host, so that its URLs count as new where they are found again.
-        Return how many URLs were queued.
+    def take_order(self, order: StandingOrder) -> bool:
+        """Put a standing order into force, unless a later one is known. Return whether that changed
+        anything."""
+        changed = self._orders.take(order)
+        if changed and order.kind == DELAY and not order.ended:
+            cache = self._job.frontier.schedule.cache
+            for host in covered_hosts(self._job.frontier, order.rule)[0]:
+                self._orders.wait(cache.get(host.name))
+        action = _ENDS[order.kind] if order.ended else order.kind
+        what = order.rule
+        if order.kind == DELAY:
+            what += ", as set" if order.ended else f", {order.seconds:g} s"
+        if not order.note.startswith(self._who):
+            what += f" ({order.note})"
+        return self._note_if(changed, action, what)
 
-        :raises UnknownHostError: the crawl does not know it
-        :raises ForeignHostError: another node owns it
-        :raises OrderError: a request to it is under way, or it has too many URLs
+    def covers(self, rule: str) -> Covered:
+        """Return what a rule covers here."""
+        return coverage(self._job.frontier, rule)
+
+    def holder_of(self, rule: str) -> tuple[str, str, str] | None:
+        """Return the order that holds the host of a rule back, as `Orders.holder_of`."""
+        return self._orders.holder_of(rule_name(rule))
+
+    def forget(self, name: str) -> list[tuple[str, int]]:
+        """Remove everything of the hosts of a name, or of the one at its port, so that their URLs
+        count as new where they are found again. Return each, with how many URLs were queued. A
+        pause of the name ends.
+
+        :raises UnknownHostError: the crawl does not know one
+        :raises ForeignHostError: another node owns them
+        :raises OrderError: a request to one is under way, or one has too many URLs; hosts before it
+            are forgotten
         """
-        self._host(name)
-        try:
-            queued = forget_now(self._job.frontier, name)
-        except HostBusyError:
+        self._check_owner(name)
+        frontier = self._job.frontier
+        hosts = [host.name for host in covered_hosts(frontier, name)[0]]
+        if not hosts:
+            raise UnknownHostError(name)
+        busy = [host for host in hosts if frontier.schedule.cache.get(host).is_busy]
+        if busy:
             raise OrderError(
-                f"{name} is being fetched or waits for a robots.txt: pause it, and forget it some"
-                " seconds later"
-            ) from None
+                f"{busy[0]} is being fetched or waits for a robots.txt: pause it, and forget it"
+                " some seconds later"
+            )
+        forgotten = [(host, self._forget_host(host)) for host in hosts]
+        if name in self._orders.pauses.rules:
+            self.stand(PAUSE, name, ended=True)
+            for node in self.other_nodes:
+                self.tell_again(node)
+        return forgotten
+
+    def _forget_host(self, host: str) -> int:
+        queued = forget_now(self._job.frontier, host)
         if queued is None:
             raise OrderError(
-                f"{name} has more than {FORGOTTEN_MAX:,} URLs, which takes too long while the crawl"
+                f"{host} has more than {FORGOTTEN_MAX:,} URLs, which takes too long while the crawl"
                 " runs: block it, or stop the crawl and forget it by scrapy frontier"
                 f" {self._job.folder.path} --forget HOST"
             )
-        self._note("forget", name)
+        self._note("forget", host)
         return queued
 
     # --- other nodes ---
 
     async def ask_owner(self, owner: str, name: str, fields: Plain) -> Plain:
-        """Have the node that owns a host carry an order out; return its outcome.
+        """Have a node carry an order out; return its outcome.
 
         :raises OwnerError: it cannot carry it out, or does not answer
         """
         assert self._job.node is not None
         return await self._job.node.orders.ask(owner, self._who, name, fields)
+
+    @property
+    def other_nodes(self) -> list[str]:
+        """Return the other nodes of the cluster, those away included; none without one."""
+        node = self._job.node
+        return [] if node is None else node.other_nodes
+
+    def tell_again(self, node: str) -> None:
+        """Send a node all standing orders again, once it is there: it has not answered."""
+        assert self._job.node is not None
+        self._job.node.tell_again(node)
 
     # --- parts ---
 
@@ -312,19 +311,6 @@ class Steering:
     @property
     def _orders(self) -> Orders:
         return self._job.frontier.schedule.orders
-
-    def _host(self, name: str) -> Host:
-        self._check_owner(name)
-        frontier = self._job.frontier
-        if host_now(frontier, name) is None:
-            raise UnknownHostError(name)
-        return frontier.schedule.cache.get(name)
-
-    def _check_owner_of(self, rule: str) -> None:
-        name = ".".join(reversed(rule[:-1].split(","))) if rule[-1] in ",)" else rule
-        # All names below a public suffix are of many domains.
-        if rule[-1] != "," or domain_of(f"www.{name}") == domain_of(name):
-            self._check_owner(name)
 
     def _check_owner(self, host: str) -> None:
         node = self._job.node

@@ -87,8 +87,8 @@ class Supervisor:
         """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            # Under nohup SIGHUP stays ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            # Under nohup SIGHUP stays ignored. SIGINT is ignored in each "command &" of a script.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
         try:
             return await self._run()

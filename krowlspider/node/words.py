@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.config.checks import port_range
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
+from krowlspider.crawl.monitoring.servers import CONTROL_HOST
 from krowlspider.crawl.parts import MEMORY_SHARE
 from krowlspider.errors import SettingsError
 from krowlspider.node.tree import number_of, process_warc_folder
@@ -111,6 +112,8 @@ class Words:
             "JOBDIR": folder,
             # One line shows the progress of all.
             "KROWL_PROGRESS": 0,
+            # Prometheus asks the supervisor.
+            "PROMETHEUS_HOST": CONTROL_HOST,
             "PROMETHEUS_PORT": self._ports(process),
             "LOG_FORMAT": _log_format(settings["LOG_FORMAT"], process),
             **self._parts,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from krowlspider.urls.ports import name_of
+from krowlspider.urls.ports import orders_for
 
 # Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
 THROTTLING = frozenset({429, 503})
@@ -78,7 +78,8 @@ class DelayPolicy:
         """Return the policy of a host."""
         if not self.of_hosts:
             return self
-        return self.of_hosts.get(host) or self.of_hosts.get(name_of(host), self)
+        found = (self.of_hosts.get(each) for each in orders_for(host))
+        return next((policy for policy in found if policy is not None), self)
 
     @property
     def longest(self) -> float:

@@ -17,9 +17,11 @@ from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy, warc_folder
+from krowlspider.crawl.read_only import is_writable, readable_copy
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
 from krowlspider.errors import JobError, KrowlError
+from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
@@ -75,6 +77,8 @@ _WAYS_FOR_PAGE = {
     "drop-host": "KROWL_EXCLUDE excludes single URLs",
     "forget": "krowl.forget() of a running crawl queues one URL again",
 }
+# The options that change the folder, or need to write in it.
+_CHANGES = ("import", "drop-host", "forget", "snapshot", "restore")
 _FORMATS = ("krowlspider", "urlfrontier")
 
 
@@ -109,8 +113,13 @@ class Command(Program):
             self._restore(Path(opts.restore), Path(args[0]), opts)
             return
         folder = JobFolder.existing(args[0])
+        changes = any(getattr(opts, name) for name in (*_CHANGES, "repair", "migrate"))
         try:
-            self._run(folder, opts)
+            if changes or is_writable(folder.path):
+                self._run(folder, opts)
+            else:
+                with readable_copy(folder.path) as copy:
+                    self._run(copy, opts)
         except (KrowlError, *STORE_ERRORS) as error:
             text, code = self.failure(error)
             where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
@@ -218,16 +227,18 @@ class Command(Program):
             lines = read_lines(given["import"])
             self._say_imported(opts, import_into(folder, head, store, self.settings, lines))
         elif given["drop-host"]:
-            dropped = drop_host(store, whole_host(given["drop-host"], _WAYS_FOR_PAGE["drop-host"]))
-            self._say(opts, {"dropped": dropped}, f"dropped {counted(dropped, 'queued URL')}")
+            hosts = _hosts_of(store, given["drop-host"], "drop-host")
+            dropped = sum(drop_host(store, host) for host in hosts)
+            text = f"dropped {counted(dropped, 'queued URL')} of {', '.join(hosts)}"
+            self._say(opts, {"dropped": dropped, "hosts": hosts}, text)
         elif given["forget"]:
             remove_filter = FilterFile(folder.seen).remove
-            seen, dropped = forget_host(
-                store, whole_host(given["forget"], _WAYS_FOR_PAGE["forget"]), remove_filter
-            )
-            text = f"forgot {counted(seen, 'URL')}, {dropped:,} of them queued"
-            text += "; the next start rebuilds the seen filter"
-            self._say(opts, {"seen": seen, "dropped": dropped}, text)
+            hosts = _hosts_of(store, given["forget"], "forget")
+            forgotten = [forget_host(store, host, remove_filter) for host in hosts]
+            seen, dropped = (sum(counts) for counts in zip(*forgotten, strict=True))
+            text = f"forgot {counted(seen, 'URL')} of {', '.join(hosts)}, {dropped:,} of them"
+            text += " queued; the next start rebuilds the seen filter"
+            self._say(opts, {"seen": seen, "dropped": dropped, "hosts": hosts}, text)
         elif given["snapshot"]:
             archive = warc_folder(self.settings, folder.path)
             taken = take_stopped(folder, store, archive, Path(given["snapshot"]))
@@ -262,3 +273,9 @@ class Command(Program):
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         self.say(json.dumps(values) if opts.json else text)
+
+
+def _hosts_of(store: LevelStore, name: str, option: str) -> list[str]:
+    """Return the hosts that a name covers: at all ports, or at the one given."""
+    found = list(hosts_named(store, whole_host(name, _WAYS_FOR_PAGE[option])))
+    return found or [named_host(name)]

@@ -40,8 +40,7 @@ def reached(error: JobInUseError) -> Iterator[Source]:
     except (NoCrawlError, FileNotFoundError) as cause:
         raise JobError(
             f"JOBDIR {error.path} is in use by process {error.holder}, which does not answer over"
-            " HTTP: stop it first, or start it with KROWL_LIVE_PAGE=True and a loopback"
-            " PROMETHEUS_HOST"
+            " HTTP: stop it first, or start it with KROWL_LIVE_PAGE=True"
         ) from cause
 
 

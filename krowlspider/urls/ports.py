@@ -35,6 +35,16 @@ def name_of(host: str) -> str:
     return host if port_of(host) is None else host.rpartition(":")[0]
 
 
+def orders_for(host: str) -> tuple[str, ...]:
+    """Return the texts by which people name a host from `host_of` in orders, the narrowest first:
+    with its port, then the name, which stands for all ports.
+
+    A host without a port is that of both default ports.
+    """
+    name = name_of(host)
+    return (host, name) if name != host else (f"{host}:80", f"{host}:443", host)
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def is_blocked(host: str) -> bool:
     return port_of(host) in BLOCKED

@@ -16,7 +16,7 @@ from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
 from krowlspider.views.names import named_host
 from krowlspider.views.order_fields import BadRequestError, check_fields
-from krowlspider.views.ordering import Ordering, Outcome
+from krowlspider.views.ordering import Ordering, Outcome, stands
 from krowlspider.views.statuses import ERRORS
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ krowl.host("example.com")   one host, and why it is not being fetched
 krowl.pages(10)             the last pages that are over: status, size, latency, outcome
 krowl.explain("https://..") where a URL is, and why it is not being fetched
 krowl.pause()               send no request until krowl.resume(), after restarts too
-krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com")
+krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com"); a name without
+                            a port is all its ports
 krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix such as "com,example,"
 krowl.unblock("example.com")
 krowl.delay("example.com", 10)  wait 10 s between requests to a host; without a number, as set
@@ -169,7 +170,9 @@ class Console:
     set = _order(Ordering.set)
 
     def _give(self, order: str, fields: dict[str, Any]) -> Text | Deferred[Text]:
-        """Return what becomes of an order; a Deferred if another node owns its host."""
+        """Return what becomes of an order; a Deferred if other nodes carry it out too."""
+        if stands(order, fields) and self._orders.has_others:
+            return _later(self._everywhere(order, fields))
         try:
             return Text(getattr(self._orders, order)(**fields).message)
         except ForeignHostError as error:
@@ -179,6 +182,9 @@ class Console:
             return (await self._orders.give_to(owner, order, fields)).message
 
         return _later(text())
+
+    async def _everywhere(self, order: str, fields: dict[str, Any]) -> str:
+        return (await self._orders.give_everywhere(order, fields)).message
 
 
 def _later(asking: Coroutine[Any, Any, str]) -> Deferred[Text]:

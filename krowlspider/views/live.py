@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import Events
-from krowlspider.crawl.monitoring.page_server import Recent, is_loopback
+from krowlspider.crawl.monitoring.page_server import Recent
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
 from krowlspider.views.api_answers import answer_of, as_json
 from krowlspider.views.api_orders import order_routes
@@ -77,7 +77,6 @@ def routes(
     made["/api/v1/snapshot"] = partial(_json, partial(_snapshot, control))
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
     made["/events"] = lambda request: Events(lambda: _event(answers["status"](request)))
-    made["/readyz"] = lambda _: _readiness(control.why_nothing_is_sent())
     made |= order_routes(orders, token, recent.forget)
     return {path: partial(_guarded, route) for path, route in made.items()}
 
@@ -90,22 +89,11 @@ def _recent(
 
 
 async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer requests to this machine by its address only.
-
-    Another site's page can lead a browser here by a name of its own whose DNS answer is a loopback
-    address. That name is in the Host header.
-    """
-    if not _is_local(request.headers.get("Host", "")):
-        return web.Response(status=421, text="ask for it by a loopback address\n")
+    """Return the answer of a route with the headers of the page."""
     made = route(request)
     answer = await made if isawaitable(made) else made
     answer.headers.update(_HEADERS)
     return answer
-
-
-def _is_local(host: str) -> bool:
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    return is_loopback(name.strip("[]").lower())
 
 
 @cache
@@ -135,10 +123,6 @@ async def _explained(
 def _event(status: dict[str, Any]) -> bytes:
     # The client waits for two seconds before it connects again.
     return b"retry: 2000\ndata: %b\n\n" % as_json(status)
-
-
-def _readiness(why_not: str) -> web.Response:
-    return web.Response(status=503 if why_not else 200, text=f"{why_not or 'ready'}\n")
 
 
 def _given(request: web.BaseRequest, name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.nodes.overview import NodeRow
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, PageRow
+from krowlspider.frontier.admin.coverage import Covered
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.watched import HostAnswer
@@ -17,6 +18,7 @@ from krowlspider.views.order_fields import ORDERS, Field
 from krowlspider.views.ordering import ImportOutcome, Outcome
 
 _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
+_OBJECT = {"type": "object"}
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
 _STATUS = {
     **dict.fromkeys(("spider", "folder", "paused"), _TEXT),
@@ -35,30 +37,41 @@ def _array(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
-_TYPES: dict[str, dict[str, Any]] = {
-    "str": _TEXT,
-    "int": _COUNT,
-    "float": _NUMBER,
-    "bool": {"type": "boolean"},
-    "int | None": {"type": ["integer", "null"]},
-    "float | None": {"type": ["number", "null"]},
+_TYPES: dict[Any, dict[str, Any]] = {
+    str: _TEXT,
+    int: _COUNT,
+    float: _NUMBER,
+    bool: {"type": "boolean"},
 }
 
 
-def _dataclass(kind: type) -> dict[str, Any]:
-    """Return the schema of a record; lists and records in it are left open."""
-    known = {each.name: str(each.type) for each in fields(kind)}
-    open_ = {
-        name: {"type": "array" if "list" in kind else "object"} for name, kind in known.items()
-    }
-    return _record({name: _TYPES.get(kind, open_[name]) for name, kind in known.items()})
+def _schema(hint: Any) -> dict[str, Any]:
+    """Return the schema of a type: a plain one, a record, a list or dict of these, or null."""
+    if (known := _TYPES.get(hint)) is not None:
+        return known
+    if is_dataclass(hint):
+        return _record({name: _schema(each) for name, each in get_type_hints(hint).items()})
+    inner = get_args(hint)
+    if get_origin(hint) is list:
+        return _array(_schema(inner[0]))
+    if get_origin(hint) is dict:
+        kinds = get_args(inner[1]) or (inner[1],)
+        types = [_TYPES[kind]["type"] for kind in kinds]
+        return {
+            "type": "object",
+            "additionalProperties": {"type": types if len(types) > 1 else types[0]},
+        }
+    made = _schema(inner[0])
+    return {**made, "type": [made["type"], "null"]}
 
 
 def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) -> dict[str, Any]:
     return {"name": name, "in": "query", "required": is_required, "schema": schema}
 
 
-_OUTCOME = _record(dict(zip(Outcome._fields, (_TYPES["bool"], _TEXT), strict=True)))
+_OUTCOME = _record(
+    dict(zip(Outcome._fields, (_TYPES[bool], _TEXT, _schema(Covered | None)), strict=True))
+)
 
 
 def _limit(most: int) -> dict[str, Any]:
@@ -74,26 +87,26 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         _record({"fields": _array(_TEXT), "samples": _array(_array(_NUMBER))}),
         [],
     ),
-    "pages": ("the last pages that are over", _array(_dataclass(PageRow)), [_limit(PAGES_MAX)]),
+    "pages": ("the last pages that are over", _array(_schema(PageRow)), [_limit(PAGES_MAX)]),
     "hosts": (
         "the greatest hosts in memory by one figure",
-        _array(_dataclass(HostRow)),
+        _array(_schema(HostRow)),
         [
             _parameter("sort", {"type": "string", "enum": list(SORTED_BY)}),
             _parameter("state", {"type": "string", "enum": list(STATES)}),
             _limit(HOSTS_MAX),
         ],
     ),
-    "host": ("one host, and why it waits", _dataclass(HostView), [_NAME]),
+    "host": ("one host, and why it waits", _schema(HostView), [_NAME]),
     "answers": (
         "the last answers of one host, with its delay after each",
-        _array(_dataclass(HostAnswer)),
+        _array(_schema(HostAnswer)),
         [_NAME],
     ),
-    "nodes": ("the nodes of the cluster", _array(_dataclass(NodeRow)), []),
+    "nodes": ("the nodes of the cluster", _array(_schema(NodeRow)), []),
     "explain": (
         "where a URL is, and why it is not being fetched",
-        _dataclass(Explanation),
+        _schema(Explanation),
         [_parameter("url", _TEXT, is_required=True)],
     ),
     "snapshot": (
@@ -103,12 +116,48 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     ),
 }
 _ERROR = {"application/json": {"schema": _record({"error": _TEXT})}}
+_WHY = {
+    400: "a bad request",
+    401: "a missing or wrong token",
+    403: "a request of another site's page",
+    404: "an unknown host",
+    405: "another method than this path takes",
+    409: "an order that cannot be carried out",
+    411: "a body without a length",
+    413: "too long a body",
+    415: "a body with a content coding",
+    421: "a request by a name that is not this server's",
+    500: "a file or folder that cannot be read or written",
+    502: "a node of the cluster of another version",
+    503: "a node of the cluster that takes no orders now",
+    504: "a node of the cluster that has not answered for 4 s",
+}
+# What any request may be answered.
+_ANY = (400, 405, 421)
 
 
 def _answers(schema: dict[str, Any], *statuses: int) -> dict[str, Any]:
-    errors = {str(status): {"description": "why", "content": _ERROR} for status in statuses}
+    errors = {
+        str(status): {"description": _WHY[status], "content": _ERROR}
+        for status in sorted({*statuses, *_ANY})
+    }
     ok = {"description": "the answer", "content": {"application/json": {"schema": schema}}}
     return {"200": ok, **errors}
+
+
+def _text(about: str, kind: str = "text/plain", **others: str) -> dict[str, Any]:
+    """Return the question of a path that is not below ``/api/``."""
+    content = {kind: {"schema": _TEXT}}
+    why = {"text/plain": {"schema": _TEXT}}
+    texts = {"421": _WHY[421], "405": _WHY[405], **{key[1:]: text for key, text in others.items()}}
+    refused = {each: {"description": text, "content": why} for each, text in texts.items()}
+    return {
+        "get": {
+            "summary": about,
+            "parameters": [],
+            "responses": {"200": {"description": "the answer", "content": content}, **refused},
+        }
+    }
 
 
 def _field(field: Field) -> dict[str, Any]:
@@ -126,7 +175,7 @@ def _order(given: dict[str, Field]) -> dict[str, Any]:
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},
-        "responses": _answers(_OUTCOME, 400, 401, 404, 409, 411, 413, 415, 503, 504),
+        "responses": _answers(_OUTCOME, 401, 403, 404, 409, 411, 413, 415, 500, 502, 503, 504),
     }
 
 
@@ -138,7 +187,7 @@ def _import() -> dict[str, Any]:
         f" plain or gzip, at most {FILE_MAX:,} bytes unpacked.",
         "security": [{"token": []}],
         "requestBody": {"content": {"text/plain": file, "application/gzip": file}},
-        "responses": _answers(_dataclass(ImportOutcome), 400, 401, 409, 413, 415),
+        "responses": _answers(_schema(ImportOutcome), 401, 403, 409, 413, 415, 500),
     }
 
 
@@ -150,13 +199,21 @@ def document() -> dict[str, Any]:
             "get": {
                 "summary": about,
                 "parameters": parameters,
-                "responses": _answers(schema, *([400, 404] if parameters else [])),
+                "responses": _answers(schema, *([404] if parameters else [])),
             }
         }
     for name, given in ORDERS.items():
         path = paths.setdefault(f"/api/v1/{name}", {})
         path["post"] = {"summary": name, **_order(given)}
     paths["/api/v1/import"] = {"post": _import()}
+    paths["/api/v1/openapi.json"] = {
+        "get": {"summary": "this document", "parameters": [], "responses": _answers(_OBJECT)}
+    }
+    paths["/events"] = _text(
+        "the answer of status each second", "text/event-stream", _503="4 clients have them already"
+    )
+    paths["/healthz"] = _text("ok, while the event loop runs")
+    paths["/readyz"] = _text("ready, while the crawl may fetch", _503="why it may not")
     return {
         "openapi": "3.1.0",
         "info": {"title": "A running crawl of krowlspider", "version": __version__},

@@ -30,7 +30,10 @@ class Field(NamedTuple):
     is_required: bool = True
 
 
-_HOST = Field(("string",), "name or URL of a host; without it, the crawl", False)
+# The order by which standing orders go to other nodes.
+TAKE = "take_orders"
+_PORTS = "at all ports, or at the one given"
+_HOST = Field(("string",), f"name or URL, {_PORTS}; without it, the crawl", False)
 _NAME = Field(("string",), "a host, a domain, or a SURT prefix such as org,example,")
 # The fields of each order, by the name of the method of `Ordering`.
 ORDERS: dict[str, dict[str, Field]] = {
@@ -39,14 +42,16 @@ ORDERS: dict[str, dict[str, Field]] = {
     "block": {"name": _NAME},
     "unblock": {"name": _NAME},
     "delay": {
-        "host": Field(("string",), "name or URL of a host"),
+        "host": Field(("string",), f"name or URL, {_PORTS}"),
         "seconds": Field(("number", "null"), "least delay; null: that of the settings"),
     },
     "add": {
         "url": Field(("string",), "a URL, queued as a seed"),
         "priority": Field(("integer",), "higher ones first; 0 usually", False),
     },
-    "forget": {"name": Field(("string",), "a host that is not being fetched, or a URL")},
+    "forget": {
+        "name": Field(("string",), f"a host that is not being fetched, {_PORTS}; or a URL"),
+    },
     "reload": {},
     "snapshot": {
         "folder": Field(("string",), "absolute path of a new folder on the crawl's machine"),
@@ -69,11 +74,10 @@ QUESTIONS: dict[str, dict[str, Field]] = {
     "explain": {"url": Field(("string",), "a URL")},
 }
 _KNOWN = {**ORDERS, **QUESTIONS}
-# What the owner of a host is asked by another node.
+# What a node is asked by another node.
 _FOR_OWNERS = {
-    "pause": {"host": _HOST._replace(is_required=True)},
-    "resume": {"host": _HOST._replace(is_required=True)},
-    **{name: ORDERS[name] for name in ("block", "unblock", "delay", "forget")},
+    "forget": ORDERS["forget"],
+    TAKE: {"orders": Field(("string",), "standing orders as JSON")},
     "explain": {"url": Field(("string",), "a URL")},
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from dataclasses import asdict, dataclass, replace
 from inspect import isawaitable
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -15,9 +17,19 @@ from krowlspider.crawl.explain import Explanation
 from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.errors import error_text
+from krowlspider.frontier.admin.coverage import NAMED, Covered
 from krowlspider.frontier.admin.words import counted
-from krowlspider.views.names import named_host, whole_host
-from krowlspider.views.order_fields import BadRequestError, check_fields_for_owner
+from krowlspider.frontier.schedule.standing import (
+    BLOCK,
+    DELAY,
+    PAUSE,
+    StandingOrder,
+    decode_orders,
+    encode_orders,
+)
+from krowlspider.urls.rules.blocks import block_rule
+from krowlspider.views.names import order_name, whole_host
+from krowlspider.views.order_fields import TAKE, BadRequestError, check_fields_for_owner
 from krowlspider.views.statuses import ERRORS, status_of
 
 if TYPE_CHECKING:
@@ -26,16 +38,21 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.order_message import OrderAsk
+    from krowlspider.cluster.transport.order_message import OrderAsk, Value
     from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.engine.importing import Taken
 
 
+# The statuses of an owner that does not answer.
+_SILENT = (503, 504)
+
+
 class Outcome(NamedTuple):
-    """Whether an order has changed anything, and what is so now."""
+    """Whether an order has changed anything, what is so now, and what a standing order covers."""
 
     done: bool
     message: str
+    covered: Covered | None = None
 
 
 class BadLine(NamedTuple):
@@ -98,7 +115,9 @@ class Ordering:
         self._steering = Steering(crawler, who)
 
     async def give(self, name: str, fields: dict[str, Any]) -> Outcome:
-        """Carry the order ``name`` out, here or at the node that owns its host."""
+        """Carry the order ``name`` out: here, at the node that owns its host, or at all nodes."""
+        if stands(name, fields):
+            return await self.give_everywhere(name, fields)
         try:
             given = getattr(self, name)(**fields)
         except ForeignHostError as error:
@@ -114,6 +133,44 @@ class Ordering:
         found = await self._steering.ask_owner(node, name, fields)
         return Outcome(bool(found.get("done")), f"node {node}: {found.get('message')}")
 
+    @property
+    def has_others(self) -> bool:
+        """Return whether a standing order goes to other nodes too."""
+        return bool(self._steering.other_nodes)
+
+    async def give_everywhere(self, name: str, fields: dict[str, Any]) -> Outcome:
+        """Carry a standing order out here and at all other nodes. Those that do not answer get it
+        when they are back."""
+        given = self._stand(name, **fields)
+        nodes = self._steering.other_nodes
+        fields = {"orders": encode_orders([given.order])}
+        asked = await gather(*(self._told(node, fields) for node in nodes))
+        answers = [each for each in asked if not isinstance(each, OwnerError)]
+        away = {
+            node: each
+            for node, each in zip(nodes, asked, strict=True)
+            if isinstance(each, OwnerError)
+        }
+        return _said(
+            given._replace(
+                done=given.done or any(done for done, _ in answers),
+                covered=Covered.sum([given.covered, *(covered for _, covered in answers)]),
+            ),
+            away,
+        )
+
+    async def _told(self, node: str, fields: dict[str, Any]) -> tuple[bool, Covered] | OwnerError:
+        """Have another node carry a standing order out. Return what it answers, or why it does
+        not."""
+        try:
+            found = await self._steering.ask_owner(node, TAKE, fields)
+            return bool(found.get("done")), msgspec.json.decode(str(found["covered"]), type=Covered)
+        except OwnerError as error:
+            self._steering.tell_again(node)
+            return error
+        except (KeyError, msgspec.MsgspecError) as error:
+            return OwnerError(f"node {node}: it is of another version ({error})", 502)
+
     async def explain_at(self, here: Explanation) -> Explanation:
         """Return what the owner of a URL's host says, or, if it does not answer, that."""
         try:
@@ -125,50 +182,49 @@ class Ordering:
             return replace(here, why=f"Node {here.owner} owns its host: ask there ({error}).")
 
     def pause(self, host: str = "") -> Outcome:
-        """Pause the crawl, or a host."""
+        """Pause the crawl, or the hosts of a name."""
         if not host:
             self._steering.pause()
             return Outcome(True, "paused: krowl.resume() lets it go on")
-        name = named_host(host)
-        if self._steering.pause_host(name):
-            return Outcome(True, f"{name} is paused: krowl.resume({name!r}) lets it go on")
-        return Outcome(
-            False,
-            f"{name} is deferred, so nothing is sent to it now: pause it when it is tried again",
-        )
+        return _said(self._stand("pause", host))
 
     def resume(self, host: str = "") -> Outcome:
-        """Let the crawl go on, or a host."""
+        """Let the crawl go on, or the hosts of a name."""
         if not host:
             self._steering.resume()
             return Outcome(True, "it goes on")
-        name = named_host(host)
-        done = self._steering.resume_host(name)
-        return Outcome(done, f"{name} {'goes on after its delay' if done else 'is not paused'}")
+        return _said(self._stand("resume", host))
 
     def block(self, name: str) -> Outcome:
         """Block a host, a domain or a SURT prefix."""
-        rule, done = self._steering.block(name)
-        again = "" if done else " already"
-        return Outcome(done, f"{rule} is blocked{again}: krowl.unblock({rule!r}) lets it go on")
+        return _said(self._stand("block", name=name))
 
     def unblock(self, name: str) -> Outcome:
         """End a block."""
-        rule, done = self._steering.unblock(name)
-        if not done:
-            return Outcome(False, f"there is no block of {rule}")
-        return Outcome(True, f"{rule} goes on, each host after its delay")
+        return _said(self._stand("unblock", name=name))
 
     def delay(self, host: str, seconds: float | None = None) -> Outcome:
-        """Set the least delay of a host, or end that."""
-        name = named_host(host)
-        done = self._steering.delay(name, seconds)
-        if seconds is None:
-            return Outcome(done, f"{name} has the delay of the settings{' already' * (not done)}")
-        return Outcome(
-            True,
-            f"{name} waits {seconds:g} s or more between requests: krowl.delay({name!r}) ends it",
-        )
+        """Set the least delay of the hosts of a name, or end that."""
+        return _said(self._stand("delay", host, seconds))
+
+    def take_orders(self, orders: str) -> dict[str, Value]:
+        """Take standing orders of another node; return what the last one did and covers here."""
+        done, rule = False, ""
+        for order in decode_orders(orders):
+            done, rule = self._steering.take_order(order), order.rule
+        covered = self._steering.covers(rule) if rule else Covered([], 0, 0, 0)
+        return {"done": done, "covered": msgspec.json.encode(covered).decode()}
+
+    def _stand(
+        self, given: str, /, host: str = "", seconds: float | None = None, name: str = ""
+    ) -> _Given:
+        """Give the standing order ``given`` here, or end it. A block has a ``name``, others have a
+        ``host``."""
+        kind = {"resume": PAUSE, "unblock": BLOCK}.get(given, given)
+        rule = block_rule(name) if kind == BLOCK else order_name(host)
+        ended = given != kind or (kind == DELAY and seconds is None)
+        order, done = self._steering.stand(kind, rule, seconds or 0.0, ended=ended)
+        return _Given(order, done, self._steering.covers(rule), self._steering.holder_of(rule))
 
     def add(self, url: str, priority: int = 0) -> Outcome:
         """Queue a URL."""
@@ -182,12 +238,19 @@ class Ordering:
 
     def forget(self, name: str) -> Outcome:
         """Forget a host, or queue a URL again that was fetched. A name with a scheme is a URL."""
-        host = named_host(name)
         if "://" in name:
+            order_name(name)
             return self._forget_page(name)
         host = whole_host(name, "for one URL, give it with http:// or https://")
-        queued = counted(self._steering.forget(host), "URL")
-        return Outcome(True, f"{host} is forgotten, with {queued} queued: links to it are new")
+        found = self._steering.forget(host)
+        names = ", ".join(each for each, _ in found[:NAMED])
+        more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+        queued = counted(sum(count for _, count in found), "URL")
+        are = "are" if len(found) > 1 else "is"
+        held = "" if (holder := self._steering.holder_of(host)) is None else f"; {_held(holder)}"
+        return Outcome(
+            True, f"{names}{more} {are} forgotten, with {queued} queued: links to it are new{held}"
+        )
 
     def _forget_page(self, url: str) -> Outcome:
         found = self._control.explain(url)
@@ -217,6 +280,59 @@ class Ordering:
         return Outcome(True, f"{name}={value} until the process ends")
 
 
+class _Given(NamedTuple):
+    """A standing order, whether it changed anything, what it covers, and the order that holds its
+    host back now."""
+
+    order: StandingOrder
+    done: bool
+    covered: Covered
+    holder: tuple[str, str, str] | None
+
+
+def stands(name: str, fields: Mapping[str, Any]) -> bool:
+    """Return whether an order is a standing one: for hosts, at all nodes, until it is ended."""
+    return name in {"block", "unblock", "delay"} or bool(
+        name in {"pause", "resume"} and fields.get("host")
+    )
+
+
+def _said(given: _Given, away: Mapping[str, OwnerError] = MappingProxyType({})) -> Outcome:
+    """Return what became of a standing order; nodes ``away`` have not carried it out."""
+    message = f"{_effect(given)}. {given.covered.words}"
+    if given.order.ended and (holder := given.holder) is not None:
+        message = f"{_effect(given)}, but {_held(holder)}. {given.covered.words}"
+    if given.order.ended and not given.covered.host_count:
+        message = message.removesuffix(f". {given.covered.words}")
+    for node, error in away.items():
+        if error.status in _SILENT:
+            message += f" Node {node} does not answer, and gets the order when it is back."
+        else:
+            message += f" Not carried out by {error}."
+    return Outcome(given.done, message, given.covered)
+
+
+def _held(holder: tuple[str, str, str]) -> str:
+    kind, rule, _ = holder
+    return f"it is {'blocked' if kind == BLOCK else 'paused'} by {rule}"
+
+
+def _effect(given: _Given) -> str:
+    (kind, rule, _, _, seconds, ended), done = given.order, given.done
+    again = "" if done else " already"
+    if kind == DELAY:
+        if ended:
+            return f"{rule} has the delay of the settings{again}"
+        end = f"krowl.delay({rule!r}) ends it"
+        return f"{rule} waits {seconds:g} s or more between requests{again}: {end}"
+    if not ended:
+        held, end = ("blocked", "unblock") if kind == BLOCK else ("paused", "resume")
+        return f"{rule} is {held}{again}: krowl.{end}({rule!r}) lets it go on"
+    if done:
+        return f"{rule} goes on, each host after its delay"
+    return f"there is no block of {rule}" if kind == BLOCK else f"{rule} is not paused"
+
+
 def carry_out(crawler: Crawler, asked: OrderAsk) -> Plain:
     """Carry an order out that a person has given to another node, and return its outcome.
 
@@ -229,9 +345,11 @@ def carry_out(crawler: Crawler, asked: OrderAsk) -> Plain:
         if name == "explain":
             return asdict(Control(crawler).explain(str(fields["url"])))
         orders = Ordering(crawler, f"{asked.who} at node {asked.node}")
+        if name == TAKE:
+            return orders.take_orders(str(fields["orders"]))
         outcome: Outcome = getattr(orders, name)(**fields)
     except BadRequestError as error:
         raise BadMessage(str(error)) from error
     except ERRORS as error:
         raise OwnerError(error_text(error), status_of(error)) from error
-    return outcome._asdict()
+    return {"done": outcome.done, "message": outcome.message}

@@ -33,7 +33,7 @@ class ServedPage:
         """Have the server of the metrics serve the page too."""
         job = Job.of(self._crawler)
         self._history = History(job.folder.path / "history.json")
-        job.served["page"] = ("/", self._routes)
+        job.page = self._routes
         if where := self._token.keep(job.folder.path / CONTROL_TOKEN):
             job.watched_at.append(f"token of its buttons {where}")
 

@@ -6,7 +6,7 @@ from krowlspider.cluster.transport.order_post import OwnerError
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.frontier.schedule.standing import OrderError
 from krowlspider.views.line_reader import TooLongError
 
 # The first class that an error is of decides.

@@ -22,10 +22,11 @@ from krowlspider.cluster.transport.order_message import (
 )
 from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.engine.control import Control
 from krowlspider.engine.orders import order_received
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.schedule.orders import is_paused
+from krowlspider.frontier.schedule.standing import OrderError
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.views.console import Console, Text
 from krowlspider.views.ordering import Ordering
@@ -145,20 +146,30 @@ def test_an_order_reaches_the_owner(
     monkeypatch.setattr(cluster_orders, "carry_out", carry)
     monkeypatch.setattr(orders, "reply", send)
     outcome = ring.result(give("pause", {"host": host}))
-    assert outcome == (True, f"node b: {host} is paused: krowl.resume({host!r}) lets it go on")
+    assert outcome.done
+    assert outcome.message.startswith(f"{host} is paused: krowl.resume({host!r}) lets it go on. It")
+    assert (outcome.covered.hosts, outcome.covered.queued > 0) == ([host], True)
     frontier = ring.frontier("b")
-    assert is_paused(frontier.schedule.cache.get(host), frontier.now())
+    assert frontier.schedule.orders.holder_of(host)[1] == host
     assert f"Pause by a person at node a: {host}" in caplog.text
     assert ring.result(give("resume", {"host": host})).done
+    assert frontier.schedule.orders.holder_of(host) is None
     rule = ring.result(give("block", {"name": f"https://{host}/"})).message
     assert "is blocked: krowl.unblock(" in rule
-    (note,) = frontier.schedule.orders.blocks.rules.values()
-    assert note.startswith("a person at node a, 2")
+    for name in "ab":
+        (note,) = ring.frontier(name).schedule.orders.blocks.rules.values()
+        assert note.startswith("a person at node a, 2")
     assert ring.result(give("unblock", {"name": f"https://{host}/"})).done
+    assert not ring.frontier("b").schedule.orders.is_holding
+    ring.result(give("delay", {"host": host}))
     assert ring.result(give("delay", {"host": host, "seconds": 9})).done
-    with pytest.raises(OwnerError, match=r"node b: .*5 s") as refused:
+    assert frontier.schedule.rule.of(host).minimum == 9
+    with pytest.raises(OrderError, match="5 s"):
         ring.result(give("delay", {"host": host, "seconds": 1}))
-    assert refused.value.status == 409
+    with pytest.raises(OwnerError, match="node b: the frontier has no host") as refused:
+        ring.result(give("forget", {"name": f"{host}:1"}))
+    assert refused.value.status == 404
+    assert ring.result(give("delay", {"host": host})).done
     # Each was durable before its reply was there to be sent.
     replies = [step for step in steps if step.startswith("reply")]
     assert len(replies) >= 6
@@ -188,6 +199,31 @@ def test_each_node_knows_the_others(ring: Ring) -> None:
     assert [(each.outbox >= 0, each.inbox >= 0) for each in rows] == [(True, True)] * 2
 
 
+def test_a_killed_node_is_silent_within_a_bound(ring: Ring) -> None:
+    """Long before its lease ends; docs/watching.md names the bound."""
+    ring.cluster.freeze("b")
+    begun = ring.cluster.now
+    control = Control(ring.crawler("a"))
+    ring.cluster.until(lambda: control.nodes()[1].state != "agreed", 60)
+    took = ring.cluster.now - begun
+    ring.cluster.thaw("b")
+    assert SILENT_AFTER - 1 <= took <= SILENT_AFTER + 3
+    ring.cluster.until(lambda: control.nodes()[1].state == "agreed", 60)
+
+
+def test_a_node_is_not_ready_without_its_redis(ring: Ring) -> None:
+    control, redis = Control(ring.crawler("a")), ring.cluster.redis[ring.cluster.redis_url("a")]
+
+    async def why_not() -> str:
+        return control.why_nothing_is_sent()
+
+    ring.cluster.until(lambda: ring.result(why_not()) == "", 60)
+    redis.is_down = True
+    ring.cluster.until(lambda: "its Redis does not answer" in ring.result(why_not()), 60)
+    redis.is_down = False
+    ring.cluster.until(lambda: ring.result(why_not()) == "", 60)
+
+
 def test_the_console_shows_the_reply_when_it_comes(ring: Ring) -> None:
     """The console of Twisted prints the result of a Deferred."""
     crawler = ring.crawler("a")
@@ -209,8 +245,8 @@ def test_the_console_shows_the_reply_when_it_comes(ring: Ring) -> None:
         ]
 
     done, refused, told = ring.result(asked())
-    assert done.startswith(f"node b: {ring.host} waits 9 s or more")
-    assert refused.startswith("node b: 1e+09 s is no delay")
+    assert done.startswith(f"{ring.host} waits 9 s or more")
+    assert refused.startswith("1e+09 s is no delay")
     assert "\n  node        b" in told
 
 
@@ -220,26 +256,58 @@ def test_an_owner_that_does_not_answer_is_named(ring: Ring) -> None:
     ring.cluster.freeze("b")
     began = ring.cluster.now
     with pytest.raises(OwnerError, match=r"node b owns its host, .* still be carried") as silent:
-        ring.result(give("pause", {"host": ring.host}), WAIT + 1)
+        ring.result(give("forget", {"name": f"{ring.host}:1"}), WAIT + 1)
     assert silent.value.status == 504
     assert ring.cluster.now - began < WAIT + 1
     redis.is_down = True
     with pytest.raises(OwnerError, match="not sent, and nothing is changed"):
-        ring.result(give("resume", {"host": ring.host}), WAIT + 1)
+        ring.result(give("forget", {"name": f"{ring.host}:1"}), WAIT + 1)
     redis.is_down = False
     ring.cluster.thaw("b")
     ring.cluster.run_for(2)
-    frontier = ring.frontier("b")
-    assert is_paused(frontier.schedule.cache.get(ring.host), frontier.now())
+
+
+def test_a_standing_order_reaches_a_node_that_comes_back(ring: Ring) -> None:
+    """Of two that are given while it is away, the later one holds."""
+    give, redis = ring.orders().give, ring.cluster.redis[ring.cluster.redis_url("b")]
+    ring.cluster.freeze("b")
+    redis.is_down = True
+    given = ring.result(give("pause", {"host": "later.test"}), WAIT + 1)
+    assert given.message.endswith("Node b does not answer, and gets the order when it is back.")
+    assert "It is unknown: the order holds when it comes. " in given.message
+    redis.is_down = False
+    ring.cluster.thaw("b")
+    orders = ring.frontier("b").schedule.orders
+    ring.cluster.until(lambda: orders.holder_of("later.test:8080") is not None, 30)
+    ring.cluster.freeze("b")
+    ring.result(give("resume", {"host": "later.test"}), WAIT + 1)
+    ring.cluster.thaw("b")
+    ring.cluster.until(lambda: not orders.is_holding, 30)
+    ring.result(give("block", {"name": "later.test"}))
+    ring.cluster.kill("b")
+    ring.result(give("unblock", {"name": "later.test"}), WAIT + 1)
+    ring.result(give("block", {"name": "com,"}), WAIT + 1)
+    ring.cluster.start("b")
+    ring.cluster.until(lambda: ring.cluster.running["b"].crawl is not None, 60)
+    ring.extensions["b"] = ClusterOrders(ring.crawler("b"))
+    rules = ring.frontier("b").schedule.orders.blocks.rules
+    ring.cluster.until(lambda: list(rules) == ["com,"], 60)
+    ring.result(give("unblock", {"name": "com,"}))
 
 
 def test_without_the_extension_orders_are_refused(ring: Ring) -> None:
     crawler, extension = ring.crawler("b"), ring.extensions["b"]
     crawler.signals.disconnect(extension.on_order, order_received)
+    give = ring.orders().give
     with pytest.raises(OwnerError, match="ClusterOrders is off; give") as refused:
-        ring.result(ring.orders().give("pause", {"host": ring.host}))
+        ring.result(give("forget", {"name": ring.host}))
+    paused = ring.result(give("pause", {"host": ring.host}))
     crawler.signals.connect(extension.on_order, order_received)
     assert refused.value.status == 409
+    assert " Not carried out by node b: it takes no orders of other nodes" in paused.message
+    ring.cluster.run_for(2)
+    assert ring.frontier("b").schedule.orders.is_holding
+    ring.result(give("resume", {"host": ring.host}))
 
 
 def test_what_is_no_order_goes_to_the_dead_list(ring: Ring) -> None:
@@ -249,8 +317,8 @@ def test_what_is_no_order_goes_to_the_dead_list(ring: Ring) -> None:
         changed(ASK, node="z"),
         changed(ASK, name="add"),
         changed(ASK, fields={"host": "b.test"}),
-        changed(ASK, fields={"name": 7}),
-        changed(ASK, name="pause", fields={}),
+        changed(ASK, name="forget", fields={"name": 7}),
+        changed(ASK, name="take_orders", fields={}),
     )
     redis.do(("LPUSH", orders_key("broad"), *bad))
     ring.cluster.run_for(1)

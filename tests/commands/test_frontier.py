@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -208,8 +209,10 @@ def test_an_import_refuses_pickles_and_strange_requests(crawled: Path) -> None:
 def test_a_forgotten_host_is_fetched_again_a_dropped_one_not(web: MockWeb, stopped: Crawl) -> None:
     first, second = (line["host"] for line in frontier_view(stopped.jobdir)["biggest"][:2])
     count = answer(stopped.jobdir, "--host", first)["queued"]
-    assert frontier(stopped.jobdir, "--drop-host", first)[0] == f"dropped {count} queued URLs\n"
-    assert answer(stopped.jobdir, "--drop-host", first) == {"dropped": 0}
+    assert frontier(stopped.jobdir, "--drop-host", first)[0] == (
+        f"dropped {count} queued URLs of {first}\n"
+    )
+    assert answer(stopped.jobdir, "--drop-host", first) == {"dropped": 0, "hosts": [first]}
     assert frontier_view(stopped.jobdir)["dropped"]["operator"] == count
     text, _ = frontier(stopped.jobdir, "--forget", second)
     assert "the next start rebuilds the seen filter" in text
@@ -548,3 +551,47 @@ def test_an_import_uses_the_crawls_own_dupefilter(tmp_path: Path) -> None:
     own = ("-s", f"DUPEFILTER_CLASS={__name__}.HostDupeFilter")
     result = answer(jobdir, *own, "--import", "-", given=lines)
     assert (result["imported"], result["known"]) == (1, 2)
+
+
+READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--host", "HOST"], ["--explain", "URL"], ["--export"], ["--json"]]
+)
+def test_a_read_only_folder_is_shown_as_it_is(original: Path, options: list[str]) -> None:
+    (first, *_) = (row["host"] for row in frontier_view(original)["biggest"])
+    named = {"HOST": first, "URL": f"http://{first}/"}
+    words = [named.get(option, option) for option in options]
+    expected = frontier(original, *words)[0]
+    after = {path: path.stat().st_mtime_ns for path in original.rglob("*")}
+    done = read_only(original, *words)
+    assert (done.returncode, done.stderr.decode().count("Traceback")) == (0, 0), done.stderr
+    assert without_times(done.stdout.decode()) == without_times(expected)
+    assert {path: path.stat().st_mtime_ns for path in original.rglob("*")} == after
+
+
+@pytest.mark.parametrize(
+    "options", [["--forget", "a.test"], ["--drop-host", "a.test"], ["--repair"]]
+)
+def test_a_read_only_folder_is_not_changed(original: Path, options: list[str]) -> None:
+    done = read_only(original, *options)
+    assert done.returncode == 2
+    assert b"cannot be used: Read-only file system" in done.stderr
+
+
+def read_only(jobdir: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the command where the folder is on a read-only mount."""
+    return subprocess.run(
+        [
+            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", READ_ONLY),
+            *(str(jobdir), sys.executable, "-m", "scrapy", "frontier", str(jobdir), *options),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"[0-9][0-9.,]*( s| min| h|ms)?", "N", text)

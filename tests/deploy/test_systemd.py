@@ -70,7 +70,28 @@ def test_systemd_finds_no_fault_in_the_units(units: Path) -> None:
     """It prints what it ignores, with exit code 0."""
     assert analyze(units, "verify", "./krowlspider@autumn.service", "./scrapyd.service") == ""
     # In tenths: the least exposed service that is common has 20.
-    analyze(units, "security", "--offline=yes", "--threshold=20", "./krowlspider@.service")
+    for unit in SYSTEMD.glob("*.service"):
+        analyze(units, "security", "--offline=yes", "--threshold=20", f"./{unit.name}")
+
+
+def test_all_units_are_confined_alike() -> None:
+    """Each line after the comment about folders, but the folders."""
+    text = CRAWL.read_text()
+    lines = text[text.index("ProtectSystem=") : text.index("[Install]")]
+    keys = re.findall(r"^(\w+)=", lines, re.MULTILINE)
+    assert len(keys) > 20
+    for path in SYSTEMD.glob("*.service"):
+        unit = read_unit(path)
+        for key in {*keys, "MemoryMax", "OOMPolicy", "LimitNOFILE"} - {"ReadWritePaths"}:
+            assert unit.get(key) == UNIT[key], (path.name, key)
+
+
+def test_a_disk_that_stays_full_is_tried_for_ever() -> None:
+    for path in SYSTEMD.glob("*.service"):
+        unit = read_unit(path)
+        assert unit["StartLimitIntervalSec"] == ["0"]
+        assert "StartLimitBurst" not in unit
+    assert int(UNIT["RestartSec"][0]) >= 60
 
 
 @pytest.mark.slow

@@ -67,18 +67,35 @@ async def check_report(tab: Tab, report: Path) -> None:
     await check_width(tab, 1200)
 
 
-async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
-    host = crawl.web.url("a.test").split("/")[2]
-    await tab.wait('document.querySelector("#tiles dd") !== null')
-    await tab.wait("events.readyState === EventSource.OPEN")
+async def forget(tab: Tab, crawl: SimpleNamespace, host: str) -> None:
+    """A second press does it; a host that is being fetched is refused."""
+    await click(tab, '#steering button[value="pause"]')
+    await tab.wait(f'{OF_HOST}.includes("is paused")')
+    while "A request" in api(crawl, f"host?name={host}")["why"]:
+        await tab.run("new Promise((done) => setTimeout(done, 100))")
+    await click(tab, "#forget")
+    await tab.wait(f'{OF_HOST}.includes("Press Forget again")')
+    assert "error" not in api(crawl, f"host?name={host}")
+    await click(tab, "#forget")
+    await tab.wait(f'{OF_HOST}.includes("forgotten, with ")')
+
+
+async def pause_the_crawl(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
+    """It asks for the token, and again after a wrong one."""
     await click(tab, "#pause")
     await tab.wait('document.getElementById("asking").open')
     await tab.picture(folder / "token.png", 700, 500)
     await fill(tab, "token", "wrong")
     await click(tab, "#unlock button")
-    await tab.wait(f'{SAID}.startsWith("give the token")')
+    # It is asked for again at once, and says why.
+    await tab.wait('!document.getElementById("wrong").hidden')
+    assert await tab.run('document.getElementById("asking").open')
+    await tab.picture(folder / "wrong-token.png", 390, 700)
     assert api(crawl, "status")["paused"] == ""
+    await click(tab, "#cancel")
+    await tab.wait(f'{SAID}.startsWith("Nothing was changed")')
     await click(tab, "#pause")
+    assert await tab.run('document.getElementById("wrong").hidden')
     await fill(tab, "token", (crawl.jobdir / CONTROL_TOKEN).read_text().strip())
     await click(tab, "#unlock button")
     # It comes back by the events.
@@ -86,6 +103,13 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     assert api(crawl, "status")["paused"].startswith("paused by a person")
     await click(tab, "#pause")
     await tab.wait(f'{SAID} === "it goes on"')
+
+
+async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
+    host = crawl.web.url("a.test").split("/")[2]
+    await tab.wait('document.querySelector("#tiles dd") !== null')
+    await tab.wait("events.readyState === EventSource.OPEN")
+    await pause_the_crawl(tab, crawl, folder)
     await tab.wait('document.querySelector("#hosts button") !== null')
     await click(tab, "#hosts button")
     await tab.wait('!document.getElementById("steering").hidden')
@@ -97,7 +121,7 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
         ("block", "is blocked", "It is blocked by"),
         ("unblock", "each host after its delay", ""),
         ("pause", "is paused", "It is paused"),
-        ("resume", "goes on after its delay", ""),
+        ("resume", "each host after its delay", ""),
         ("delay", "waits 7 s or more", ""),
     ):
         await fill(tab, "seconds", "7")
@@ -120,6 +144,7 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await tab.picture(folder / "dark.png", 1200, 1600, is_dark=True)
     # The wrong token is all that the browser complains of.
     assert all("401" in fault for fault in tab.faults), tab.faults
+    await forget(tab, crawl, host)
     await asyncio.to_thread(crawl.end)
     report = crawl.jobdir / "reports" / "report.html"
     assert report.exists()

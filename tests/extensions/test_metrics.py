@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from krowlspider.crawl.metrics.server import reached_at
 from krowlspider.crawl.metrics.stats import SERIES_MAX
 from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
 from tests.mockweb import MockWeb
-from tests.support.crawling import CONTACT
+from tests.support.crawling import CONTACT, scrapy
 from tests.support.crawls import crawl_of, page
 from tests.support.debian import program
 from tests.support.simulated_web import SimulatedWeb
@@ -367,3 +368,55 @@ def test_turned_off_a_crawl_listens_nowhere(tmp_path: Path) -> None:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
     assert "Prometheus" not in crawl.log
     assert crawl.complaints == []
+
+
+def test_metrics_are_elsewhere_and_control_stays_at_home(tmp_path: Path) -> None:
+    """Others have the metrics and nothing else, by the names of their address; this machine has
+    all of it."""
+    settings = {
+        "PROMETHEUS_ENABLED": 1,
+        "PROMETHEUS_PORT": 0,
+        "PROMETHEUS_HOST": "0.0.0.0",
+        "KROWL_CONTROL_PORT": 0,
+        "KROWL_METRICS_NAMES": "node-a",
+    }
+    with MockWeb(spec=SITE) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test", "/slow")], settings=settings)
+        crawl.start()
+        pattern = r"page http://(127\.0\.0\.1):(\d+)/; metrics http://([\d.]+):(\d+)/metrics"
+        crawl.wait_until(lambda: re.search(pattern, crawl.log) is not None)
+        found = re.search(pattern, crawl.log)
+        assert found is not None
+        local, control, own, port = found.groups()
+        page, metrics = f"http://{local}:{control}", f"http://{own}:{port}"
+        public = ("/metrics", "/healthz", "/readyz")
+        for path in public:
+            for url, headers in (
+                (metrics, {}),
+                (metrics, {"Host": "node-a:9410"}),
+                (metrics, {"Host": socket.gethostname()}),
+                (f"http://127.0.0.1:{port}", {}),
+                (page, {}),
+                (page, {"Host": f"localhost:{control}"}),
+            ):
+                assert status_of(url + path, headers) == 200, (url, path, headers)
+            for url in (metrics, page):
+                for host in ("rebound.test", f"rebound.test:{port}", "192.0.2.1"):
+                    assert status_of(url + path, {"Host": host}) == 421, (url, path, host)
+        for path in ("/", "/live.js", "/events", "/api/v1/status", "/api/v1/pause"):
+            assert status_of(metrics + path, {}) == 404
+        assert status_of(page + "/", {}) == 200
+        assert status_of(page + "/", {"Host": "node-a"}) == 421
+        assert (crawl.jobdir / "live-page").read_text() == f"{page}\n"
+        assert (crawl.jobdir / "metrics-page").read_text() == f"{metrics}/metrics\n"
+        assert b"broad" in scrapy("top", crawl.jobdir, "--once").stdout
+        crawl.interrupt()
+    assert crawl.complaints == []
+
+
+def status_of(url: str, headers: dict[str, str]) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code

@@ -12,7 +12,8 @@ import uvloop
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.crawl.monitoring.endpoint import Endpoint, Events, metrics_route
-from krowlspider.crawl.monitoring.page_server import PageServer, Recent
+from krowlspider.crawl.monitoring.host_names import HostNames
+from krowlspider.crawl.monitoring.page_server import PageServer, Place, Recent
 from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, Turns
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 LONG = 30.0
 # More than the kernel takes off the server's hands; no real page has so much.
 LARGE = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def serving(
@@ -72,11 +73,13 @@ async def said_to(port: int, request: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("head", "status"),
     [
-        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK"),
-        (b"GET /metrics?a=b HTTP/1.0\r\n\r\n", b"200 OK"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"404 Not Found"),
-        (b"GET /metrics/ HTTP/1.1\r\nHost: x\r\n\r\n", b"404 Not Found"),
-        (b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"405 Method Not Allowed"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200 OK"),
+        (b"GET /metrics?a=b HTTP/1.0\r\nHost: localhost\r\n\r\n", b"200 OK"),
+        (b"GET /metrics HTTP/1.0\r\n\r\n", b"421 Misdirected Request"),
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"421 Misdirected Request"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404 Not Found"),
+        (b"GET /metrics/ HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405 Method Not Allowed"),
         (b"GET /metrics  HTTP/1.1\r\n\r\n", b"400 Bad Request"),
         (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400 Bad Request"),
     ],
@@ -97,7 +100,7 @@ def test_only_a_get_of_the_path_has_the_page(
 
 def test_a_head_has_the_length_of_the_page_and_no_page() -> None:
     async def main(port: int) -> None:
-        said = await said_to(port, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        said = await said_to(port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"Content-Length: 9\r\n" in said
         assert said.endswith(b"\r\n\r\n")
 
@@ -153,7 +156,7 @@ def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
 
     async def main(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readuntil(b"data: 1")
         seen.append(turns.at_once)
         await said_to(port, ASK)
@@ -172,6 +175,7 @@ def test_turns_are_short_from_the_accept_on() -> None:
             {"/metrics": metrics_route(lambda: b"x")},
             LONG,
             lambda clients: seen.append((clients, len(endpoint.connections))),
+            HostNames(),
         )
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
@@ -262,7 +266,8 @@ def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
 def test_a_body_that_is_announced_is_not_waited_for() -> None:
     async def main(port: int) -> None:
         said = await said_to(
-            port, b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\nHost: x\r\n\r\nx"
+            port,
+            b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\nHost: localhost\r\n\r\nx",
         )
         assert b"405 Method Not Allowed" in said
         assert b"Allow: GET, HEAD" in said
@@ -278,7 +283,7 @@ def test_events_have_a_limit_of_clients_and_drop_slow_ones(size: int) -> None:
             for _ in range(5 if size == 1 else 1):
                 address = ("127.0.0.1", port)
                 client = idle.enter_context(socket.create_connection(address, timeout=LONG))
-                client.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+                client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 head = await run_in_thread(client.recv, 20)
             assert head.startswith(b"HTTP/1.1 503" if size == 1 else b"HTTP/1.1 200")
             await run_in_thread(send_until_cut, client)
@@ -309,12 +314,12 @@ def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             endpoint = PageServer([])
-            url = await endpoint.serve("127.0.0.1", range(port, port + 11))
+            url = await endpoint.serve(Place("127.0.0.1", range(port, port + 11)))
             assert url.startswith("http://127.0.0.1:")
             found = int(url.rpartition(":")[2])
             assert port < found <= port + 10
             assert caplog.messages == [
-                f"Port {port} is taken: metrics and live page are at port {found} instead"
+                f"Port {port} is taken: metrics and live page at port {found} instead"
             ]
             endpoint.close()
             with pytest.raises(OSError, match="in use"):
@@ -326,7 +331,7 @@ def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_host_without_an_address_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         # A blank is in no name, so no name server is asked.
-        assert await PageServer([]).serve("no host", range(1)) == ""
+        assert await PageServer([]).serve(Place("no host", range(1))) == ""
 
     run_on_uvloop(main())
     assert "PROMETHEUS_HOST=no host has no address (" in caplog.text

@@ -69,6 +69,12 @@ class OrderPost(MemoryOutbox):
             raise OwnerError(f"node {node}: {reply.error}", reply.status)
         return reply.outcome
 
+    def send(self, node: str, who: str, name: str, fields: Plain) -> bool:
+        """Send an order whose reply nobody waits for. Return whether the node takes it."""
+        number = next(self._numbers)
+        order = OrderAsk(VERSION, self._own, number, who, name, dict(fields))
+        return self.put(node, b"order %d" % number, encode_order(order))
+
     def reply(self, node: str, reply: OrderReply) -> None:
         """Send a reply. The node does not wait for it if it is not there any more."""
         self.put(node, b"reply %d" % reply.number, encode_order(reply))

@@ -8,10 +8,13 @@ from urllib.parse import urlsplit
 
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.monitoring.page_note import METRICS, PAGE, forget_urls, note_url
-from krowlspider.crawl.monitoring.page_server import PageServer, Recent
+from krowlspider.crawl.monitoring.page_server import Recent
+from krowlspider.crawl.monitoring.servers import Servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.monitoring.endpoint import Route
@@ -26,36 +29,46 @@ def reached_at(url: str) -> tuple[str, int]:
     return host, parts.port or 0
 
 
-class MetricsServer:
-    """Serves what ``text`` returns at ``path``, and what is in ``job.served``."""
+def shown(url: str) -> str:
+    """Return a URL with an address at which a server can be asked."""
+    host, port = reached_at(url)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def __init__(self, job: Job, path: str, text: Callable[[], bytes]):
+
+class MetricsServer:
+    """Serves what ``text`` returns at ``path``, and the page of ``job.page``. ``why_not`` returns
+    why the crawl may not fetch, "" if it may."""
+
+    def __init__(self, job: Job, path: str, text: Callable[[], bytes], why_not: Callable[[], str]):
         self._job = job
         self._path = path
         self._text = text
+        self._why_not = why_not
         self._recent = Recent()
-        self._served = {**job.served, "metrics": (path, self._routes)}
-        makers = [make for _, make in self._served.values()]
-        self._server = PageServer(makers, on_clients=job.turns.serve)
+        self._servers = Servers(self._routes, job.page, job.turns.serve)
 
-    async def start(self, host: str, ports: range) -> None:
+    async def start(self, settings: BaseSettings) -> None:
         """Listen, and tell the folder, the cluster and the log where. If that fails, log it."""
-        job = self._job
-        if url := await self._server.serve(host, ports):
-            if "page" in self._served:
-                note_url(job.folder.path, PAGE, url)
-            note_url(job.folder.path, METRICS, url + self._path)
+        job, watched = self._job, []
+        page, metrics = await self._servers.open(settings)
+        if page:
+            note_url(job.folder.path, PAGE, page)
+            watched.append(f"page {page}/")
+        if metrics:
+            url = shown(metrics) + self._path
+            note_url(job.folder.path, METRICS, url)
+            watched.append(f"metrics {url}")
             if job.node is not None:
-                job.node.cluster.serve_metrics(*reached_at(url))
-            job.watched_at[:0] = [f"{name} {url}{at}" for name, (at, _) in self._served.items()]
+                job.node.cluster.serve_metrics(*reached_at(metrics))
+        job.watched_at[:0] = watched
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.crawl.monitoring.endpoint import health, metrics_route  # noqa: PLC0415
+        from krowlspider.crawl.monitoring.endpoint import health, metrics_route, readiness  # noqa: PLC0415
 
         page = metrics_route(lambda: self._recent.get("metrics", self._text))
-        return {"/healthz": health, self._path: page}
+        return {"/healthz": health, "/readyz": readiness(self._why_not), self._path: page}
 
     def close(self) -> None:
-        self._server.close()
+        self._servers.close()
         forget_urls(self._job.folder.path)

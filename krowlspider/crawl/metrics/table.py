@@ -99,6 +99,9 @@ STATS: dict[str, Stat] = {
         "Fetches without an answer that is of use, by kind of failure.", "reason", ERRORS
     ),
     "krowl/fetch/unknown_seed_count": Stat("Look-ups that found no host for a seed."),
+    "krowl/crawl/ending": Stat(
+        "1 while the crawl is being stopped, or may reach its end within two minutes."
+    ),
     "krowl/frontier/deferred": Stat("URLs queued for hosts that are deferred."),
     "krowl/frontier/done_count": Stat("Pages acknowledged."),
     "krowl/frontier/fetched_count": Stat(

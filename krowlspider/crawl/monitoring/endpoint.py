@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from socket import socket
 
+    from krowlspider.crawl.monitoring.host_names import HostNames
+
     Route = Callable[[web.BaseRequest], web.StreamResponse | Awaitable[web.StreamResponse]]
 
 # No traceback for each client that does not speak HTTP.
@@ -46,6 +48,23 @@ def health(_: web.BaseRequest) -> web.StreamResponse:
     return web.Response(text="ok\n")
 
 
+def readiness(why_not: Callable[[], str]) -> Route:
+    """Return the route that says whether the crawl may fetch."""
+
+    def answer(_: web.BaseRequest) -> web.StreamResponse:
+        why = why_not()
+        return web.Response(status=503 if why else 200, text=f"{why or 'ready'}\n")
+
+    return answer
+
+
+def refused(request: web.BaseRequest, status: int, why: str) -> web.Response:
+    """Return an answer without a route: in JSON below ``/api/``, else as text."""
+    if request.path.startswith("/api/"):
+        return web.json_response({"error": why}, status=status)
+    return web.Response(status=status, text=f"{why}\n")
+
+
 class Events(web.StreamResponse):
     """Server-sent events (WHATWG HTML, section 9.2): what ``make`` returns, each second, until the
     client closes the connection."""
@@ -67,10 +86,15 @@ class Endpoint(web.Server):
     Clients can neither keep the loop busy nor fill memory or log. ``time_limit`` is the most
     seconds from the connection to the last byte of the answer; for events, to write one of them.
     ``on_clients`` is called with the number of clients that wait for an answer when it changes.
+    Requests by another name than ``names`` are refused, and POST from pages of another origin.
     """
 
     def __init__(
-        self, routes: Mapping[str, Route], time_limit: float, on_clients: Callable[[int], None]
+        self,
+        routes: Mapping[str, Route],
+        time_limit: float,
+        on_clients: Callable[[int], None],
+        names: HostNames,
     ):
         super().__init__(
             self._answer,
@@ -84,6 +108,7 @@ class Endpoint(web.Server):
             handler_cancellation=True,
         )
         self._routes = routes
+        self._names = names
         self._time_limit = time_limit
         self._server: asyncio.Server | None = None
         # Open connections, the oldest first, and those that send a long file.
@@ -147,20 +172,38 @@ class Endpoint(web.Server):
         # Those that are sent events do not wait.
         return max(0, len(self._clients) - self._streams)
 
+    def _refusal(self, request: web.BaseRequest) -> web.Response | None:
+        """Return the answer to a request that another site's page may have made; else None."""
+        host = request.headers.get("Host", "")
+        own = (request.transport and request.transport.get_extra_info("sockname")) or ("",)
+        if not self._names.has(host, own[0]):
+            why = "ask by the address of this server"
+            if not self._names.is_local:
+                why += ", or name this host in KROWL_METRICS_NAMES"
+            return refused(request, 421, why)
+        # A token in the hands of another site's page is a mistake.
+        origin = request.headers.get("Origin")
+        if request.method == "POST" and origin is not None and origin != f"http://{host}":
+            return refused(request, 403, "a page of another site gives no orders here")
+        return None
+
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, posted = request.path, f"POST {request.path}"
         named = {"GET": path, "HEAD": path, "POST": posted}.get(request.method, "")
-        answer: web.StreamResponse
-        if (route := self._routes.get(named)) is not None:
+        answer: web.StreamResponse | None
+        if (answer := self._refusal(request)) is not None:
+            pass
+        elif (route := self._routes.get(named)) is not None:
             give_time: Callable[[], None] = partial(self._give_time, request.protocol)
             request[MORE_TIME] = give_time
             made = route(request)
             answer = await made if isawaitable(made) else made
         elif path in self._routes or posted in self._routes:
             allowed = "GET, HEAD" if path in self._routes else "POST"
-            answer = web.Response(status=405, headers={"Allow": allowed})
+            answer = refused(request, 405, f"this path takes {allowed}")
+            answer.headers["Allow"] = allowed
         else:
-            answer = web.Response(status=404)
+            answer = refused(request, 404, "there is nothing at this path")
         if isinstance(answer, Events) and self._streams >= _STREAMS_MAX:
             answer = web.Response(status=503, text="enough clients are sent events\n")
         answer.force_close()

@@ -12,9 +12,10 @@ import logging
 import os
 import socket
 import time
-from ipaddress import ip_address
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from krowlspider.crawl.monitoring.host_names import HostNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,12 +37,18 @@ _TIME_LIMIT = 5.0
 _LOAD_AFTER = 10.0
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether an address to listen at is reached by this machine alone."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+class Place(NamedTuple):
+    """Where a server listens: at the first free one of ``ports``. ``what`` is served there.
+
+    ``host_by`` and ``ports_by`` are the settings that say so, ``off`` turns it off.
+    """
+
+    host: str
+    ports: range
+    what: str = "metrics and live page"
+    host_by: str = "PROMETHEUS_HOST"
+    ports_by: str = "PROMETHEUS_PORT"
+    off: str = "PROMETHEUS_ENABLED=False"
 
 
 class Recent:
@@ -74,7 +81,7 @@ class PageServer:
     """Serves the routes of some makers on the running event loop.
 
     The clients are as of `Endpoint`. The first ones wait in the listening socket until it is there:
-    it is loaded for them, or ``load_after`` seconds after `open`.
+    it is loaded for them, or ``load_after`` seconds after `open`. They ask by one of its ``names``.
     """
 
     def __init__(
@@ -83,8 +90,10 @@ class PageServer:
         time_limit: float = _TIME_LIMIT,
         on_clients: Callable[[int], None] = lambda _: None,
         load_after: float = _LOAD_AFTER,
+        names: HostNames | None = None,
     ):
         self._makers = makers
+        self._names = names or HostNames()
         self._on_clients = on_clients
         self._time_limit = time_limit
         self._load_after = load_after
@@ -116,33 +125,28 @@ class PageServer:
         address: tuple[str, int] = listening.getsockname()[:2]
         return address
 
-    async def serve(self, host: str, ports: range) -> str:
+    async def serve(self, place: Place) -> str:
         """Listen as `open`, and return the URL of the root without its slash. If that fails, log it
         and return ""."""
+        ports, nothing = place.ports, place.what.replace(" and ", " and no ")
         try:
-            address, port = await self.open(host, ports)
+            address, port = await self.open(place.host, ports)
         except socket.gaierror as error:
             _logger.warning(
-                "No metrics and no live page: PROMETHEUS_HOST=%s has no address (%s);"
-                " give another, or PROMETHEUS_ENABLED=False",
-                host,
-                error.strerror,
+                "No %s: %s=%s has no address (%s); give another, or %s",
+                *(nothing, place.host_by, place.host, error.strerror, place.off),
             )
             return ""
         except OSError as error:
             _logger.warning(
-                "No metrics and no live page: no free port in PROMETHEUS_PORT=%s at %s (%s);"
-                " give others, or PROMETHEUS_ENABLED=False",
-                ",".join(map(str, sorted({ports[0], ports[-1]}))),
-                host,
-                os.strerror(error.errno) if error.errno else error,
+                "No %s: no free port in %s=%s at %s (%s); give others, or %s",
+                *(nothing, place.ports_by, ",".join(map(str, sorted({ports[0], ports[-1]})))),
+                *(place.host, os.strerror(error.errno) if error.errno else error, place.off),
             )
             return ""
         shown = f"[{address}]" if ":" in address else address
         if ports[0] not in {0, port}:
-            _logger.warning(
-                "Port %d is taken: metrics and live page are at port %d instead", ports[0], port
-            )
+            _logger.warning("Port %d is taken: %s at port %d instead", ports[0], place.what, port)
         return f"http://{shown}:{port}"
 
     def _client_came(self, listening: socket.socket) -> None:
@@ -166,7 +170,7 @@ class PageServer:
             listening.close()
             self._socket = None
             return
-        self._endpoint = endpoint(routes, self._time_limit, self._on_clients)
+        self._endpoint = endpoint(routes, self._time_limit, self._on_clients, self._names)
         await self._endpoint.listen(listening)
         self._socket = None
 

@@ -46,7 +46,6 @@ class CrawlPort(Protocol):
     fail: Callable[[Exception], None]
     commit: Callable[[], Awaitable[None]]
     hang_up: Callable[[], None]
-    ask_again: Callable[[], None]
 
     @property
     def left(self) -> int: ...
@@ -57,6 +56,8 @@ class CrawlPort(Protocol):
     def is_full(self) -> bool: ...
 
     def lacks_room(self) -> bool: ...
+
+    def ask_again(self) -> None: ...
 
     async def take_in(self, messages: list[Message]) -> None: ...
 

@@ -53,6 +53,20 @@ class Heartbeats:
         # The `run_number` for which the crawl is over, 0 while it is not.
         self._over = 0
         self._missing: tuple[str, ...] = ()
+        # The last heartbeat of each node, when it was first seen, and its age at the last look, in
+        # seconds of the event loop.
+        self._heard: dict[str, tuple[Heartbeat | None, float]] = {}
+        self._silences: dict[str, float] = {}
+
+    def silence(self, node: str) -> float:
+        """Return for how many seconds a node has sent no heartbeat."""
+        return self._silences.get(node, 0.0)
+
+    def _listen(self, now: float) -> None:
+        for node, heartbeat in self._latest().items():
+            if self._heard.get(node, (None, 0.0))[0] != heartbeat or node not in self._heard:
+                self._heard[node] = heartbeat, now
+            self._silences[node] = now - self._heard[node][1]
 
     @property
     def over(self) -> bool:
@@ -75,6 +89,7 @@ class Heartbeats:
         """
         while not self._over:
             await asyncio.sleep(BEAT)
+            self._listen(asyncio.get_running_loop().time())
             # A node with something left does not look for the end.
             if await self._send():
                 self._over = self._detector.update(self._latest(), self._members.pending_nodes)

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
+from krowlspider.cluster.ring.termination import Heartbeat
 from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
@@ -17,11 +18,12 @@ from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPo
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.crawl.meters import Meters
     from krowlspider.crawl.nodes.consul import ConsulCluster
     from krowlspider.crawl.nodes.handover import CrawlPort
@@ -65,6 +67,8 @@ class Node:
 
         self.robots_post = RobotsPost(self.own, lambda host: self.others([host])[0], reaches)
         self.orders = OrderPost(self.own, reaches)
+        # The process of each node that was sent the standing orders, by its ``Heartbeat.start``.
+        self._told: dict[str, int] = {}
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
         # Set when the owner of a URL is known, or when it will never be known.
@@ -104,6 +108,10 @@ class Node:
         """Return how many URLs this node has not handed over although other nodes were there."""
         return self.cluster.left_behind if self.running else 0
 
+    def silence(self, name: str) -> float:
+        """Return for how many seconds a node has sent no heartbeat."""
+        return self._heartbeats.silence(name)
+
     @property
     def left(self) -> list[str]:
         return self._heartbeats.left
@@ -114,6 +122,31 @@ class Node:
         members = self.cluster.membership
         away = members.pending_nodes - members.members.keys()
         return frozenset(node for node in away if members.state(node) == "dead")
+
+    @property
+    def other_nodes(self) -> list[str]:
+        """Return the other nodes, those with work on their disks that are away included."""
+        members = self.cluster.membership
+        return sorted((members.members.keys() | members.pending_nodes) - {self.own})
+
+    def untold(self) -> dict[str, int]:
+        """Return the nodes whose process was not sent the standing orders yet, for `tell`."""
+        found = {}
+        for name, record in self.cluster.membership.members.items():
+            beat = None if record.dead else Heartbeat.of(record.counters)
+            if name != self.own and beat is not None and self._told.get(name) != beat.start:
+                found[name] = beat.start
+        return found
+
+    def tell(self, name: str, start: int, messages: Iterable[Plain]) -> None:
+        """Send a node messages with all standing orders."""
+        who = "standing orders"
+        if all(self.orders.send(name, who, "take_orders", each) for each in messages):
+            self._told[name] = start
+
+    def tell_again(self, name: str) -> None:
+        """Have a node be `untold`: it has not answered."""
+        self._told.pop(name, None)
 
     @property
     def ready(self) -> bool:

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from krowlspider.crawl.nodes.node import Node
 
 
+# Seconds after which a node without heartbeats is shown as silent; it sends one a second.
+SILENT_AFTER = 10
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """A node of the cluster, by its last heartbeat.
 
     - ``share`` is its part of all domains, from 0 to 1. ``is_own``: this is the node that answers.
     - ``state``: *agreed* on the same ring as this node, *not agreed* while hosts move, *leaving*,
-      or *dead*.
+      *silent* when its last heartbeat is SILENT_AFTER seconds old, or *dead*.
     - ``outbox`` and ``inbox`` are messages that wait; ``seconds_ago`` is the age of the heartbeat.
       They are -1 as long as they are not known.
     """
@@ -40,10 +44,13 @@ def node_rows(node: Node) -> list[NodeRow]:
     if view is None:
         return []
     members = node.cluster.membership.members
-    return [_row(view, members[name], is_own=name == node.own) for name in sorted(members)]
+    return [
+        _row(view, members[name], is_own=name == node.own, silence=node.silence(name))
+        for name in sorted(members)
+    ]
 
 
-def _row(view: View, record: Record, *, is_own: bool) -> NodeRow:
+def _row(view: View, record: Record, *, is_own: bool, silence: float) -> NodeRow:
     name, counters = record.member.id, record.counters
     done, queued, outbox, inbox = (
         int(counters.get(each, -1)) for each in ("done", "queued", "outbox", "inbox")
@@ -52,7 +59,7 @@ def _row(view: View, record: Record, *, is_own: bool) -> NodeRow:
     return NodeRow(
         node=name,
         is_own=is_own,
-        state=_state(view, record),
+        state=_state(view, record, is_silent=silence >= SILENT_AFTER),
         share=view.ring.share(name) if name in dict(view.ring.weights) else 0.0,
         done=done,
         queued=queued,
@@ -62,9 +69,11 @@ def _row(view: View, record: Record, *, is_own: bool) -> NodeRow:
     )
 
 
-def _state(view: View, record: Record) -> str:
+def _state(view: View, record: Record, *, is_silent: bool) -> str:
     if record.dead:
         return "dead"
+    if is_silent:
+        return "silent"
     if record.gives_away:
         return "leaving"
     if (number := record.counters.get("ring")) is not None:

@@ -10,9 +10,10 @@ from krowlspider.frontier.stopped import change_batch, drop_entries, give_back, 
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
+from krowlspider.urls.ports import port_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import Store
@@ -22,13 +23,13 @@ _BATCH = 10_000
 
 
 class UnknownHostError(KrowlError):
-    """The frontier has nothing of a host."""
+    """The frontier has nothing of a host; ``others`` are those at other ports of its name."""
 
-    def __init__(self, name: str):
-        super().__init__(
-            f"the frontier has no host {name!r}: give it as it stands in a URL,"
-            " with its port unless that is the scheme's own"
-        )
+    def __init__(self, name: str, others: Iterable[str] = ()):
+        known = ", ".join(islice(others, 5))
+        where = "" if known or port_of(name) is not None else " at any port"
+        way = f"give one of {known}" if known else "give it as it stands in a URL"
+        super().__init__(f"the frontier has no host {name!r}{where}: {way}")
 
 
 def drop_host(store: Store, name: str) -> int:

@@ -7,27 +7,28 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.holds import hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
-from krowlspider.frontier.schedule.orders import PAUSED, read_blocks
+from krowlspider.frontier.schedule.orders import PAUSED, rules_in
+from krowlspider.frontier.schedule.standing import BLOCK, DELAY, PAUSE, read_orders
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
 from krowlspider.politeness.delay import JITTER
 from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.urls.ports import orders_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
-    from krowlspider.urls.rules.blocks import Blocks
-
 
 # Entries of a host's queue that are looked at: about 20 ms.
 LOOKED_AT = 5000
@@ -73,7 +74,7 @@ def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: i
     """
     host = read_host(store, name)
     if host is None:
-        raise UnknownHostError(name)
+        raise UnknownHostError(name, hosts_named(store, name))
     # A host's record may count fewer than are on disk after a crash.
     host.queue.queued = sum(1 for _ in entry_keys(store, name))
     why = why_host_of_stopped_crawl_waits(store, host, policy, wall)
@@ -140,21 +141,26 @@ class Reason(NamedTuple):
     setting: str = ""
 
 
-def block_reason(blocks: Blocks, host: str) -> Reason | None:
-    """Return the block that covers a host as the reason why it waits; None if none does."""
-    if (rule := blocks.rule_of(host)) is None:
-        return None
-    return Reason(
-        f"It is blocked by {rule} ({blocks.rules[rule]}): krowl.unblock({rule!r}) lets it go on."
-    )
+def hold_reason(kind: str, rule: str, note: str) -> Reason:
+    """Return the order that holds a host back as the reason why it waits."""
+    held, end = ("blocked", "unblock") if kind == BLOCK else ("paused", "resume")
+    return Reason(f"It is {held} by {rule} ({note}): krowl.{end}({rule!r}) lets it go on.")
+
+
+def _hold_in(store: Store, host: str) -> Reason | None:
+    for kind in (BLOCK, PAUSE):
+        rules = rules_in(read_orders(store, kind))
+        if (rule := rules.rule_of(host)) is not None:
+            return hold_reason(kind, rule, rules.rules[rule])
+    return None
 
 
 def why_host_of_stopped_crawl_waits(
     store: Store, host: Host, policy: DelayPolicy, wall: float
 ) -> Reason:
     """Return why a host of a stopped crawl is not being fetched, as `why_host_waits`."""
-    if (blocked := block_reason(read_blocks(store), host.name)) is not None:
-        return blocked
+    if (held := _hold_in(store, host.name)) is not None:
+        return held
     return why_host_waits(store, host, policy.of(host.name), wall)
 
 
@@ -206,11 +212,12 @@ def why_host_waits(
         )
     if due_in > PAUSED / 2:
         return Reason(
-            "It is paused by a person; the live page and the telnet console of a running crawl"
+            "It was paused by a person; the live page and the telnet console of a running crawl"
             " resume it."
         )
     if due_in:
-        is_ordered = store.get(schema.DELAY + host.name.encode()) is not None
+        delays = read_orders(store, DELAY)
+        is_ordered = any(each in delays for each in orders_for(host.name))
         cause = _cause(host, due_in, policy, is_ordered=is_ordered)
         return Reason(f"It is due in {duration(due_in)}, because of {cause.words}.", cause.setting)
     return Reason(due)

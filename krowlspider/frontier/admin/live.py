@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.admin.host_view import Reason, block_reason, why_host_waits
+from krowlspider.frontier.admin.host_view import Reason, hold_reason, why_host_waits
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
@@ -38,15 +38,17 @@ def host_now(frontier: Frontier, name: str) -> Host | None:
 
 def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
     """Return why a host of an open frontier is not being fetched at this moment."""
-    blocked = block_reason(frontier.schedule.orders.blocks, host.name)
-    if blocked is not None and host.state is not IN_FLIGHT:
-        return blocked
+    holder = frontier.schedule.orders.holder_of(host.name)
+    if holder is not None and host.state is not IN_FLIGHT:
+        return hold_reason(*holder)
     if host.state is BLOCKED:
         return _for_room(frontier, host)
     if (words := _STATES.get(host.state)) is not None:
         return Reason(words)
     if is_paused(host, frontier.now()):
-        return Reason(f"It is paused: krowl.resume({host.name!r}) lets it go on.")
+        return Reason(
+            f"It was paused or blocked at another node: krowl.resume({host.name!r}) lets it go on."
+        )
     policy = frontier.schedule.rule.of(host.name)
     return why_host_waits(frontier.store, host, policy, frontier.now(), due="It is due.")
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from krowlspider.frontier.entry import Count, EntryLine
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.part import Part
-from krowlspider.frontier.schedule.orders import BLOCKED_FOR, PAUSED
+from krowlspider.frontier.schedule.orders import HELD_FOR, PAUSED
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import RobotsRecord
@@ -47,8 +47,8 @@ class BadChunk(ValueError):
 
 
 def _wait(given: float) -> float:
-    # A block stays with the node that has its rule: its hosts arrive paused, as paused ones do.
-    return PAUSED if PAUSED / 2 < given <= BLOCKED_FOR else min(given, WAIT_MAX)
+    # A held host stays held where its order has not arrived yet.
+    return PAUSED if PAUSED / 2 < given <= HELD_FOR else min(given, WAIT_MAX)
 
 
 class HostRecord(Struct):

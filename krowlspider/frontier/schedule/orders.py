@@ -1,56 +1,54 @@
 """Orders of a person for hosts while the crawl runs: pauses, blocks and delays.
 
-A paused or blocked host is due in years, so no pop looks at it. A host that a block covers is put
-off when its time comes: the pop asks only while there are blocks.
+A host that a pause or a block covers is put off when its time comes: the pop asks only while there
+are some. Then it is due in years, so no pop looks at it.
 """
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import AWAITING_ROBOTS, DEFERRED
-from krowlspider.frontier.schedule.own_delays import ORDERS_MAX, OrderError
+from krowlspider.frontier.schedule.standing import BLOCK, DELAY, PAUSE, StandingOrder
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_key, split_due_key, whole_microseconds
-from krowlspider.frontier.store.store import put
 from krowlspider.urls.rules.blocks import Blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.cache import HostCache
     from krowlspider.frontier.schedule.due import DueHeap
     from krowlspider.frontier.schedule.own_delays import OwnDelays
+    from krowlspider.frontier.schedule.standing import StandingOrders
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
 
-# Seconds by which a paused host is put off: ten years. No other wait is nearly as long.
+# Seconds by which a host is put off that came from another node where it was held: ten years. No
+# other wait is nearly as long.
 PAUSED = 3650 * 86_400.0
-# Seconds by which a blocked host is put off.
-BLOCKED_FOR = 2 * PAUSED
-# Hosts that one commit lets go on after the end of a block: bounds the time that it takes.
+# Seconds by which a host is put off that is held here.
+HELD_FOR = 2 * PAUSED
+# Hosts that one commit lets go on after the end of an order: bounds the time that it takes.
 _RELEASED = 1000
-
-
-def read_blocks(store: Store) -> Blocks:
-    """Return the blocks that a store has."""
-    rules = ((key[1:].decode(), note.decode()) for key, note in store.items(schema.BLOCK))
-    return Blocks((rule, note) for rule, note in rules if rule)
 
 
 class Orders:
     """Pauses, blocks and delays of hosts, all kept in the store.
 
-    ``blocks`` are the rules in effect, ``delays`` those of single hosts. ``due_changed`` schedules
-    a host again whose due time has changed. ``now`` returns the job clock in seconds.
+    ``blocks`` and ``pauses`` are the rules in force; ``is_holding`` is whether there are any.
+    ``due_changed`` schedules a host again whose due time has changed. ``now`` returns the job clock
+    in seconds.
     """
 
     def __init__(
         self,
         store: Store,
         rule: DelayPolicy,
+        standing: StandingOrders,
         delays: OwnDelays,
         *,
         cache: HostCache,
@@ -60,123 +58,142 @@ class Orders:
     ):
         self._store = store
         self._rule = rule
+        self.standing = standing
         self.delays = delays
         self._cache = cache
         self._due = due
         self._due_changed = due_changed
         self._now = now
-        self.blocks = read_blocks(store)
-        # The key of the heap up to which hosts were released; None if none is to be released.
+        self.blocks = rules_in(standing.in_force(BLOCK))
+        self.pauses = rules_in(standing.in_force(PAUSE))
+        self.is_holding = bool(self.blocks.rules or self.pauses.rules)
+        # The rules that have ended and whose hosts go on, and the key of the heap up to which hosts
+        # were released; None if none is to be released.
+        self._ended = Blocks()
         self._released: bytes | None = None
-        if store.get(schema.BLOCK) is not None:
-            self._released = self._first_blocked()
+        if (ended := store.get(schema.BLOCK)) is not None:
+            self._ended = Blocks((rule, "") for rule in json.loads(ended or b"[]"))
+            self._released = self._first_held()
 
-    # --- pauses ---
+    # --- giving ---
 
-    def pause(self, host: Host) -> bool:
-        """Send nothing to a host until `unpause`, after restarts too. Return False for a deferred
-        host, to which nothing is sent anyway until it is tried again."""
-        return self._put_off(host, PAUSED)
+    def made(
+        self, kind: str, rule: str, note: str, seconds: float = 0.0, *, ended: bool = False
+    ) -> StandingOrder:
+        """Return an order that is later than all that are known.
 
-    def unpause(self, host: Host) -> bool:
-        """Let a host go on after its delay. Return False if it is not paused."""
-        return is_paused(host, self._now()) and self._put_off(host, self._delay(host))
-
-    # --- blocks ---
-
-    def block(self, rule: str, note: str) -> bool:
-        """Send nothing to the hosts of a rule of `block_rule` until `unblock`, after restarts too.
-        Return False if it is in effect already.
-
-        :raises OrderError: there are ORDERS_MAX blocks
+        :raises OrderError: there are too many of its kind, or a delay is below that of the settings
         """
-        if rule in self.blocks.rules:
-            return False
-        if len(self.blocks.rules) >= ORDERS_MAX:
-            raise OrderError(f"there are {ORDERS_MAX:,} blocks: end some, or use KROWL_EXCLUDE")
-        put(self._store, schema.BLOCK + rule.encode(), note.encode())
-        self.blocks.rules[rule] = note
-        return True
+        stamp = round(self._now() * 1e6)
+        order = self.standing.made(StandingOrder(kind, rule, stamp, note, seconds, ended))
+        self.standing.check(order)
+        if kind == DELAY and not ended:
+            self.delays.check(rule, seconds)
+        return order
 
-    def unblock(self, rule: str) -> bool:
-        """End a block. Its hosts go on after their delay, some with each commit. Return False if
-        there is no such block."""
-        if self.blocks.rules.pop(rule, None) is None:
+    def take(self, order: StandingOrder) -> bool:
+        """Put an order into force, or end one, unless a later one is known; after restarts too.
+        Return whether that changed anything.
+
+        The hosts of a pause or block that has ended go on after their delay, some with each commit.
+        """
+        if not self.standing.keep(order):
             return False
-        batch = self._store.batch()
-        # Hosts that were put off since the last commit are not in the heap on disk yet.
-        self._cache.record_changed(batch)
-        batch.delete(schema.BLOCK + rule.encode())
-        batch.put(schema.BLOCK, b"")
-        batch.write()
-        self._released = self._first_blocked()
-        # A host with nothing but a robots.txt to fetch for another one is not in the heap on disk.
-        for host in [each for each in self._cache.hosts.values() if each.robots.fetches]:
-            self._let_go(host)
-        self.release()
-        return True
+        if order.kind == DELAY:
+            if order.ended:
+                return self.delays.end(order.rule)
+            return self.delays.set(order.rule, order.seconds)
+        rules = (self.blocks if order.kind == BLOCK else self.pauses).rules
+        was_there = order.rule in rules
+        if order.ended:
+            rules.pop(order.rule, None)
+            changed = self._end(order.rule) or was_there
+        else:
+            rules[order.rule] = order.note
+            changed = not was_there
+        self.is_holding = bool(self.blocks.rules or self.pauses.rules)
+        return changed
+
+    # --- holding hosts back ---
+
+    def holder_of(self, host: str) -> tuple[str, str, str] | None:
+        """Return the kind, rule and note of the order that holds a host back; None without one."""
+        for kind, known in ((BLOCK, self.blocks), (PAUSE, self.pauses)):
+            if known.rules and (rule := known.rule_of(host)) is not None:
+                return kind, rule, known.rules[rule]
+        return None
 
     def holds_back(self, host: Host) -> bool:
-        """Put a host off if a block covers it; return whether one does. A deferred host stays
+        """Put a host off if an order covers it; return whether one does. A deferred host stays
         deferred."""
-        if self.blocks.rule_of(host.name) is None:
+        if self.holder_of(host.name) is None:
             return False
         if host.state is not DEFERRED:
-            host.due = host.ready = whole_microseconds(self._now() + BLOCKED_FOR)
+            host.due = host.ready = whole_microseconds(self._now() + HELD_FOR)
             self._due_changed(host)
             # After a death it is put off again: the rule is on disk.
             self._cache.note(host)
         return True
 
-    def release(self) -> None:
-        """Make some of the hosts due that are put off and that no block covers any more."""
+    def _end(self, rule: str) -> bool:
+        """Let the hosts of a rule go on; return whether some in memory do that now."""
+        self._ended.rules[rule] = ""
+        batch = self._store.batch()
+        # Hosts that were put off since the last commit are not in the heap on disk yet.
+        self._cache.record_changed(batch)
+        batch.put(schema.BLOCK, json.dumps(list(self._ended.rules)).encode())
+        batch.write()
+        self._released = self._first_held()
+        # A host with nothing but a robots.txt to fetch for another one is not in the heap on disk.
+        hosts = [each for each in self._cache.hosts.values() if each.robots.fetches]
+        gone_on = [self._let_go(host) for host in hosts]
+        return self.release() or any(gone_on)
+
+    def release(self) -> bool:
+        """Make some of the hosts due that are put off and that no order covers any more; return
+        whether there were any."""
         if self._released is None:
-            return
+            return False
         keys = list(islice(self._store.keys(schema.DUE, self._released), _RELEASED))
         names = [split_due_key(key)[1] for key in keys]
         self._cache.read(names)
         batch = self._store.batch()
-        for name in names:
-            host = self._cache.hosts[name]
-            if self._let_go(host):
-                self._cache.record([host], batch)
+        going_on = [host for name in names if self._let_go(host := self._cache.hosts[name])]
+        self._cache.record(going_on, batch)
         self._released = keys[-1] if len(keys) == _RELEASED else None
         if self._released is None:
+            self._ended = Blocks()
             batch.delete(schema.BLOCK)
         batch.write()
+        return bool(going_on)
 
     def _let_go(self, host: Host) -> bool:
         now = self._now()
-        if not is_put_off(host, now) or self.blocks.rule_of(host.name) is not None:
+        if not is_held(host, now) or self.holder_of(host.name) is not None:
+            return False
+        if is_paused(host, now) and self._ended.rule_of(host.name) is None:
             return False
         self._make_due(host, now + self._delay(host))
         return True
 
-    def _first_blocked(self) -> bytes:
-        return due_key(self._now() + (PAUSED + BLOCKED_FOR) / 2, "")
+    def _first_held(self) -> bytes:
+        return due_key(self._now() + PAUSED / 2, "")
 
     # --- delays ---
 
-    def set_delay(self, host: Host, seconds: float) -> None:
-        """Make the delay of a host at least so long, as `OwnDelays.set`."""
-        self.delays.set(host.name, seconds)
-        # Its last request may have ended just now.
+    def wait(self, host: Host) -> None:
+        """Have a host wait for its delay, which has become longer: its last request may have ended
+        just now."""
         wait = self._delay(host)
-        if host.due < self._now() + wait:
-            self._put_off(host, wait)
+        if host.due < self._now() + wait and host.state is not DEFERRED:
+            self._make_due(host, self._now() + wait)
+            self._cache.record_now(host)
 
     # --- times ---
 
     def _delay(self, host: Host) -> float:
         # Its last request may have ended just before.
         return self._rule.of(host.name).delay(host.rate)
-
-    def _put_off(self, host: Host, wait: float) -> bool:
-        if host.state is DEFERRED:
-            return False
-        self._make_due(host, self._now() + wait)
-        self._cache.record_now(host)
-        return True
 
     def _make_due(self, host: Host, due: float) -> None:
         host.due = host.ready = whole_microseconds(due)
@@ -185,11 +202,17 @@ class Orders:
             self._due.push(host.due, host.name)
 
 
+def rules_in(orders: Mapping[str, StandingOrder]) -> Blocks:
+    """Return the rules of orders, with their notes."""
+    return Blocks((rule, order.note) for rule, order in orders.items())
+
+
 def is_paused(host: Host, now: float) -> bool:
-    """Return whether a host is paused at ``now``, in seconds of the job clock."""
-    return PAUSED / 2 < host.due - now < (PAUSED + BLOCKED_FOR) / 2
+    """Return whether a host came from another node where it was held. ``now`` is in seconds of the
+    job clock."""
+    return PAUSED / 2 < host.due - now < (PAUSED + HELD_FOR) / 2
 
 
-def is_put_off(host: Host, now: float) -> bool:
-    """Return whether a host was put off because of a block."""
-    return host.due - now > (PAUSED + BLOCKED_FOR) / 2
+def is_held(host: Host, now: float) -> bool:
+    """Return whether a host was put off because of an order, here or at another node."""
+    return host.due - now > PAUSED / 2

@@ -32,6 +32,7 @@ from krowlspider.frontier.schedule.own_delays import OwnDelays
 from krowlspider.frontier.schedule.ownership import Ownership
 from krowlspider.frontier.schedule.seed_turns import FRONT, SeedTurns
 from krowlspider.frontier.schedule.sessions import Sessions
+from krowlspider.frontier.schedule.standing import DELAY, StandingOrders
 from krowlspider.frontier.schedule.transitions import Transitions
 from krowlspider.frontier.shares.names import places_of
 from krowlspider.frontier.shares.shares import Shares
@@ -85,7 +86,10 @@ class HostScheduler:
         self._store = store
         self.rule = rule
         # Before the cache, which waits for the longest delay after a death.
-        delays = OwnDelays(store, rule)
+        standing = StandingOrders(store)
+        delays = OwnDelays(
+            rule, {name: order.seconds for name, order in standing.in_force(DELAY).items()}
+        )
         self._limits = limits.memory
         self.now = now = clock.now
         self.unsure = 0.0 if clock.is_new else now() if unsure is None else unsure
@@ -122,7 +126,14 @@ class HostScheduler:
             deferral=self.deferral,
         )
         self.orders = Orders(
-            store, rule, delays, cache=cache, due=due, due_changed=self.due_changed, now=now
+            store,
+            rule,
+            standing,
+            delays,
+            cache=cache,
+            due=due,
+            due_changed=self.due_changed,
+            now=now,
         )
         # Each start tries the deferred hosts again.
         self.deferral.advance_round()
@@ -213,7 +224,7 @@ class HostScheduler:
                 self.transitions.move(host, Event.HAS_NOTHING)
         elif not self.ownership.is_ours(host.name):
             self.transitions.move(host, Event.NOT_OURS)
-        elif not (self.orders.blocks.rules and self.orders.holds_back(host)):
+        elif not (self.orders.is_holding and self.orders.holds_back(host)):
             return self._enter_flight(host, in_turn=in_turn)
         return False
 

@@ -3,9 +3,9 @@
 ===========================  =======================================================================
 key                          value
 ===========================  =======================================================================
-``A``                        present while hosts of a block that has ended go on: empty
-``A`` rule                   a block, see ``Blocks``: who made it, and when
-``B`` host                   the host's delay that a person has set, in seconds, as text
+``A``                        present while hosts of orders that have ended go on: JSON list of rules
+``A`` rule                   a block, see ``StandingOrder``: JSON ``[stamp, note, seconds, ended]``
+``B`` name                   a delay of a name that a person has set: as a block
 ``a``                        hosts of the last commit that acknowledged entries: JSON list
 ``b``                        the job: seed of its identities, 8 bytes; then its place in a cluster
 ``c``                        counters of the job: JSON ``{name: number}``
@@ -45,6 +45,7 @@ key                          value
 ``E`` source number          a line that gave a seed: JSON ``[text, URL, error]``; ``source`` has 2
                              bytes, ``number`` 4
 ``F``                        the sources of seeds: JSON ``[[name, lines], ...]``
+``G`` name                   a pause of a name: as a block
 ``H`` position host          index of hosts by ring position, see ``HostPositions``: a tag
 ===========================  =======================================================================
 
@@ -98,6 +99,7 @@ OUTCOMES = b"C"
 SEED = b"D"
 SEED_LINE = b"E"
 SEED_SOURCES = b"F"
+PAUSE = b"G"
 POSITION = b"H"
 
 # Bytes of an identity.

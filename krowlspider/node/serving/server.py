@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.config.checks import port_range
-from krowlspider.crawl.monitoring.page_server import PageServer, is_loopback
+from krowlspider.crawl.metrics.server import shown
+from krowlspider.crawl.monitoring.servers import Servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,27 +31,38 @@ class Serving:
         self._processes = processes
         self._figures = figures
         self._restarts = restarts
-        self._server: PageServer | None = None
+        self._servers: Servers | None = None
+        self._routes: Mapping[str, Route] | None = None
 
     async def open(self, settings: Settings) -> str:
         """Listen, and return where, as the end of a sentence; "" if it is off, or fails."""
         if not settings.getbool("PROMETHEUS_ENABLED"):
             return ""
-        host, path = settings["PROMETHEUS_HOST"], "/" + settings["PROMETHEUS_PATH"].lstrip("/")
-        has_page = settings.getbool("KROWL_LIVE_PAGE") and is_loopback(host)
-        self._server = PageServer([partial(self._routes, path, has_page=has_page)])
-        url = await self._server.serve(host, port_range(settings["PROMETHEUS_PORT"]))
-        page = f" page of all: {url}/ and" if has_page else ""
-        return f";{page} metrics of all: {url}{path}" if url else ""
+        path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
+        has_page = settings.getbool("KROWL_LIVE_PAGE")
+        self._servers = Servers(partial(self._metrics, path), self._page if has_page else None)
+        page, metrics = await self._servers.open(settings)
+        places = [
+            *([f"page of all: {page}/"] if page else []),
+            *([f"metrics of all: {shown(metrics)}{path}"] if metrics else []),
+        ]
+        return f"; {' and '.join(places)}" if places else ""
 
-    def _routes(self, path: str, *, has_page: bool) -> Mapping[str, Route]:
+    def _metrics(self, path: str) -> Mapping[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
         from krowlspider.node.serving.metrics import Metrics  # noqa: PLC0415
+
+        # Both servers may ask for it.
+        if self._routes is None:
+            metrics = Metrics(self._tree, path, self._processes, self._restarts)
+            self._routes = metrics.routes()
+        return self._routes
+
+    def _page(self) -> Mapping[str, Route]:
         from krowlspider.node.serving.page import routes  # noqa: PLC0415
 
-        page = routes(self._tree, self._figures) if has_page else {}
-        return {**page, **Metrics(self._tree, path, self._processes, self._restarts).routes()}
+        return routes(self._tree, self._figures)
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._servers is not None:
+            self._servers.close()

@@ -1,47 +1,81 @@
-"""Rules that block hosts: of one host, of a domain, or of all names under a SURT prefix."""
+"""Names of hosts in orders of people, and rules that hold hosts back: of one name, of a domain, or
+of all names under a SURT prefix."""
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.ports import name_of
+from krowlspider.urls.ports import name_of, orders_for, port_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # A name of 253 characters (RFC 1035 section 2.3.4), with scheme and port.
 _LONGEST = 300
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+def ordered_host(text: str) -> str:
+    """Return what a person names in an order: ``name``, which is all ports and both schemes, or
+    ``name:port``. A path, query or fragment is left out.
+
+    :raises ValueError: the text is no name or address of a host, and no URL of one
+    """
+    given = text.strip()
+    found = _SCHEME.match(given)
+    rest = given[found.end() :] if found else given
+    with suppress(ValueError):
+        rest = f"[{IPv6Address(rest)}]"
+    schemes = ("http", "https")
+    hosts = [host_of(url) for each in schemes if (url := normalise(f"{each}://{rest}"))]
+    is_other = found is not None and found[1].lower() not in schemes
+    if len(hosts) < 2 or is_other or rest[:1] in {"/", "\\"}:
+        raise ValueError(f"{given[:80]!r} is not the name of a host, nor a URL with http or https")
+    name = name_of(hosts[0])
+    if "*" in name or "" in name.split("."):
+        raise ValueError(
+            f"{given[:80]!r} is not the name of one host: block takes a domain, and 'org,example,'"
+            " for all names below example.org"
+        )
+    # Each scheme hides its own default port.
+    port = next((port for host in hosts if (port := port_of(host)) is not None), None)
+    return name if port is None else f"{name}:{port}"
 
 
 def block_rule(text: str) -> str:
     """Return the rule that a person gives, in one of three forms:
 
-    - ``www.example.org:8080``: this host.
-    - ``org,example)``: this name at every port.
+    - ``www.example.org``, or ``org,example)`` where the name is a registrable domain: this name at
+      every port. A URL becomes this one.
+    - ``www.example.org:8080``: this name at one port.
     - ``org,example,``: this name and all names below it, at every port. A registrable domain given
-      by its name becomes this one.
+      by its name becomes this one, and so does ``*.example.org``.
 
     :raises ValueError: the text is none of these
     """
     given = text.strip().lower()
-    if len(given) > _LONGEST:
+    if len(given) > _LONGEST and "://" not in given:
         raise ValueError(f"{given[:40]!r}... is longer than any name of a host")
-    if "," in given or given.endswith(")"):
+    if not set(re.split("[/?#]", given.split("://")[-1])[0]).isdisjoint(",()"):
         return _surt_rule(given)
-    url = normalise(given if "://" in given else f"http://{given}")
-    if url is None:
-        raise ValueError(f"{text!r} is no host, domain or SURT prefix such as org,example,")
-    if url.split("/", 3)[3]:
+    below = given.startswith(("*.", "."))
+    try:
+        host = ordered_host(given.removeprefix("*").removeprefix(".") if below else given)
+    except ValueError:
         raise ValueError(
-            f"{text!r} has a path, and a block is of whole hosts: exclude it by KROWL_EXCLUDE"
-        )
-    host = host_of(url)
-    is_name = not (":" in host or host[-1].isdigit())
-    if "://" in given or not (is_name and domain_of(host) == host):
-        return host
-    return _surt(host) + ","
+            f"{text[:80]!r} is no host, domain or SURT prefix such as org,example,"
+        ) from None
+    # A public suffix is no domain: it has many.
+    is_domain = domain_of(f"www.{host}") == host
+    is_name = port_of(host) is None and host[:1] != "[" and not host[-1].isdigit()
+    if is_name and (below or (is_domain and "://" not in given)):
+        return _surt(host) + ","
+    return _surt(host) + ")" if is_name and is_domain else host
 
 
 def _surt_rule(given: str) -> str:
@@ -55,13 +89,18 @@ def _surt_rule(given: str) -> str:
     labels = rule[:-1].removesuffix(",").split(",")
     name = ".".join(reversed(labels))
     url = normalise(f"http://{name}")
-    if url is None or "/" in name or ":" in name:
+    if url is None or not set(name).isdisjoint("/:*"):
         raise ValueError(f"{given!r} is no SURT prefix of hosts, such as org,example,")
     return _surt(host_of(url)) + end
 
 
 def _surt(name: str) -> str:
     return ",".join(reversed(name.split(".")))
+
+
+def rule_name(rule: str) -> str:
+    """Return the host, or the name, that a rule of `block_rule` is made of."""
+    return ".".join(reversed(rule[:-1].split(","))) if rule[-1] in ",)" else rule
 
 
 class Blocks:
@@ -72,10 +111,11 @@ class Blocks:
         self.rules = dict(rules)
 
     def rule_of(self, host: str) -> str | None:
-        """Return the rule that blocks a host; None if no rule does."""
+        """Return the rule that covers a host; None if no rule does."""
         rules = self.rules
-        if host in rules:
-            return host
+        for text in orders_for(host):
+            if text in rules:
+                return text
         name = _surt(name_of(host))
         if name + ")" in rules:
             return name + ")"

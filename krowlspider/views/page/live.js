@@ -48,9 +48,10 @@ async function ask(name, parameters) {
 // The token stays in the memory of this tab.
 const TOKEN = "token";
 
-function askToken() {
+function askToken(isWrong) {
   const asking = at("asking");
   at("token").value = "";
+  at("wrong").hidden = !isWrong;
   asking.showModal();
   return new Promise((resolve) => {
     asking.addEventListener("close", () => resolve(asking.returnValue), { once: true });
@@ -71,22 +72,33 @@ function say(where, text, isBad) {
 
 // Send a body with the token, and return the answer; undefined without one.
 async function send(name, kind, body, where) {
-  const token = sessionStorage.getItem(TOKEN) || await askToken();
-  if (!token) return undefined;
-  try {
-    const answer = await fetch(`/api/v1/${name}`, {
-      method: "POST",
-      headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": kind },
-      body,
-    });
-    const found = await answer.json();
-    if (answer.status === 401) sessionStorage.removeItem(TOKEN);
-    else sessionStorage.setItem(TOKEN, token);
-    say(where, answer.ok ? found.message : found.error, !answer.ok);
-    return answer.ok ? found : undefined;
-  } catch (error) {
-    say(where, error.message, true);
-    return undefined;
+  let isWrong = false;
+  for (;;) {
+    const token = sessionStorage.getItem(TOKEN) || await askToken(isWrong);
+    if (!token) {
+      say(where, "Nothing was changed: no token was given.", true);
+      return undefined;
+    }
+    try {
+      const answer = await fetch(`/api/v1/${name}`, {
+        method: "POST",
+        headers: { "Authorization": `Bearer ${encodeURI(token)}`, "Content-Type": kind },
+        body,
+      });
+      const found = await answer.json();
+      isWrong = answer.status === 401;
+      if (isWrong) {
+        // It is asked for again, and nothing that was typed is lost.
+        sessionStorage.removeItem(TOKEN);
+        continue;
+      }
+      sessionStorage.setItem(TOKEN, token);
+      say(where, answer.ok ? found.message : found.error, !answer.ok);
+      return answer.ok ? found : undefined;
+    } catch (error) {
+      say(where, error.message, true);
+      return undefined;
+    }
   }
 }
 
@@ -134,7 +146,15 @@ at("steering").addEventListener("submit", async (event) => {
     // As a URL it is this host, and not its domain.
     block: { name: `http://${host}/` }, unblock: { name: `http://${host}/` },
     delay: { host, seconds: seconds === "" ? null : Number(seconds) },
+    forget: { name: host },
   };
+  if (name === "forget" && event.submitter.dataset.host !== host) {
+    event.submitter.dataset.host = host;
+    say("said-of-host", `This drops all of ${host}: its queue, and which of its URLs are known.`
+      + " Press Forget again to do it.", true);
+    return;
+  }
+  delete at("forget").dataset.host;
   await order(name, bodies[name], "said-of-host");
   await showHost(host);
 });

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.admin.coverage import coverage
 from krowlspider.frontier.schedule import orders as orders_module
-from krowlspider.frontier.schedule.own_delays import OrderError
+from krowlspider.frontier.schedule import standing
+from krowlspider.frontier.schedule.standing import (
+    OrderError,
+    StandingOrder,
+    decode_orders,
+    encode_orders,
+)
+from krowlspider.frontier.store.store import put
 from tests.frontier.conftest import LIMITS, RULE, KeptMemoryStore, World
 
 if TYPE_CHECKING:
@@ -21,6 +29,16 @@ def orders(world: World) -> Orders:
     return world.frontier.schedule.orders
 
 
+def give(world: World, kind: str, rule: str, seconds: float = 0.0) -> bool:
+    """Give a standing order; return whether it changed anything."""
+    made = orders(world).made(kind, rule, "a test", seconds)
+    return orders(world).take(made)
+
+
+def end(world: World, kind: str, rule: str) -> bool:
+    return orders(world).take(orders(world).made(kind, rule, "a test", ended=True))
+
+
 def fetched(world: World) -> list[str]:
     """Return the URLs of all pages that are due, fetched."""
     found = []
@@ -31,8 +49,8 @@ def fetched(world: World) -> list[str]:
 
 def test_a_block_covers_hosts_found_later_and_stands(world: World) -> None:
     world.add(A, C)
-    assert orders(world).block("test,dom,", "a test")
-    assert not orders(world).block("test,dom,", "a test")
+    assert give(world, "block", "test,dom,")
+    assert not give(world, "block", "test,dom,")
     assert fetched(world) == [C]
     world.commit()
     world.add(B)
@@ -41,8 +59,8 @@ def test_a_block_covers_hosts_found_later_and_stands(world: World) -> None:
     assert world.pop() is None
     # What is put off already, and what a pop has not looked at, go on.
     world.add("http://d.dom.test/")
-    assert orders(world).unblock("test,dom,")
-    assert not orders(world).unblock("test,dom,")
+    assert end(world, "block", "test,dom,")
+    assert not end(world, "block", "test,dom,")
     world.clocks.pass_(RULE.minimum)
     assert sorted(fetched(world)) == [A, B, "http://d.dom.test/"]
 
@@ -51,7 +69,7 @@ def test_a_request_in_flight_ends_and_no_other_begins(world: World) -> None:
     world.add(A, A + "1")
     lease = world.pop()
     assert lease is not None
-    orders(world).block("a.dom.test", "a test")
+    give(world, "block", "a.dom.test")
     world.frontier.acknowledge(lease)
     world.frontier.schedule.release(lease.host, 0.25)
     world.commit()
@@ -64,14 +82,14 @@ def test_a_request_in_flight_ends_and_no_other_begins(world: World) -> None:
 def test_a_host_under_two_blocks_or_paused_stays(world: World) -> None:
     world.add(A, B)
     for rule in ("test,dom,", "a.dom.test"):
-        orders(world).block(rule, "a test")
-    assert orders(world).pause(world.frontier.schedule.cache.get("b.dom.test"))
+        give(world, "block", rule)
+    assert give(world, "pause", "b.dom.test")
     assert fetched(world) == []
-    orders(world).unblock("test,dom,")
+    end(world, "block", "test,dom,")
     world.commit()
     world.clocks.pass_(RULE.minimum)
     assert fetched(world) == []
-    orders(world).unblock("a.dom.test")
+    end(world, "block", "a.dom.test")
     world.clocks.pass_(RULE.minimum)
     assert fetched(world) == [A]
 
@@ -80,9 +98,9 @@ def test_the_end_of_a_block_survives_a_kill(world: World, monkeypatch: pytest.Mo
     monkeypatch.setattr(orders_module, "_RELEASED", 2)
     urls = [f"http://h{at}.dom.test/" for at in range(7)]
     world.add(*urls)
-    orders(world).block("test,dom,", "a test")
+    give(world, "block", "test,dom,")
     assert fetched(world) == []
-    orders(world).unblock("test,dom,")
+    end(world, "block", "test,dom,")
     world.crash()
     for _ in urls:
         world.commit()
@@ -92,11 +110,11 @@ def test_the_end_of_a_block_survives_a_kill(world: World, monkeypatch: pytest.Mo
 
 def test_a_robots_fetch_for_another_host_waits_for_the_block(world: World) -> None:
     schedule = world.frontier.schedule
-    orders(world).block("a.dom.test", "a test")
+    give(world, "block", "a.dom.test")
     schedule.enqueue_robots_fetch("a.dom.test", "fetch")
     world.clocks.pass_(1)
     assert schedule.pop() is None
-    orders(world).unblock("a.dom.test")
+    end(world, "block", "a.dom.test")
     world.clocks.pass_(RULE.minimum)
     host = schedule.pop()
     assert host is not None
@@ -106,12 +124,12 @@ def test_a_robots_fetch_for_another_host_waits_for_the_block(world: World) -> No
 def test_a_blocked_host_is_paused_at_its_next_owner(world: World) -> None:
     other = World(KeptMemoryStore, limits=LIMITS, node="there")
     world.add(A)
-    orders(world).block("a.dom.test", "a test")
+    give(world, "block", "a.dom.test")
     assert fetched(world) == []
     world.hand_over("a.dom.test", other)
     other.clocks.pass_(YEARS)
     assert other.pop() is None
-    assert orders(other).unpause(other.frontier.schedule.cache.get("a.dom.test"))
+    assert end(other, "pause", "a.dom.test")
     other.clocks.pass_(RULE.minimum)
     assert other.fetch() == A
 
@@ -120,8 +138,9 @@ def test_a_delay_of_a_host_stands_and_never_speeds_it_up(world: World) -> None:
     world.add(A, A + "1", A + "2")
     host = world.frontier.schedule.cache.get("a.dom.test")
     with pytest.raises(OrderError, match="below the least delay of this host"):
-        orders(world).set_delay(host, RULE.minimum / 2)
-    orders(world).set_delay(host, 9.0)
+        give(world, "delay", "a.dom.test", RULE.minimum / 2)
+    assert give(world, "delay", "a.dom.test", 9.0)
+    orders(world).wait(host)
     assert world.pop() is None
     world.crash()
     world.clocks.pass_(8.9)
@@ -133,14 +152,14 @@ def test_a_delay_of_a_host_stands_and_never_speeds_it_up(world: World) -> None:
     assert world.pop() is None
     host.rate.floor = 20.0
     assert rule.of("a.dom.test").delay(host.rate) == 20.0
-    assert orders(world).delays.end("a.dom.test")
-    assert not orders(world).delays.end("a.dom.test")
+    assert end(world, "delay", "a.dom.test")
+    assert not end(world, "delay", "a.dom.test")
     assert rule.of("a.dom.test") is rule
 
 
 def test_a_changed_policy_keeps_longer_delays_of_hosts(world: World) -> None:
     world.add(A)
-    orders(world).set_delay(world.frontier.schedule.cache.get("a.dom.test"), 3.0)
+    give(world, "delay", "a.dom.test", 3.0)
     delays, rule = orders(world).delays, world.frontier.schedule.rule
     delays.change_policy("minimum", 1.0)
     assert (rule.minimum, rule.of("a.dom.test").minimum) == (1.0, 3.0)
@@ -148,3 +167,142 @@ def test_a_changed_policy_keeps_longer_delays_of_hosts(world: World) -> None:
     assert rule.of("a.dom.test").minimum == 5.0
     delays.change_policy("factor", 7.0)
     assert rule.of("a.dom.test").factor == 7.0
+
+
+PORTS = ["http://a.dom.test/", "http://a.dom.test:8080/", "https://a.dom.test:8443/"]
+
+
+@pytest.mark.parametrize("kind", ["block", "pause"])
+@pytest.mark.parametrize(
+    ("rule", "free"),
+    [
+        ("a.dom.test", []),
+        ("a.dom.test:8080", [0, 2]),
+        ("a.dom.test:443", [1, 2]),
+        ("a.dom.test:80", [1, 2]),
+    ],
+)
+def test_a_name_is_held_at_all_its_ports(
+    world: World, kind: str, rule: str, free: list[int]
+) -> None:
+    world.add(*PORTS)
+    assert give(world, kind, rule)
+    assert sorted(fetched(world)) == sorted(PORTS[at] for at in free)
+    world.commit()
+    world.clocks.pass_(YEARS)
+    assert world.pop() is None
+    assert end(world, kind, rule)
+    world.clocks.pass_(RULE.minimum)
+    assert sorted(fetched(world)) == sorted(set(PORTS) - {PORTS[at] for at in free})
+
+
+@pytest.mark.parametrize("kind", ["block", "pause"])
+def test_an_order_for_an_unknown_name_holds_when_it_comes(world: World, kind: str) -> None:
+    assert give(world, kind, "a.dom.test")
+    assert not give(world, kind, "a.dom.test")
+    world.crash()
+    world.add(*PORTS, C)
+    # The first look may be at a part of the hosts only.
+    assert world.fetch() in {C, None}
+    world.clocks.pass_(1)
+    assert set(fetched(world)) <= {C}
+    end(world, kind, "a.dom.test")
+    world.clocks.pass_(RULE.minimum)
+    assert sorted(fetched(world)) == sorted(PORTS)
+
+
+def test_a_delay_of_an_unknown_name_is_that_of_all_ports(world: World) -> None:
+    give(world, "delay", "a.dom.test", 9.0)
+    give(world, "delay", "a.dom.test:8080", 20.0)
+    world.crash()
+    of = world.frontier.schedule.rule.of
+    names = ("a.dom.test", "a.dom.test:8443", "a.dom.test:8080", "b.dom.test")
+    assert [of(name).minimum for name in names] == [9.0, 9.0, 20.0, RULE.minimum]
+    end(world, "delay", "a.dom.test")
+    give(world, "delay", "b.dom.test:443", 5.0)
+    world.crash()
+    of = world.frontier.schedule.rule.of
+    assert [of(name).minimum for name in names] == [RULE.minimum, RULE.minimum, 20.0, 5.0]
+
+
+def test_of_two_orders_the_later_one_holds(world: World) -> None:
+    """Also where they come from nodes whose clocks differ, and in the other order."""
+    world.add(A)
+    early = orders(world).made("block", "a.dom.test", "a test")
+    late = early._replace(stamp=early.stamp + 1, ended=True)
+    assert orders(world).take(early)
+    assert orders(world).take(late)
+    assert not orders(world).take(early)
+    assert orders(world).made("block", "a.dom.test", "a test").stamp > late.stamp
+    world.crash()
+    assert not orders(world).take(early)
+    world.clocks.pass_(RULE.minimum)
+    assert fetched(world) == [A]
+
+
+def test_ended_orders_are_kept_up_to_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "ENDED_MAX", 3)
+    monkeypatch.setattr(standing, "ORDERS_MAX", 2)
+    for at in range(6):
+        give(world, "block", f"h{at}.test")
+        world.clocks.pass_(1)
+        end(world, "block", f"h{at}.test")
+    kept = [order.rule for order in orders(world).standing.all()]
+    assert kept == ["h3.test", "h4.test", "h5.test"]
+    give(world, "pause", "a.test")
+    give(world, "pause", "b.test")
+    with pytest.raises(OrderError, match="2 names with a pause of their own"):
+        give(world, "pause", "c.test")
+
+
+def test_what_an_order_covers(world: World) -> None:
+    world.add(*PORTS, PORTS[0] + "1", C, "http://b.a.dom.test/")
+    lease = world.pop()
+    assert lease is not None
+    assert coverage(world.frontier, lease.host.name).in_flight == 1
+    covered = coverage(world.frontier, "a.dom.test")
+    names = ["a.dom.test", "a.dom.test:8080", "a.dom.test:8443"]
+    assert (covered.hosts, covered.host_count) == (names, 3)
+    world.frontier.acknowledge(lease)
+    world.frontier.schedule.release(lease.host, 0.25)
+    world.commit()
+    world.crash()
+    for rule, hosts in (
+        ("a.dom.test", names),
+        ("a.dom.test:443", names[:1]),
+        ("a.dom.test:8080", names[1:2]),
+        ("test,dom,", [*names, "b.a.dom.test"]),
+        ("nowhere.test", []),
+        ("a.dom.tes", []),
+    ):
+        assert coverage(world.frontier, rule).hosts == hosts
+    assert coverage(world.frontier, "test,dom,").in_flight == 0
+    # What is asked for is not known by that.
+    world.frontier.schedule.cache.get("nowhere.test")
+    assert coverage(world.frontier, "nowhere.test").words.startswith("It is unknown")
+
+
+def test_blocks_and_delays_of_an_older_store_hold(world: World) -> None:
+    put(world.frontier.store, b"Aa.dom.test", b"a test, 2026-01-01")
+    put(world.frontier.store, b"Bb.dom.test", b"9.0")
+    world.crash()
+    world.add(A)
+    assert fetched(world) == []
+    assert world.frontier.schedule.rule.of("b.dom.test").minimum == 9.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "forget"},
+        {"rule": "WWW.a.test"},
+        {"rule": "a b"},
+        {"stamp": -1},
+        {"note": "x\nBlock by y"},
+    ],
+)
+def test_an_order_of_another_node_is_checked(changes: dict[str, object]) -> None:
+    good = StandingOrder("block", "test,dom,", 1, "a test")
+    assert decode_orders(encode_orders([good])) == [good]
+    with pytest.raises(ValueError, match=r"no (standing order|rule of hosts)|is no host"):
+        decode_orders(encode_orders([good._replace(**changes)]))  # type: ignore[arg-type]

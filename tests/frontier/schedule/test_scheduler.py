@@ -147,6 +147,11 @@ def test_a_robots_fetch_waits_until_its_host_is_due(world: World) -> None:
 YEARS = 3 * 365 * 86_400.0
 
 
+def pause(world: World, *, ended: bool = False) -> bool:
+    orders = world.frontier.schedule.orders
+    return orders.take(orders.made("pause", "a.test", "a test", ended=ended))
+
+
 @pytest.mark.parametrize("state", ["scheduled", "in flight", "given back", "turned back", "idle"])
 def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> None:
     schedule = world.frontier.schedule
@@ -156,14 +161,14 @@ def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> No
         world.frontier.acknowledge(lease)
         schedule.release(lease.host, 1.0)
         host = lease.host
-        assert schedule.orders.pause(host)
+        assert pause(world)
         world.commit()
         world.add(A2)
     else:
         world.add(A1, A2)
         lease = leased(world) if state != "scheduled" else None
         host = schedule.cache.get("a.test") if lease is None else lease.host
-        assert schedule.orders.pause(host)
+        assert pause(world)
         if lease is not None:
             world.frontier.queues.unpop(lease)
             if state == "in flight":
@@ -174,8 +179,8 @@ def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> No
                 schedule.turn_back(host, "192.0.2.1")
     world.clocks.pass_(YEARS)
     assert world.pop() is None
-    assert schedule.orders.unpause(schedule.cache.get("a.test"))
-    assert not schedule.orders.unpause(schedule.cache.get("a.test"))
+    assert pause(world, ended=True)
+    assert not pause(world, ended=True)
     assert world.pop() is None
     world.clocks.pass_(RULE.minimum)
     assert leased(world).host.name == "a.test"
@@ -184,20 +189,26 @@ def test_a_paused_host_stays_paused_in_any_state(world: World, state: str) -> No
 def test_a_pause_and_its_end_are_on_disk_at_once(world: World) -> None:
     world.add(A1)
     world.commit()
-    world.frontier.schedule.orders.pause(world.frontier.schedule.cache.get("a.test"))
+    pause(world)
     world.crash()
     world.clocks.pass_(YEARS)
     assert world.pop() is None
-    world.frontier.schedule.orders.unpause(world.frontier.schedule.cache.get("a.test"))
+    pause(world, ended=True)
     world.crash()
     world.clocks.pass_(RULE.minimum)
     assert leased(world).host.name == "a.test"
 
 
-def test_a_deferred_host_is_not_paused(world: World) -> None:
+def test_a_deferred_host_is_paused_when_it_is_tried_again(world: World) -> None:
     world.add(A1)
     lease = leased(world)
     world.frontier.queues.unpop(lease)
     lease.host.rate.errors = 100
     world.frontier.schedule.deferral.defer(lease.host, 100.0)
-    assert not world.frontier.schedule.orders.pause(lease.host)
+    assert pause(world)
+    world.clocks.pass_(200.0)
+    assert world.pop() is None
+    pause(world, ended=True)
+    world.clocks.pass_(ROUND)
+    world.commit()
+    assert leased(world).host.name == "a.test"
