@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.crawl.next_commands import archive_commands, same_again
-from krowlspider.crawl.time_left import progress, until_empty
+from krowlspider.crawl.time_left import may_end, progress, until_empty
 from krowlspider.errors import lacks_room, scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.frontier.schedule.orders import PAUSED
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 # the stats.
 figures_wanted = object()
 
-# Seconds before the end of a crawl within which it is said to be ending: some scrapes.
-ENDING = 120.0
 _MB = 1e6
 # Looks at the crawl that are kept for its live line, one a second, and those of its rate.
 RECENT = 60
@@ -82,20 +80,13 @@ class Progress:
         self._stats.set_value("krowl/crawl/ending", int(self._may_end(counted["done"], in_flight)))
 
     def _may_end(self, done: int, in_flight: int) -> bool:
-        """Return whether the crawl is being stopped, or may reach its end within ENDING seconds at
-        its average rate."""
-        job, limits = self._job, self._limits
-        seconds = time.monotonic() - self._began
-        if job.stopping() or limits.is_stopping or (job.node is not None and job.node.over):
+        """Return whether the crawl is being stopped, or may soon end by itself."""
+        job, seconds = self._job, time.monotonic() - self._began
+        if job.stopping() or self._limits.is_stopping or (job.node is not None and job.node.over):
             return True
-        if limits.seconds and limits.seconds - seconds < ENDING:
-            return True
-        soon = done / max(seconds, 1.0) * ENDING
         left = job.frontier.queued - job.frontier.deferred_queued + in_flight
         # What is queued here is not all of a cluster.
-        return (job.node is None and left <= soon) or bool(
-            limits.pages and limits.pages - done <= soon
-        )
+        return may_end(self._limits, done, left if job.node is None else None, seconds)
 
     def due_line(self, now: float, interval: float) -> str:
         """Publish the figures, and return the status line that is due each ``interval`` seconds;

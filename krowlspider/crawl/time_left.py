@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # Seconds that a queue must shrink before its end is estimated.
 _SHRINKING = 20.0
+# Seconds before its end within which a crawl is said to be ending: some scrapes of Prometheus.
+ENDING = 120.0
 
 
 @dataclass(slots=True)
@@ -65,3 +67,13 @@ def until_empty(looks: Sequence[tuple[float, int, int]]) -> float:
     if seconds < _SHRINKING or now >= before or max(queued[middle:]) > min(queued[:middle]):
         return 0.0
     return seconds / (before - now) * now
+
+
+def may_end(limits: Limits, pages: int, queued: int | None, seconds: float) -> bool:
+    """Return whether a crawl may reach its end within ENDING seconds, at its average rate: a limit,
+    or the end of its queue, if that is not None."""
+    if limits.seconds and limits.seconds - seconds <= ENDING:
+        return True
+    soon = pages / max(seconds, 1.0) * ENDING
+    is_limited = limits.pages and limits.pages - pages <= soon
+    return bool(is_limited) or (queued is not None and queued <= soon)

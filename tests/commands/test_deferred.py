@@ -20,8 +20,8 @@ except SystemExit:
 command = sorted(sys.modules)
 import krowlspider.engine.handler, krowlspider.fetch.client
 import extensions.live_page, extensions.metrics
-from krowlspider.crawl.monitoring.page_server import PageServer
-served = asyncio.run(PageServer([]).serve("127.0.0.1", range(1)))
+from krowlspider.crawl.monitoring.page_server import PageServer, Place
+served = asyncio.run(PageServer([]).serve(Place("127.0.0.1", range(1))))
 print(json.dumps([command, sorted(sys.modules), served]))
 """
 

@@ -16,6 +16,7 @@ from krowlspider.crawl.drop_reasons import _DROPPED, REFUSED, words_of_drop
 from krowlspider.crawl.explain import _COUNTED
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.engine.control import Control
+from krowlspider.engine.steering import Steering
 from krowlspider.fetch import errors
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
@@ -336,9 +337,7 @@ WAITS = {
         "KROWL_DELAY_MIN",
         urls=pages("a", first="x"),
         seconds=0.3,
-        more=lambda crawl: crawl.job.frontier.schedule.orders.set_delay(
-            crawl.job.frontier.schedule.cache.get("a.test"), 90
-        ),
+        more=lambda crawl: Steering(crawl.crawler, "a test").stand("delay", "a.test", 90.0),
     ),
     "delay": Wait(
         "a",

@@ -11,7 +11,7 @@ import pytest
 
 from krowlspider.crawl.page_budget import PageBudget
 from krowlspider.crawl.status import Progress, status_line
-from krowlspider.crawl.time_left import Limits, progress
+from krowlspider.crawl.time_left import Limits, may_end, progress
 from krowlspider.engine.ending import Ending
 from krowlspider.frontier.schedule.orders import PAUSED
 
@@ -180,3 +180,24 @@ def test_status_line_of_a_large_crawl_is_short() -> None:
         {**figures, **none, "archive_mb": 0.0143, "paused": "paused: no room in jobs/a"}
     )
     assert full.endswith(" | WARC 14.3 KB | paused: no room in jobs/a")
+
+
+@pytest.mark.parametrize(
+    ("limits", "pages", "queued", "seconds", "expected"),
+    [
+        (Limits(), 0, 0, 1, True),
+        (Limits(), 0, 1, 1, False),
+        (Limits(), 100, 121, 100, False),
+        (Limits(), 100, 120, 100, True),
+        (Limits(), 100, None, 100, False),
+        (Limits(pages=220), 100, 10_000, 100, True),
+        (Limits(pages=221), 100, 10_000, 100, False),
+        (Limits(pages=220), 100, None, 100, True),
+        (Limits(seconds=220), 1, 10_000, 100, True),
+        (Limits(seconds=221), 1, 10_000, 100, False),
+    ],
+)
+def test_a_crawl_that_may_soon_end_is_ending(
+    limits: Limits, pages: int, queued: int | None, seconds: float, expected: bool
+) -> None:
+    assert may_end(limits, pages, queued, seconds) is expected
