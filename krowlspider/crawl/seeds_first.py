@@ -67,7 +67,8 @@ class SeedsFirst:
             return True
         if now < self._ended + _SOON and turns.waits_in_line():
             return True
-        return left is not None and left <= turns.tried and turns.next_tried() <= now + _AGAIN
+        soonest = min(turns.next_fresh(), turns.next_tried())
+        return left is not None and left <= turns.fresh + turns.tried and soonest <= now + _AGAIN
 
     def next_end(self) -> float:
         """Return when a wait may end by itself, in seconds of the job clock; inf if something else

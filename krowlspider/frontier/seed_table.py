@@ -187,7 +187,10 @@ def ended(lease: Lease, dropped: str | None) -> tuple[bytes, bytes] | None:
     else:
         status, location = 0, ""
         if answer is not None:
-            status, location = answer.status, escape_octets(answer.location or b"")
+            status = answer.status
+            if answer.location is not None:
+                # An empty one leads to the page itself.
+                location = escape_octets(answer.location) or entry.url
         state = (dropped or "done", status, location)
     return _key(entry.url), _encode(state)
 

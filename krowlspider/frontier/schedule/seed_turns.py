@@ -52,6 +52,8 @@ class SeedTurns:
         self._front = 0.0
         # Hosts with a seed that was not tried.
         self._fresh: list[tuple[float, str]] = []
+        self._fresh_counts: dict[str, int] = {}
+        self.fresh = 0
         # While pages are limited: hosts that have failed, or a seed of which has failed, with the
         # number of their seeds. They have places in the heap of all hosts too.
         self._tried: list[tuple[float, str]] = []
@@ -89,6 +91,8 @@ class SeedTurns:
                 return False
             self.is_idle = False
             heappush(self._fresh, (host.due, host.name))
+            self.fresh += fresh - self._fresh_counts.get(host.name, 0)
+            self._fresh_counts[host.name] = fresh
             return True
         if self.is_limited and len(self._counts) < _MOST:
             self._add_tried(host.name, host.due if fresh else max(host.due, due), fresh + retries)
@@ -118,8 +122,11 @@ class SeedTurns:
 
     def pop(self, now: float) -> str | None:
         """Return the name of a host whose seed may be fetched; None without one."""
-        fresh = self._fresh
-        return heappop(fresh)[1] if fresh and fresh[0][0] <= now else None
+        if not self._fresh or self._fresh[0][0] > now:
+            return None
+        name = heappop(self._fresh)[1]
+        self.fresh -= self._fresh_counts.pop(name, 0)
+        return name
 
     def pop_tried(self, now: float) -> str | None:
         """Return the name of a host whose seed may be tried again; None without one."""
