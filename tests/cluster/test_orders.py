@@ -106,7 +106,7 @@ class Ring:
         crawler = self.crawler("a")
         return Ordering(crawler, "a person")
 
-    def result(self, work: Coroutine[Any, Any, Any], within: float = 2.0) -> Any:
+    def result(self, work: Coroutine[Any, Any, Any], within: float = 20.0) -> Any:
         """Let node ``a`` do something; return or raise what it does."""
         task = self.cluster.running["a"].loop.create_task(work)
         self.cluster.run_while(lambda: not task.done(), within)
@@ -201,9 +201,10 @@ def test_each_node_knows_the_others(ring: Ring) -> None:
 
 def test_a_killed_node_is_silent_within_a_bound(ring: Ring) -> None:
     """Long before its lease ends; docs/watching.md names the bound."""
+    control = Control(ring.crawler("a"))
+    ring.cluster.until(lambda: control.nodes()[1].state == "agreed", 60)
     ring.cluster.freeze("b")
     begun = ring.cluster.now
-    control = Control(ring.crawler("a"))
     ring.cluster.until(lambda: control.nodes()[1].state != "agreed", 60)
     took = ring.cluster.now - begun
     ring.cluster.thaw("b")
