@@ -6,6 +6,8 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.index.indexes import files_gone
+from krowlspider.archive.upload.notes import uploaded
 from krowlspider.config.contact import is_unreachable
 from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.status import pause_reason
@@ -14,6 +16,7 @@ from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from scrapy.settings import BaseSettings
 
@@ -23,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 # User and password in the URL of a feed.
 _USER = re.compile(r"//\S*@")
+# Names of missing WARC files that are logged.
+_GONE_NAMED = 5
 # Formats of feeds whose file is one document, to which nothing can be appended.
 _ONE_DOCUMENT = ("json", "xml")
 
@@ -61,6 +66,25 @@ def log_start(job: Job) -> None:
             f"{lost.records:,}",
             counted(lost.synced, "record"),
             counted(lost.urls, "URL"),
+        )
+    _log_gone(job.archive.directory)
+
+
+def _log_gone(archive: Path) -> None:
+    """Warn of WARC files that are neither in the folder, where their index is, nor uploaded."""
+    gone = files_gone(archive)
+    if gone:
+        stored = uploaded(archive)
+        gone = [name for name in gone if name not in stored]
+    if gone:
+        more = f" and {len(gone) - _GONE_NAMED} more" if len(gone) > _GONE_NAMED else ""
+        logger.warning(
+            "%s missing in %s, where only the index is: %s%s. Copy back what was"
+            " lost; of what you moved for good, move the index too",
+            f"{counted(len(gone), 'WARC file')} {'is' if len(gone) == 1 else 'are'}",
+            archive,
+            ", ".join(gone[:_GONE_NAMED]),
+            more,
         )
 
 

@@ -16,6 +16,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
+from krowlspider.crawl.answers.last_tries import TRUNCATED, LastTries
 from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
@@ -82,7 +83,8 @@ class DownloadHandler(BaseDownloadHandler):
     ``request.meta["krowl_warc"]`` is a future of the ``Location`` of the response record, and
     ``krowl_warc_id`` its WARC-Record-ID. They are not set for a status in KROWL_WARC_SKIP_STATUS. A
     body over DOWNLOAD_MAXSIZE, a cut connection and a timeout raise Scrapy's exceptions. Bytes that
-    came before are archived, marked as truncated.
+    came before are archived, marked as truncated. An answer that may be cut (`NoCloseNotify`) does
+    so too until the last try. That one returns it, with the flag "truncated".
     """
 
     def __init__(self, crawler: Crawler):
@@ -94,6 +96,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._meters = self._job.meters
         self._throttle = self._job.throttle
         self._ids = RecordIds()
+        self._last_tries = LastTries(settings, self._count)
         # Whether the archive has failed and this has been logged.
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -134,6 +137,8 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.stored is not None:
             body = await self._load(in_flight, in_flight.memory, exchange.stored)
         response = await self._decode(request, in_flight, exchange, body)
+        if exchange.truncated == "disconnect":
+            response.flags.append(TRUNCATED)
         if observer is not None and observer.stop is not None:
             response.flags.append("download_stopped")
             if observer.stop.fail:
@@ -166,6 +171,10 @@ class DownloadHandler(BaseDownloadHandler):
             if isinstance(error, TooLarge) and error.exchange and in_flight.robots_fetch:
                 # RFC 9309, section 2.5: the start of a robots.txt that is too large counts.
                 return error.exchange
+            accepted = self._last_tries.accepted(error, in_flight, meta)
+            if accepted is not None:
+                await self._throttle()
+                return accepted
             if self._log is not None:
                 self._log.failed(in_flight, error)
             if in_flight.trace is not None:
@@ -211,7 +220,7 @@ class DownloadHandler(BaseDownloadHandler):
                 body = await self._job.decoders.decode(
                     mark, body, coding[-1], most, in_flight.memory, cuts=is_robots
                 )
-                if is_robots and exchange.truncated and len(body) < most:
+                if is_robots and exchange.truncated == "length" and len(body) < most:
                     raise TooLarge("what was received of it decodes to less than 500 KiB")
         except FetchError as error:
             error.exchange = exchange

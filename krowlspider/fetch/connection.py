@@ -99,6 +99,11 @@ class Connection(asyncio.Protocol):
         else:
             self._pending.receive_eof()
 
+    def cut_off(self) -> None:
+        """Handle the end of TCP where TLS has not ended: the answer may be cut."""
+        if self._pending is not None:
+            self._pending.receive_cut()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._transport = None

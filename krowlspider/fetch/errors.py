@@ -156,6 +156,13 @@ class ConnectionLost(FetchError, kind="disconnect"):
     """The connection ended before the response did, or before the request was sent."""
 
 
+class NoCloseNotify(ConnectionLost, kind="no_close_notify"):
+    """An answer over TLS that names no length ended with TCP, without close_notify.
+
+    Many servers end so. The answer may be whole or cut (RFC 9112, section 9.8).
+    """
+
+
 class ConnectionReset(ConnectionLost, kind="reset"):
     """The connection was reset (RST), while connecting or within an exchange."""
 

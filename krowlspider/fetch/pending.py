@@ -192,6 +192,13 @@ class PendingExchange:
         else:
             self.end(None)
 
+    def receive_cut(self) -> None:
+        """Handle the end of TCP without close_notify."""
+        if self._reader.ends_at_close:
+            self.end(errors.NoCloseNotify("no length and no close_notify"), "disconnect")
+        else:
+            self.receive_eof()
+
     def plan(self) -> None:
         """Set the timer to the next event that is due."""
         now, order = self._clock.time(), self._order

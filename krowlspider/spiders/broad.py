@@ -17,6 +17,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.crawl.answers.last_tries import TRUNCATED
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.start_log import log_crawled
@@ -112,7 +113,7 @@ class BroadSpider(Spider):
         **dict.fromkeys(("url", "redirected_from", "status", "depth", "title", "lang"), True),
         **dict.fromkeys(("canonical", "noindex", "content_type", "bytes", "fetch_time"), True),
         **dict.fromkeys(("warc_file", "warc_offset", "warc_record_id"), True),
-        "redirected_from": False,
+        **dict.fromkeys(("redirected_from", TRUNCATED), False),
     }
     _sitemaps: SitemapReader
     # None: requisites are not fetched.
@@ -361,6 +362,7 @@ class BroadSpider(Spider):
             # The archive has reported this error; from now on no commit acknowledges any page.
             return
         chain = {"redirected_from": meta["redirect_urls"]} if "redirect_urls" in meta else {}
+        truncated = {TRUNCATED: "disconnect"} if TRUNCATED in response.flags else {}
         yield {
             "url": response.url,
             **chain,
@@ -376,6 +378,7 @@ class BroadSpider(Spider):
             "warc_file": where and where.file,
             "warc_offset": where and where.offset,
             "warc_record_id": where and meta["krowl_warc_id"],
+            **truncated,
         }
 
     def _read(self, response: Response) -> Page:

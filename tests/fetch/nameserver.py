@@ -32,6 +32,8 @@ class Zone:
     """Names whose answers wait for their event."""
     no_aaaa: int = 0
     """The code by which every question for AAAA is answered, where it is not 0."""
+    no_a: int = 0
+    """The same for A."""
     port: int = 0
 
 
@@ -60,8 +62,8 @@ class _Server(asyncio.DatagramProtocol):
         entry = self.zone.names.get(name, NXDOMAIN)
         if entry is None:
             return
-        if kind == AAAA and self.zone.no_aaaa:
-            entry = self.zone.no_aaaa
+        if code := {A: self.zone.no_a, AAAA: self.zone.no_aaaa}.get(kind):
+            entry = code
         code, records = (entry, []) if isinstance(entry, int) else (0, self._records(entry, kind))
         header = struct.pack(
             ">HHHHHH", *struct.unpack(">H", data[:2]), 0x8180 | code, 1, len(records), 0, 0

@@ -88,6 +88,7 @@ def test_a_crawl_delay_holds_for_a_name_with_its_root_dot_too(tmp_path: Path) ->
         resolve = '{"a.test": "127.0.0.1"}'
         seeds = [f"http://a.test.:{web.port}/{number}" for number in range(3)]
         crawl_of(web, tmp_path, seeds, settings={"KROWL_RESOLVE": resolve}).run()
+        assert {entry.host for entry in web.log()} == {f"a.test:{web.port}"}
         gaps = [b.start - a.end for a, b in pairwise(web.log())]
         assert len(gaps) == 3
         assert min(gaps) >= 0.99

@@ -12,6 +12,7 @@ from email.utils import formatdate
 from heapq import heappop, heappush
 from ipaddress import ip_address
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,6 @@ from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
-    from pathlib import Path
 
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import Store
@@ -227,6 +227,7 @@ class _Room:
     files = bytes_cut = 0
     damaged = salvaged = ()
     path = "simulated"
+    directory = Path("simulated")
 
     def lines_with(self, _: str) -> list[str]:
         return []

@@ -77,6 +77,19 @@ def indexes_in(directory: Path, newest: int = 0) -> Indexes:
     return found
 
 
+def files_gone(directory: Path) -> list[str]:
+    """Return the names of the WARC files of which only the index is in a folder, sorted.
+
+    A link to a file that is missing counts as gone. Raises OSError.
+    """
+    if not directory.is_dir():
+        return []
+    with os.scandir(directory) as entries:
+        names = {each.name for each in entries if not each.is_symlink() or each.is_file()}
+    warcs = (name.removesuffix(INDEX) + WARC for name in names if name.endswith(INDEX))
+    return sorted(name for name in warcs if not names & {name, name + OPEN})
+
+
 def _modified(path: Path) -> int | None:
     """Return the time a file was written, in epoch ns; None if the file does not exist."""
     try:

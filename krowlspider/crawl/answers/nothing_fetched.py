@@ -75,6 +75,7 @@ _OF_KIND = {
     errors.TotalTimeout.kind: _CONNECTION,
     errors.ConnectionLost.kind: _CONNECTION,
     errors.ConnectionReset.kind: _CONNECTION,
+    errors.NoCloseNotify.kind: _CONNECTION,
 }
 _OF_VERDICT = {
     Verdict.DISALLOWED: _ROBOTS,

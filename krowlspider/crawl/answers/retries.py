@@ -52,6 +52,12 @@ class Retries:
         limit = meta.get("max_retry_times", self._times)
         return self._again(meta, "retry_times", limit, failure_kind(error))
 
+    def is_last(self, error: Exception, meta: dict[str, Any]) -> bool:
+        """Return whether `after_error` will not fetch a page again, without counting anything."""
+        limit = meta.get("max_retry_times", self._times)
+        is_over = meta.get("retry_times", 0) >= limit or meta.get("dont_retry", False)
+        return is_over or not isinstance(error, self._errors)
+
     def may_lack_https(self, error: Exception) -> bool:
         """Return whether a failure after the last retry may mean that a host has no https."""
         is_transport = isinstance(error, self._errors) and not is_answer(error)

@@ -98,6 +98,7 @@ STATS: dict[str, Stat] = {
     "krowl/fetch/failed_count": Stat(
         "Fetches without an answer that is of use, by kind of failure.", "reason", ERRORS
     ),
+    "krowl/fetch/truncated_count": Stat("Answers accepted that may be cut: TLS without its end."),
     "krowl/fetch/unknown_seed_count": Stat("Look-ups that found no host for a seed."),
     "krowl/crawl/ending": Stat(
         "1 while the crawl is being stopped, or may reach its end within two minutes."

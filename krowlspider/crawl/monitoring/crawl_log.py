@@ -37,7 +37,7 @@ _UNFIT = re.compile(r"[^!-~]")
 _CODES = {
     "dns_": -1,
     **dict.fromkeys(("connect_", "network_", "tls", "proxy", "address_", "port"), -2),
-    **dict.fromkeys(("disconnect", "reset", "protocol"), -3),
+    **dict.fromkeys(("disconnect", "no_close_notify", "reset", "protocol"), -3),
     **dict.fromkeys(("first_byte_", "total_", "too_slow"), -4),
 }
 _OTHER_CODE = -5

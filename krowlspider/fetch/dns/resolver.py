@@ -198,16 +198,26 @@ class Resolver:
         return _Answer([address for address, _ in records[:ADDRESSES_KEPT]], expires)
 
     async def _records(self, name: str) -> list[tuple[str, float]]:
-        self.stats.questions += 1
-        records = await self._nameservers.ask(name, "A")
+        failure: errors.NameServerFailed | None = None
+        try:
+            records = await self._ask(name, "A")
+        except errors.NameServerFailed as e:
+            records, failure = [], e
         if records:
             return records
-        self.stats.questions += 1
         try:
-            return await self._nameservers.ask(name, "AAAA")
+            records = await self._ask(name, "AAAA")
         except errors.NameNotFound:
             # The A answer shows that the name exists; some servers err so (RFC 4074, section 4.2).
-            return []
+            if failure is not None:
+                raise
+        if failure is not None and not records:
+            raise failure
+        return records
+
+    async def _ask(self, name: str, kind: str) -> list[tuple[str, float]]:
+        self.stats.questions += 1
+        return await self._nameservers.ask(name, kind)
 
     def _failure(self, failure: type[errors.FetchError], reason: str) -> _Answer:
         return _Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)

@@ -48,6 +48,11 @@ class ResponseReader:
         return self.done and not self.extra and self.head is not None and self.head.keep_alive
 
     @property
+    def ends_at_close(self) -> bool:
+        """Return whether only the end of the connection ends the body."""
+        return not self.done and self.head is not None and self.head.framing is Framing.CLOSE
+
+    @property
     def received(self) -> int:
         """The bytes received: heads, and the body without its transfer coding."""
         return self._interim + len(self._start) + self.head_length + self.body_size

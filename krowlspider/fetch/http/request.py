@@ -66,6 +66,9 @@ def split_target(url: str) -> Target:
     host, port = _host_and_port(authority, scheme)
     if not host:
         raise ValueError(f"a URL without a host: {url!r}")
+    if host[-1] == "." and host != ".":
+        # As in `host_of`: a name with its root dot is the same host, and has the same robots.txt.
+        host, authority = host[:-1], authority.replace(".:", ":").removesuffix(".")
     path = "/" + path.partition("#")[0]
     return Target(Origin(scheme, host, port), authority.encode(), path.encode())
 

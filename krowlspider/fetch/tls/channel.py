@@ -41,8 +41,7 @@ class Channel(asyncio.Protocol):
     a server that is cut off. Data that the server sends before the first request waits until those
     who await ``secured`` have run.
 
-    An end without close_notify is a lost connection: an answer that ends so may be cut (RFC 9112,
-    section 9.8).
+    An end without close_notify cuts the connection off: see `Connection.cut_off`.
 
     A server that causes too much work (see `TlsWork`) is cut off with TLSFailed, and logged. So is
     one that asks for a key exchange over a finite field, which takes up to 0.1 s in a single call.
@@ -157,6 +156,7 @@ class Channel(asyncio.Protocol):
         # The server can answer nothing more, whatever this side still has to send.
         if self._is_open:
             self._connection.closed = True
+            self._connection.cut_off()
         if self._transport is not None:
             self._transport.abort()
 

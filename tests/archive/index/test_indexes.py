@@ -10,12 +10,30 @@ import pytest
 
 from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import index_file, index_path, parse
-from krowlspider.archive.index.indexes import MERGED_AT_ONCE, indexes_in, make_indexes, merge
+from krowlspider.archive.index.indexes import (
+    MERGED_AT_ONCE,
+    files_gone,
+    indexes_in,
+    make_indexes,
+    merge,
+)
 from tests.archive.captures import capture, finished, series, undamaged, written
 from tests.archive.index.lines import small_index
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_a_file_is_gone_of_which_only_the_index_is_there(tmp_path: Path) -> None:
+    assert files_gone(tmp_path / "none") == []
+    for name in ("there", "gone", "open", "linked", "dangling", "last"):
+        (tmp_path / f"{name}.cdxj").touch()
+    (tmp_path / "there.warc.gz").touch()
+    (tmp_path / "open.warc.gz.open").touch()
+    (tmp_path / "linked.warc.gz").symlink_to(tmp_path / "there.warc.gz")
+    (tmp_path / "dangling.warc.gz").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "unindexed.warc.gz").touch()
+    assert files_gone(tmp_path) == ["dangling.warc.gz", "gone.warc.gz", "last.warc.gz"]
 
 
 @pytest.mark.parametrize("files", [1, 2, 23, 2 * MERGED_AT_ONCE + 1])

@@ -68,6 +68,22 @@ def test_ipv6_is_asked_for_when_there_is_no_ipv4(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("code", [SERVFAIL, REFUSED, NOTIMP, FORMERR])
+def test_ipv6_answers_where_the_question_for_ipv4_fails(run: Run, code: int) -> None:
+    async def main() -> None:
+        names = {"six.test": (300, ["2001:db8::6"]), "none.test": (300, [])}
+        async with nameserver({**names}) as zone, resolver(zone) as made:
+            zone.no_a = code
+            assert await made.resolve("six.test") == ["2001:db8::6"]
+            # No address of one family does not show that there is none of the other.
+            assert type(await failure(made, "none.test")) is NameServerFailed
+            assert made.stats.failures == {NameServerFailed.kind: 1}
+            zone.no_aaaa = SERVFAIL
+            assert type(await failure(made, "both.test")) is NameServerFailed
+
+    run(main())
+
+
 def test_local_names_never_reach_the_dns(run: Run) -> None:
     async def main() -> None:
         async with nameserver({}) as zone, resolver(zone) as made:
@@ -358,8 +374,8 @@ def test_stats_count_questions_answers_and_failures(run: Run) -> None:
             for name in ("a.test", "fixed.test"):
                 await made.resolve(name)
         stats = made.stats
-        # Two of them for empty.test; that for a..b never leaves c-ares.
-        assert (stats.questions, stats.answered, stats.cached, stats.joined) == (6, 3, 2, 2)
+        # Two for empty.test and for broken.test; that for a..b never leaves c-ares.
+        assert (stats.questions, stats.answered, stats.cached, stats.joined) == (7, 3, 2, 2)
         assert stats.waited == 2.5
         assert seconds == [2.5, 0, 0, 0, 0]
         assert made.cached_names == 4

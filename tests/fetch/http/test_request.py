@@ -14,6 +14,9 @@ from krowlspider.fetch.http.request import Origin, build_request, split_target
         ("http://[::1]/", Origin("http", "::1", 80), b"[::1]", b"/"),
         ("http://[::1]:8080/", Origin("http", "::1", 8080), b"[::1]:8080", b"/"),
         ("http://u:p@a.example/@:", Origin("http", "a.example", 80), b"a.example", b"/@:"),
+        ("http://a.example./x.", Origin("http", "a.example", 80), b"a.example", b"/x."),
+        ("https://a.example.:81/", Origin("https", "a.example", 81), b"a.example:81", b"/"),
+        ("http://./", Origin("http", ".", 80), b".", b"/"),
         ("http://a.example/p#frag", Origin("http", "a.example", 80), b"a.example", b"/p"),
     ],
 )

@@ -14,7 +14,7 @@ import trustme
 from OpenSSL import SSL
 
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, TLSFailed
+from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, NoCloseNotify, TLSFailed
 from krowlspider.fetch.tls.channel import Channel
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Run, Script, answering, client, closing, fetch, is_reused, serve
@@ -22,6 +22,8 @@ from tests.fetch.web import Peer, Run, Script, answering, client, closing, fetch
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from krowlspider.fetch.exchange import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -272,22 +274,67 @@ def test_a_name_that_sni_cannot_carry_is_a_tls_failure(run: Run, tls: ssl.SSLCon
 TO_THE_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nhello"
 
 
-def test_end_without_close_notify_is_a_lost_connection(run: Run, tls: ssl.SSLContext) -> None:
-    """RFC 9112, section 9.8."""
+CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+
+
+async def ended_without_close_notify(tls: ssl.SSLContext, response: bytes) -> Exchange:
+    """Fetch an answer whose connection ends so."""
+
+    async def script(peer: Peer) -> None:
+        records = Records(peer, tls)
+        await records.request()
+        await peer.send(records.say(response))
+        peer.close()
+
+    async with serve(script) as web, client() as made:
+        return await fetch(made, f"https://a.test:{web.port}/")
+
+
+@pytest.mark.parametrize(
+    "response", [TO_THE_CLOSE, b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 404 Not Found\r\n\r\nno"]
+)
+def test_no_length_and_no_close_notify_is_told_apart(
+    run: Run, tls: ssl.SSLContext, response: bytes
+) -> None:
+    """RFC 9112, section 9.8: such an answer may be cut."""
 
     async def main() -> None:
-        async def script(peer: Peer) -> None:
-            records = Records(peer, tls)
-            await records.request()
-            await peer.send(records.say(TO_THE_CLOSE))
-            peer.close()
-
-        async with serve(script) as web, client() as made:
-            with pytest.raises(ConnectionLost) as caught:
-                await fetch(made, f"https://a.test:{web.port}/")
+        with pytest.raises(NoCloseNotify) as caught:
+            await ended_without_close_notify(tls, response)
         exchange = caught.value.exchange
         assert exchange is not None
-        assert (exchange.response_bytes, exchange.truncated) == (TO_THE_CLOSE, "disconnect")
+        assert (exchange.response_bytes, exchange.truncated) == (response, "disconnect")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+        CHUNKS,
+        CHUNKS + b"0",
+        b"HTTP/1.1 200 OK\r\nServer: x",
+        b"",
+    ],
+)
+def test_an_answer_that_is_cut_is_a_lost_connection(
+    run: Run, tls: ssl.SSLContext, response: bytes
+) -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLost) as caught:
+            await ended_without_close_notify(tls, response)
+        assert type(caught.value) is ConnectionLost
+
+    run(main())
+
+
+def test_chunks_end_without_trailers_and_close_notify(run: Run, tls: ssl.SSLContext) -> None:
+    """The last chunk shows that the body is whole."""
+
+    async def main() -> None:
+        exchange = await ended_without_close_notify(tls, CHUNKS + b"0\r\n")
+        assert (exchange.body, exchange.truncated) == (b"hello", "")
 
     run(main())
 
