@@ -306,8 +306,7 @@ def test_without_the_extension_orders_are_refused(ring: Ring) -> None:
     crawler.signals.connect(extension.on_order, order_received)
     assert refused.value.status == 409
     assert " Not carried out by node b: it takes no orders of other nodes" in paused.message
-    ring.cluster.run_for(2)
-    assert ring.frontier("b").schedule.orders.is_holding
+    ring.cluster.until(lambda: ring.frontier("b").schedule.orders.is_holding, 30)
     ring.result(give("resume", {"host": ring.host}))
 
 
@@ -344,7 +343,9 @@ def test_each_url_of_a_file_goes_to_its_owner(ring: Ring) -> None:
     assert (again.done, again.known) == (False, 6)
 
     def places() -> dict[str, str]:
-        return {
+        """The nodes that have them queued, or have asked for them already."""
+        asked = {entry.url: entry.ua for entry in ring.cluster.pages() if entry.url in owners}
+        return asked | {
             entry.url: name
             for name in "ab"
             for key, value in all_entries(ring.frontier(name).store)
