@@ -77,7 +77,7 @@ class Ring:
 
     def __init__(self, folder: Path) -> None:
         settings = {"KROWL_DELAY_MIN": 5.0, "KROWL_WARC_DIR": str(folder)}
-        self.cluster = SimulatedCluster(ClusterWeb(6, 30), folder, settings)
+        self.cluster = SimulatedCluster(ClusterWeb(6, 600), folder, settings)
         for name in "ab":
             self.cluster.start(name)
         self.cluster.until(lambda: len({each.ua for each in self.cluster.pages()}) == 2, 60)
