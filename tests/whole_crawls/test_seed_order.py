@@ -84,6 +84,19 @@ def test_redirects_of_seeds_are_followed_first(tmp_path: Path) -> None:
         assert len(crawl.items) == 20
 
 
+def test_seeds_of_a_host_with_a_long_delay_keep_their_places(tmp_path: Path) -> None:
+    spec = [
+        {"host": "^slow", **page("/robots.txt", "User-agent: *\nCrawl-delay: 12\n")},
+        *SITE,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url(f"slow{at}.test", path) for at in range(2) for path in ("/", "/p100")]
+        seeds.append(web.url("a.test"))
+        crawl = run(tmp_path, seeds, 6)
+        assert len(crawl.items) == 6
+        assert set(seeds) < {item["url"] for item in crawl.items}
+
+
 def test_a_redirect_of_a_seed_to_a_link_comes_first(tmp_path: Path) -> None:
     """The target is queued as a link already: it takes the place of a seed, and has its row."""
     links = anchors("http://www.b.test:{port}/", *(f"/p{number}" for number in range(30)))
