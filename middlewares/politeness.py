@@ -46,8 +46,8 @@ class PolitenessMiddleware:
         latency = request.meta.get("download_latency")
         # Without a latency, another middleware made this response: the host was not asked.
         if in_flight is not None and latency is not None:
-            way = request.meta.get("proxy") or ""
-            self._feedback.answered(in_flight, response.status, latency, response.headers, way)
+            proxy = request.meta.get("proxy") or ""
+            self._feedback.answered(in_flight, response.status, latency, response.headers, proxy)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:

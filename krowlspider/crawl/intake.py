@@ -6,7 +6,7 @@ Dedup runs before scope, because most links of a page are known.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,8 @@ REQUISITE_PRIORITY = 1
 _RECALLED = 200
 # Hosts whose requisites are counted; the one that was counted least recently is forgotten first.
 _BUDGETS = 16_384
+# Seconds of one step of `promote_known`.
+_STEP = 0.02
 
 
 class RequisiteBudget:
@@ -96,6 +98,8 @@ class Intake:
         self.seed_redirects = SeedRedirects()
         self.requisite_budget = RequisiteBudget(settings.getint("KROWL_REQUISITES_HOST_MAX"))
         self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
+        # Seeds that were known, and have no line of their own if the second part is false.
+        self._known_seeds: deque[tuple[Candidate, bool]] = deque()
 
     # --- rules ---
 
@@ -248,6 +252,9 @@ class Intake:
         queued anyway. So is one in the chain itself, which comes back with a cookie, and with
         ``again`` any URL. ``has_lines`` is as in `SeedTable.queued`.
 
+        A seed that is queued as a link already is for `promote_known`; the only one of a call is
+        promoted at once.
+
         :raises StoreError: as of `add`
         """
         urls = list(urls)
@@ -284,10 +291,10 @@ class Intake:
                     Entry(urls[at], depth, redirects, bare=urls[at] in bare, chain=chain),
                     priority,
                 )
-                for at in set(range(len(urls))).difference(new)
-                if owners is None or owners[at] is None
+                for at, is_known in enumerate(known)
+                if is_known and (owners is None or owners[at] is None)
             ]
-            self._promote(old, page, f"{path}{hop}", has_lines=has_lines)
+            self._note_known(old, page if keeps else "", f"{path}{hop}", has_lines=has_lines)
         candidates = []
         foreign: list[Foreign] = []
         for at, host, reason in zip(new, hosts, reasons, strict=True):
@@ -363,19 +370,32 @@ class Intake:
             self.seed_redirects.refuse(chain[0], url, reason)
         self._note_seed(url, reason, chain)
 
-    def _promote(
-        self, seeds: Iterable[Candidate], page: str, path: str, *, has_lines: bool
-    ) -> None:
-        """Have those seeds fetched first that are queued as URLs of links."""
-        for seed in seeds:
-            if page and self._keeps_via:
+    def _note_known(self, seeds: list[Candidate], page: str, path: str, *, has_lines: bool) -> None:
+        if page:
+            for seed in seeds:
                 seed.entry.via, seed.entry.path = page, path[-HOPS_MAX:]
+        self._known_seeds.extend((seed, has_lines) for seed in seeds)
+        if len(seeds) == 1:
+            for _ in self.promote_known():
+                pass
+
+    def promote_known(self) -> Iterator[None]:
+        """Have those known seeds fetched first that are queued as links. Each step is short.
+
+        :raises StoreError: as of `add`
+        """
+        begun = self._frontier.now()
+        while self._known_seeds:
+            seed, has_lines = self._known_seeds.popleft()
             try:
                 if self._frontier.promote(seed, self._job.hasher.key, has_lines=has_lines):
                     self.wake()
             except STORE_ERRORS as error:
                 self._job.fail(error)
                 raise
+            if self._frontier.now() >= begun + _STEP:
+                yield
+                begun = self._frontier.now()
 
     def _note_seed(self, url: str, outcome: str, chain: tuple[str, ...] = ()) -> None:
         """Note a seed that is not queued here, with its outcome."""

@@ -128,7 +128,7 @@ class Job:
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
-        # Why the crawl has stopped that only a person can mend; "" if nothing is wrong.
+        # What a person has to mend, and why the crawl has stopped; "" for nothing.
         self.wrong = ""
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
@@ -236,11 +236,10 @@ class Job:
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
-        ``on_failure`` is called once, when the crawl cannot go on, ``on_wrong`` when only a person
-        can mend why, ``on_room`` when disk or memory
-        has room again, ``on_robots`` for each robots.txt that is found, as in `RobotsFetches`.
-        While ``is_ending`` returns true, nothing waits for room. ``stopping`` returns for what a
-        crawl waits that is being stopped, else "".
+        ``on_failure`` is called once, when the crawl cannot go on, and ``on_wrong`` as `stop_for`.
+        ``on_room`` is called when disk or memory has room again, ``on_robots`` for each robots.txt
+        that is found, as in `RobotsFetches`. While ``is_ending`` returns true, nothing waits for
+        room. ``stopping`` returns for what a crawl waits that is being stopped, else "".
         """
         self._on_failure = on_failure
         self._on_wrong = on_wrong
@@ -355,8 +354,8 @@ class Job:
                 self._on_failure(error)
 
     def stop_for(self, wrong: str) -> None:
-        """Stop the crawl for a reason that only a person can mend, and keep what is queued. Only
-        the first call has an effect."""
+        """Stop the crawl because of what a person has to mend, and keep what is queued. Only the
+        first call has an effect."""
         if not self.wrong:
             self.wrong = wrong
             if self._on_wrong is not None:

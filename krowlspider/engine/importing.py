@@ -22,7 +22,7 @@ from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.seeds import Seed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scrapy.crawler import Crawler
 
@@ -112,6 +112,10 @@ class LineIntake:
         taken.new += changes["queued"]
         taken.sent += changes["foreign"]
         taken.refused.update(dropped_in(changes))
+
+    def promote_known(self) -> Iterator[None]:
+        """Have seeds fetched first that were queued as links, as `Intake.promote_known`."""
+        return self._intake.promote_known()
 
     def _candidate(self, line: EntryLine) -> tuple[Candidate, bytes | None]:
         """Return what a line queues, and the key of its page among those that were set aside.

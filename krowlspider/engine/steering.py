@@ -117,6 +117,8 @@ class Steering:
                             " taken; make room, and give the file again"
                         )
                     lines.take(piece[at : at + _LINES_AT_ONCE])
+                    for _ in lines.promote_known():
+                        await asyncio.sleep(0)
                     if (took := perf_counter() - begun) >= _TURN:
                         await asyncio.sleep(took)
                         begun = perf_counter()

@@ -132,6 +132,11 @@ class ProxyDenied(ProxyFailed, kind="proxy_auth"):
     is_final = True
 
 
+class ProxyClosed(ProxyFailed, kind="proxy_closed"):
+    """A proxy was reached, and ended the connection in place of an answer. It may do so because it
+    does not reach the host."""
+
+
 class ProxyRefused(ProxyFailed, kind="proxy_refused"):
     """A proxy does not connect to the target, by its own rules."""
 

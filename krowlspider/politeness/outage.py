@@ -62,7 +62,7 @@ SILENCE = frozenset({"first_byte_timeout", "total_timeout"})
 NETWORK = Fault(
     suspect=SILENCE
     | {"dns_timeout", "dns_servfail", "connect_timeout", "connect_failed"}
-    | {"proxy_target", "proxy_refused"},
+    | {"proxy_target", "proxy_refused", "proxy_closed"},
     certain=frozenset({"dns_down", "network_down"}),
     sure=frozenset({"dns_down"}),
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),

@@ -284,6 +284,8 @@ class BroadSpider(Spider):
                 new += intake.plant(seeds.name, lines, after=last)
                 last = lines[-1].number
                 await asyncio.sleep(0)
+                for _ in intake.promote_known():
+                    await asyncio.sleep(0)
                 # No event tells when the disk has room again, so poll.
                 while self.scheduler.paused:  # noqa: ASYNC110
                     await asyncio.sleep(_PAUSED)

@@ -127,6 +127,15 @@ def test_a_seed_found_as_a_link_before_comes_first(tmp_path: Path, seed: str) ->
         assert crawl.items[0]["depth"] == 1
 
 
+def test_many_seeds_found_as_links_before_come_first(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SITE, port=80):
+        run(tmp_path, ["http://a.test/"], 1)
+        seeds = [f"http://a.test/p{number}" for number in range(20, 30)]
+        crawl = run(tmp_path, seeds, 10)
+        assert [item["url"] for item in crawl.items] == seeds
+        assert rows(crawl)[-10:] == [("done", "200")] * 10
+
+
 def test_a_seed_that_fails_first_keeps_its_place(tmp_path: Path) -> None:
     """It is tried again after 30 s. Other pages may be fetched meanwhile, but not in its place."""
     spec = [{"host": "h2.test", "path": "/", "first": 1, "status": 500}, *SITE]

@@ -68,10 +68,10 @@ class HostFeedback:
         self._refusals = Refusals(time.monotonic)
 
     def answered(
-        self, in_flight: InFlight, status: int, latency: float, headers: Headers, way: str
+        self, in_flight: InFlight, status: int, latency: float, headers: Headers, proxy: str
     ) -> None:
-        """Record an answer. ``latency`` is in seconds, ``way`` the URL of the proxy, or empty."""
-        self._outages.answered(in_flight.host, way)
+        """Record an answer. ``latency`` is in seconds; ``proxy`` is its URL, or empty."""
+        self._outages.answered(in_flight.host, proxy)
         if (lease := in_flight.lease) is not None:
             location = value_of(headers, b"Location") if 300 <= status < 400 else None
             media_type = value_of(headers, b"Content-Type")

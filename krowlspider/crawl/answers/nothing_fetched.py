@@ -70,6 +70,7 @@ _OF_KIND = {
     errors.ProxyInvalid.kind: _PROXY,
     errors.ProxyDenied.kind: _PROXY,
     errors.ProxyRefused.kind: _PROXY,
+    errors.ProxyClosed.kind: _PROXY,
     errors.TargetUnreached.kind: _CONNECTION,
     errors.FirstByteTimeout.kind: _CONNECTION,
     errors.TotalTimeout.kind: _CONNECTION,

@@ -40,8 +40,8 @@ _ERROR = 200
 class Outages:
     """Learns how every request ended; decides whether a failure counts and when to pause.
 
-    Probes are the few requests that go out during an outage. ``stop_for`` is called with what only
-    a person can mend.
+    Probes are the few requests that go out during an outage. ``stop_for`` is as
+    `Job.stop_for`.
     """
 
     def __init__(self, frontier: Frontier, names: ResolverStats, stop_for: Callable[[str], None]):
@@ -69,10 +69,10 @@ class Outages:
         # certain failure came. Seconds of the job clock.
         self._asked = 0.0
 
-    def answered(self, host: Host, way: str = "") -> None:
-        """Record that a host answered, through the proxy ``way``, if any."""
+    def answered(self, host: Host, proxy: str = "") -> None:
+        """Record that a host answered, through the proxy of a URL, or directly."""
         self._needs_proof = True
-        self._ways.answered(way, self._frontier.now())
+        self._ways.answered(proxy, self._frontier.now())
         self._answering.append(host.name)
         self._succeeded(self._network)
         self._ask_resolver()

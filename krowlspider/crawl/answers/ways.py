@@ -72,7 +72,9 @@ class Ways:
         if proxy not in self._worked:
             self._worked[proxy] = None
             if len(self._worked) > _KEPT:
-                del self._worked[next(iter(self._worked))]
+                first = next(iter(self._worked))
+                del self._worked[first]
+                self._denied.pop(first, None)
         if self._denied:
             self._denied.pop(proxy, None)
 
@@ -85,8 +87,9 @@ class Ways:
         if kind == ProxyDenied.kind:
             if not has_worked and (is_own or not self._worked):
                 return Judgement.WRONG
-            if has_worked and now >= self._denied.setdefault(proxy, now) + DENIED_FOR:
-                return Judgement.WRONG if self._is_alone(proxy, now) else Judgement.COUNT
+            is_late = has_worked and now >= self._denied.setdefault(proxy, now) + DENIED_FOR
+            if is_late and (is_own or self._is_alone(proxy, now)):
+                return Judgement.WRONG
         if not self._is_alone(proxy, now):
             return Judgement.EXCUSE if is_own else Judgement.COUNT
         return Judgement.OUT if is_own or has_worked or not self._worked else Judgement.COUNT

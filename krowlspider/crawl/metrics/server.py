@@ -64,10 +64,11 @@ class MetricsServer:
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.crawl.monitoring.endpoint import health, metrics_route, readiness  # noqa: PLC0415
+        from krowlspider.crawl.monitoring import endpoint  # noqa: PLC0415
 
-        page = metrics_route(lambda: self._recent.get("metrics", self._text))
-        return {"/healthz": health, "/readyz": readiness(self._why_not), self._path: page}
+        page = endpoint.metrics_route(lambda: self._recent.get("metrics", self._text))
+        ready = endpoint.readiness(self._why_not)
+        return {"/healthz": endpoint.health, "/readyz": ready, self._path: page}
 
     def close(self) -> None:
         self._servers.close()

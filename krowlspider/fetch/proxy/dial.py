@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.dial import connect_failure
-from krowlspider.fetch.errors import EXHAUSTED, ConnectTimeout, LocalExhausted, ProxyFailed
+from krowlspider.fetch.errors import (
+    EXHAUSTED,
+    ConnectTimeout,
+    LocalExhausted,
+    ProxyClosed,
+    ProxyFailed,
+)
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.proxy import http, socks5
 from krowlspider.fetch.proxy.http import ForwardingTransport, ForwardObserver
@@ -109,7 +115,9 @@ class ProxyDialer:
         try:
             protocol = http if proxy.scheme == "http" else socks5
             await protocol.connect(reader, transport, origin, proxy)
-        except (EOFError, OSError, asyncio.LimitOverrunError) as error:
+        except (EOFError, OSError) as error:
+            raise ProxyClosed(f"proxy {proxy.name} opens no connection: {error}") from error
+        except asyncio.LimitOverrunError as error:
             raise ProxyFailed(f"proxy {proxy.name} opens no connection: {error}") from error
 
     async def _start(

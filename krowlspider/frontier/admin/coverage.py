@@ -74,7 +74,7 @@ def hosts_named(store: Store, name: str) -> Iterator[str]:
         if store.get(schema.host_key(bare)) is not None:
             yield bare
     if port is None:
-        for key, _ in store.firsts(f"q{name}:".encode()):
+        for key, _ in store.firsts(schema.QUEUE + f"{name}:".encode()):
             yield host_in(key)
     elif store.get(schema.host_key(name)) is not None:
         yield name

@@ -63,3 +63,15 @@ def test_credentials_denied_for_long_are_wrong() -> None:
     assert ways.judge(way, DENIED, 10.0 + DENIED_FOR) is WRONG
     ways.answered("p", 100.0)
     assert ways.judge(way, DENIED, 100.0 + DENIED_FOR) is OUT
+
+
+@pytest.mark.parametrize(("is_own", "expected"), [(True, WRONG), (False, COUNT)])
+def test_credentials_denied_for_long_while_others_answer(is_own: bool, expected: Judgement) -> None:
+    """The URLs of a proxy of the environment are never counted as failed."""
+    ways, way = Ways(), Way("p", is_own)
+    ways.answered("p", 0.0)
+    for now in (10.0, 10.0 + DENIED_FOR - 1):
+        ways.answered("q", now)
+        assert ways.judge(way, DENIED, now) is (EXCUSE if is_own else COUNT)
+    ways.answered("q", 10.0 + DENIED_FOR)
+    assert ways.judge(way, DENIED, 10.0 + DENIED_FOR) is expected
