@@ -11,7 +11,7 @@ from scrapy.exceptions import IgnoreRequest
 from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer, shows_no_https
 from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
-from krowlspider.crawl.answers.ways import PROXY_KINDS
+from krowlspider.crawl.answers.ways import PROXY_KINDS, Judgement
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer
 from krowlspider.politeness.delay import THROTTLING
@@ -96,8 +96,13 @@ class HostFeedback:
         if kind in UNKNOWN_NAMES and entry is not None and entry.is_seed:
             self._count(UNKNOWN_SEEDS)
         has_head = answer_to(error) is not None
+        again = _AGAIN
         if kind in PROXY_KINDS:
-            is_excused = self._outages.proxy_failed(kind, str(error), way)
+            judgement = self._outages.proxy_failed(kind, str(error), way)
+            is_excused = judgement is not Judgement.COUNT
+            if judgement is not Judgement.EXCUSE:
+                # Nothing is sent before the outage ends, but for probes.
+                again = 0.0
             # The next page of its host may have a proxy that works.
             in_flight.goes_last = not way.is_own
         else:
@@ -109,7 +114,7 @@ class HostFeedback:
             return
         self._count(f"krowl/fetch/failed_count/{kind}")
         if is_excused:
-            in_flight.excuse(_AGAIN)
+            in_flight.excuse(again)
             self._count("krowl/politeness/blameless_count")
         else:
             self._log_refusal(in_flight, error.__cause__)

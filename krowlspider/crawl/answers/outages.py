@@ -113,8 +113,8 @@ class Outages:
             self._begin(begun, kind)
         return kind == LocalExhausted.kind or bool({Verdict.FORGIVE, Verdict.BEGIN} & {*verdicts})
 
-    def proxy_failed(self, kind: str, error: str, way: Way) -> bool:
-        """Record that a request did not get through its proxy; return True if it does not count."""
+    def proxy_failed(self, kind: str, error: str, way: Way) -> Judgement:
+        """Record that a request did not get through its proxy; return what follows."""
         now = self._frontier.now()
         judgement = self._ways.judge(way, kind, now)
         if judgement is Judgement.WRONG:
@@ -130,7 +130,7 @@ class Outages:
                     error[:_ERROR],
                 )
                 self._forgive([self._network])
-        return judgement is not Judgement.COUNT
+        return judgement
 
     @property
     def paused(self) -> bool:
