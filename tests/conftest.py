@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.support import warm
 from tests.support.crawling import end_all
+from tests.support.simulated_loop import clocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,12 @@ def _examples(item: pytest.Item) -> tuple[Any, str] | None:
 def _no_crawl_outlives_its_test() -> Iterator[None]:
     yield
     end_all()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _simulated_time_begins_at_real_time() -> None:
+    """A test that simulates days does not put later tests of its process into the future."""
+    clocks.show_real_time()
 
 
 @pytest.hookimpl(tryfirst=True)

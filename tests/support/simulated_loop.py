@@ -35,6 +35,10 @@ class Clocks:
 
     def __init__(self) -> None:
         self.now = time.monotonic()
+        self.show_real_time()
+
+    def show_real_time(self) -> None:
+        """Set the wall clock to that of real processes, such as commands on a crawl's folder."""
         self._epoch = time.time() - self.now
 
     def monotonic(self) -> float:
