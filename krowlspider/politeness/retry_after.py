@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 # A number, as the RFC has it or with a fraction or an exponent, and a unit: without one, seconds.
-_DURATION = re.compile(
-    r"([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?)[ \t]*+"
-    r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|)",
-    re.IGNORECASE,
+_NUMBER = r"([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?)[ \t]*+"
+_UNIT = (
+    r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?)\.?"
 )
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(rf"{_NUMBER}(?:{_UNIT})?", re.IGNORECASE)
+# "1 hour, 30 minutes" and "1h30m": parts of one duration.
+_PARTS = re.compile(rf"(?:{_NUMBER}{_UNIT}(?:,|[ \t]|and\b)*+)+", re.IGNORECASE)
+_PART = re.compile(_NUMBER + _UNIT, re.IGNORECASE)
+_THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _BLANK = " \t\"'"
 # RFC 9110, section 5.6.7, in all three forms; ISO 8601.
 _DATES: tuple[Callable[[str], datetime], ...] = (parsedate_to_datetime, datetime.fromisoformat)
@@ -40,6 +44,10 @@ def parse_retry_after(value: str, now: float) -> float | None:
     Return None if the value is invalid. It may be infinity: the caller caps it.
     """
     value = value.strip(_BLANK)
+    if _PARTS.fullmatch(value):
+        return sum(_seconds(*part) for part in _PART.findall(value))
+    # Longer than the same digits as several values.
+    value = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), value)
     durations = [_duration(part.strip(_BLANK)) for part in value.split(",")]
     known = [duration for duration in durations if duration is not None]
     if len(known) == len(durations):
@@ -57,9 +65,11 @@ def parse_retry_after(value: str, now: float) -> float | None:
 
 def _duration(text: str) -> float | None:
     found = _DURATION.fullmatch(text)
-    if found is None:
-        return None
-    unit = found[2].lower()
-    factor = 0.001 if unit.startswith(("ms", "mil")) else _SECONDS[unit[:1]]
+    return None if found is None else _seconds(found[1], found[2] or "s")
+
+
+def _seconds(number: str, unit: str) -> float:
+    unit = unit.lower()
+    factor = 0.001 if unit.startswith(("ms", "mil")) else _SECONDS[unit[0]]
     # A number with more digits than a float holds is infinity.
-    return max(0.0, float(found[1]) * factor)
+    return max(0.0, float(number) * factor)

@@ -61,6 +61,16 @@ def test_retry_after_is_seconds_or_a_date_of_three_forms(value: str, seconds: fl
         ("1500 milliseconds", 1.5),
         ('"120"', 120.0),
         ("'120'", 120.0),
+        ("1 day", 86_400.0),
+        ("2 weeks", 1_209_600.0),
+        # Parts of one duration.
+        ("1 hour, 30 minutes", 5400.0),
+        ("1 hour and 30 min.", 5400.0),
+        ("1h30m", 5400.0),
+        ("1 day 1 s", 86_401.0),
+        ("1,000", 1000.0),
+        ("1,000,000 ms", 1000.0),
+        ("1,000, 30", 1000.0),
         # Headers that a proxy has joined: the longest.
         ("60, 120", 120.0),
         ("120,60 s", 120.0),
