@@ -13,7 +13,7 @@ from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.robots.gate import Verdict
-from krowlspider.frontier.seed_table import outcome_of
+from krowlspider.frontier.seed_table import followed_for, outcome_of
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
 from krowlspider.politeness.deciding_rule import deciding_line
@@ -173,6 +173,11 @@ class Explainer:
         place = None if host is None else self._find(host, url)
         if host is not None and place is not None:
             state, why, setting = self._queued(host, place)
+            if place.entry.url != url:
+                why = f"{_same(place.entry.url)} {why}"
+        elif not captures and (other := followed_for(self.store, url) or url) != url:
+            found = self._explain(other)
+            return replace(found, url=url, why=f"{_same(other)} {found.why}")
         else:
             state, why, setting = self._not_in_queue(url, name, host, captures)
         return Explanation(
@@ -209,14 +214,15 @@ class Explainer:
         return self._unknown(url, name)
 
     def _find(self, host: Host, url: str) -> _Place | None:
-        """Return the entry of a URL, among the first of its host's queue; None if it is not
-        there."""
+        """Return the entry that counts as a URL, among the first of its host's queue; None if none
+        is there."""
         leased = set(host.queue.leased)
+        wanted = self.hasher.key(url)
         ahead = 0
         for key, value in islice(entries(self.store, host.name), LOOKED_AT):
             is_leased = split_queue_key(key) in leased
             entry = entry_of(key, value)
-            if entry.url == url:
+            if entry.url == url or (not entry.request and self.hasher.key(entry.url) == wanted):
                 return _Place(ahead, is_leased, entry)
             ahead += not is_leased
         return None
@@ -338,6 +344,10 @@ def _bare_url(text: str) -> str | None:
     except BadSeed:
         return None
     return seed.url if seed is not None and seed.bare else None
+
+
+def _same(url: str) -> str:
+    return f"It counts as {url}, which is fetched in its place."
 
 
 def _with_http(url: str) -> str:

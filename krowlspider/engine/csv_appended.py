@@ -1,4 +1,4 @@
-"""A CSV file that a feed appends to: its header, and whether it ends with a whole line."""
+"""A CSV file that a feed appends to: its header, and its last row, which a kill may have cut."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import csv
 import gzip
 import lzma
 import os
+from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -23,15 +24,16 @@ _PACKED: dict[bytes, Callable[[Path], Any]] = {
 }
 # Characters of a header that are read.
 _HEADER_MAX = 65_536
+_BLOCK = 1 << 20
 _UNREADABLE = (OSError, EOFError, UnicodeError, csv.Error, lzma.LZMAError)
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A file that has content. ``is_cut`` is whether its last line has no end."""
+    """A file that has content; ``is_packed`` if it is compressed."""
 
     path: Path
-    is_cut: bool
+    is_packed: bool
 
     @property
     def name(self) -> str:
@@ -48,6 +50,28 @@ class Appended:
                     return next(csv.reader(iter(lambda: text.readline(_HEADER_MAX), ""), **form))
         except (*_UNREADABLE, StopIteration):
             return []
+
+    def end_row(self, encoding: str, form: Mapping[str, Any]) -> str:
+        """Return what ends the last row of the file, "" if it is whole.
+
+        A kill cuts the row anywhere. Within quotes, all that follows would be text of its cell.
+        Bytes of a character that was cut are removed from the file.
+        """
+        if self.is_packed:
+            return ""
+        quote = form.get("quotechar", '"')
+        decoder = getincrementaldecoder(encoding)("replace")
+        quotes, last = 0, ""
+        with self.path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                text = decoder.decode(block)
+                quotes += text.count(quote)
+                last = text[-1:] or last
+        if torn := len(decoder.getstate()[0]):
+            os.truncate(self.path, self.path.stat().st_size - torn)
+        if quotes % 2 and form.get("doublequote", True) and not form.get("escapechar"):
+            return f"{quote}\r\n"
+        return "" if last in {"\r", "\n"} else "\r\n"
 
     def _opened(self) -> Any:
         with self.path.open("rb") as file:
@@ -70,8 +94,6 @@ def appended_to(file: IO[bytes]) -> Appended | None:
             return None
         with path.open("rb") as content:
             start = content.read(6)
-            content.seek(-1, os.SEEK_END)
-            is_whole = content.read(1) in {b"\n", b"\r"}
     except OSError:
         return None
-    return Appended(path, not is_whole and not start.startswith(tuple(_PACKED)))
+    return Appended(path, start.startswith(tuple(_PACKED)))

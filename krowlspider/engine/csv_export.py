@@ -73,8 +73,7 @@ class CsvItemExporter(ScrapyCsvItemExporter):
             self.fields_to_export = self._found(first)
         if appended is None:
             return
-        if appended.is_cut:
-            self.stream.write("\r\n")
+        self.stream.write(appended.end_row(self.encoding or "utf-8", self._kwargs))
         if not (self.include_headers_line and (header := self._header(appended))):
             return
         if not is_set:

@@ -26,9 +26,10 @@ _TYPE = re.compile(rb"\s*([A-Za-z0-9][\w!#$&^.+-]{0,49}/[A-Za-z0-9][\w!#$&^.+-]{
 class Outcomes:
     """Counts the last answers of pages by status and media type.
 
-    The counts are ``status/`` (of pages and redirects), ``type/`` and ``bytes/`` (of pages) with a
-    name, ``received`` bytes of all URLs, ``starts``, and ``began``: the time of the first start in
-    epoch seconds. They change on disk with the commit that acknowledges the pages.
+    The counts are ``status/`` (of pages and redirects that are done), ``dropped_status/`` (of those
+    that were dropped after an answer), ``type/`` and ``bytes/`` (of pages done) with a name,
+    ``received`` bytes of all URLs, ``starts``, and ``began``: the time of the first start in epoch
+    seconds. They change on disk with the commit that acknowledges the pages.
     """
 
     def __init__(self, store: Store, now: float):
@@ -39,17 +40,18 @@ class Outcomes:
 
     def tally(self, acknowledged: Iterable[tuple[Lease, str | None]]) -> Counter[str]:
         """Return the counts that the acknowledgement of these pages adds."""
-        # By status, header and kind, as nearly all pages have the same few.
-        sizes: dict[tuple[int, bytes | None, str], list[int]] = {}
-        for lease, _ in acknowledged:
+        # By status, header, kind and end, as nearly all pages have the same few.
+        sizes: dict[tuple[int, bytes | None, str, bool], list[int]] = {}
+        for lease, dropped in acknowledged:
             if (answer := lease.answer) is not None:
-                sizes.setdefault((*answer[:2], lease.kind), []).append(answer[3])
+                row = (*answer[:2], lease.kind, dropped is None)
+                sizes.setdefault(row, []).append(answer[3])
         counts: Counter[str] = Counter()
-        for (status, media_type, of), some in sizes.items():
+        for (status, media_type, of, is_done), some in sizes.items():
             counts["received"] += sum(some)
             if of in (PAGE, REDIRECT):
-                counts[f"status/{status}"] += len(some)
-            if of == PAGE:
+                counts[f"status/{status}" if is_done else f"dropped_status/{status}"] += len(some)
+            if of == PAGE and is_done:
                 kind = self._kind(media_type, counts)
                 counts[f"type/{kind}"] += len(some)
                 counts[f"bytes/{kind}"] += sum(some)

@@ -10,7 +10,7 @@ import msgspec
 
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.store import schema
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import identity, normalise
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
@@ -145,11 +145,11 @@ class SeedTable:
                 line = SeedLine(number, entry.url, entry.url)
                 self._put_line(GIVEN, list(self._sources).index(GIVEN), line, batch)
                 self._put_sources(batch)
-            batch.put(_key(entry.url), b"")
+            _put_state(entry.url, b"", batch)
 
     def follows(self, url: str) -> bool:
-        """Return whether a URL is that of a seed, or one at which a seed goes on."""
-        return self._store.get(_key(url)) is not None
+        """Return whether a URL has the identity of a seed, or of one at which a seed goes on."""
+        return _followed(self._store, url) is not None
 
     def unfinished(self) -> Iterator[str]:
         """Yield the URLs of seeds, and those at which seeds go on, that are queued."""
@@ -164,7 +164,7 @@ class SeedTable:
             return
         batch = self._store.batch()
         for url in urls:
-            batch.put(_key(url), _encode((outcome, 0, "")))
+            _put_state(url, _encode((outcome, 0, "")), batch)
         batch.write()
 
 
@@ -208,11 +208,18 @@ def outcome_of(store: Store, url: str) -> str:
     It is "done", FELL_BACK, or why it was refused or dropped; "" if it is queued, or no seed of
     this node.
     """
-    saved = store.get(_key(url))
-    if not saved:
+    found = _followed(store, url)
+    if found is None or not found[1]:
         return ""
-    outcome, _, location = _decode_state(saved)
+    outcome, _, location = _decode_state(found[1])
     return "" if outcome == ELSEWHERE else outcome or (location and FELL_BACK)
+
+
+def followed_for(store: Store, url: str) -> str | None:
+    """Return the URL that is followed for a seed: itself, or another one of its identity. Return
+    None if none is."""
+    found = _followed(store, url)
+    return None if found is None else found[0]
 
 
 def count_lines(store: Store) -> int:
@@ -231,27 +238,57 @@ def read_rows(store: Store) -> Iterator[SeedRow]:
         yield SeedRow(sources[index], line, *end)
 
 
-def _end(store: Store, url: str) -> tuple[str, int, str]:
+def _end(store: Store, given: str) -> tuple[str, int, str]:
     """Return outcome, status and URL at the end of the way from a seed."""
-    outcome, status = KNOWN, 0
+    first = _followed(store, given)
+    if first is None:
+        return KNOWN, 0, given
+    outcome, status, url = _end_of_way(store, *first)
+    # Another URL of its identity is fetched in its place, and is no redirect.
+    return outcome, status, given if url == first[0] else url
+
+
+def _end_of_way(store: Store, url: str, state: bytes) -> tuple[str, int, str]:
+    status = 0
     met: set[str] = set()
-    while (saved := store.get(_key(url))) is not None:
+    while True:
         met.add(url)
-        if not saved:
+        if not state:
             return "", status, url
-        outcome, answer, location = _decode_state(saved)
+        outcome, answer, location = _decode_state(state)
         status = answer or status
         if not location:
-            break
+            return outcome, status, url
         target = normalise(location, url)
         if target is None:
             return "url", status, url
-        if target in met or len(met) > _HOPS_MAX:
-            return "redirect_loop", status, url
-        if store.get(_key(target)) is None:
+        if (found := _followed(store, target)) is None:
             return KNOWN, status, target
-        url = target
-    return outcome, status, url
+        if found[0] in met or len(met) > _HOPS_MAX:
+            return "redirect_loop", status, url
+        url, state = found
+
+
+def _put_state(url: str, state: bytes, batch: Batch) -> None:
+    """Follow a URL, and all others of its identity."""
+    batch.put(_key(url), state)
+    if (shared := identity(url)) != url:
+        batch.put(schema.SEED_IDENTITY + shared.encode(), url.encode())
+
+
+def _followed(store: Store, url: str) -> tuple[str, bytes] | None:
+    """Return the URL that is followed for this one, which may be another of the same identity, and
+    its state; None if none is."""
+    if (state := store.get(_key(url))) is not None:
+        return url, state
+    shared = identity(url)
+    if shared != url and (state := store.get(_key(shared))) is not None:
+        return shared, state
+    if (saved := store.get(schema.SEED_IDENTITY + shared.encode())) is None:
+        return None
+    same = saved.decode()
+    state = store.get(_key(same))
+    return None if state is None else (same, state)
 
 
 def _key(url: str) -> bytes:

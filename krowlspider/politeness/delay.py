@@ -9,8 +9,12 @@ for seconds, then for minutes, then for a day at a time. It is never given up.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from krowlspider.urls.ports import orders_for
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
 THROTTLING = frozenset({429, 503})
@@ -29,6 +33,8 @@ ERRORS_BACKOFF = 5
 # Transport errors in a row after which a host is parked: a longer backoff would change nothing.
 ERRORS_PARK = 10
 PARKED = 86_400.0
+# The bit of `HostRate.has_no_name`.
+_NO_NAME = 1 << 15
 # Largest random extension of a backoff, as a share of it. Hosts of one server fail together, and
 # must not all be retried together.
 JITTER = 0.25
@@ -43,7 +49,7 @@ class HostRate:
     ``ema`` is the average latency in seconds, 0 before the first answer. ``floor`` is the
     crawl-delay of its robots.txt in seconds. ``good_answers`` counts the ordinary answers since the
     last throttling or halving. ``throttling`` counts the doublings in force, ``errors`` the
-    transport errors in a row.
+    transport errors in a row. ``has_no_name``: the DNS did not know its name since the last answer.
     """
 
     ema: float = 0.0
@@ -51,6 +57,22 @@ class HostRate:
     good_answers: int = 0
     throttling: int = 0
     errors: int = 0
+    has_no_name: bool = False
+
+    @classmethod
+    def restored(
+        cls, ema: float, floor: float, good_answers: int, throttling: int, errors: int
+    ) -> Self:
+        """Return the rate with these numbers, ``errors`` being `saved_errors`."""
+        has_no_name = errors >= _NO_NAME
+        return cls(
+            ema, floor, good_answers, throttling, errors - _NO_NAME * has_no_name, has_no_name
+        )
+
+    @property
+    def saved_errors(self) -> int:
+        """Errors and ``has_no_name`` as one number of 16 bits."""
+        return min(self.errors, _NO_NAME - 1) + _NO_NAME * self.has_no_name
 
 
 @dataclass(slots=True)
@@ -127,19 +149,19 @@ class DelayPolicy:
 
     def after_no_such_name(self, rate: HostRate, chance: float) -> float:
         """Return the wait after NXDOMAIN: the host is parked."""
-        rate.errors = max(rate.errors, ERRORS_PARK - 1)
+        rate.has_no_name = True
         return self.after_error(rate, chance)
 
     def resting(self, rate: HostRate) -> bool:
         """Return whether a host backs off for minutes or more. A crawl may end without it."""
-        return rate.errors >= ERRORS_BACKOFF
+        return rate.errors >= ERRORS_BACKOFF or rate.has_no_name
 
     def parked(self, rate: HostRate) -> bool:
         """Return whether a host is parked: out of the crawl but for one try a day."""
-        return rate.errors >= ERRORS_PARK
+        return rate.errors >= ERRORS_PARK or rate.has_no_name
 
     def _answered(self, rate: HostRate, latency: float) -> None:
-        rate.errors = 0
+        rate.errors, rate.has_no_name = 0, False
         # Where the event loop was late, nothing may be left of a latency: 0 means no answer yet.
         latency = max(latency, _LATENCY_MIN)
         rate.ema = latency if rate.ema == 0.0 else rate.ema + ALPHA * (latency - rate.ema)

@@ -165,6 +165,24 @@ def test_a_long_queue_gives_one_answer(tmp_path: Path) -> None:
     assert seed["why"].startswith("It is a seed and was dropped: ")
 
 
+def test_a_url_counts_as_another_of_its_identity(tmp_path: Path) -> None:
+    """Of a seed, and of a URL that is queued."""
+    paths = ("/secret?b=1&a=1", "/secret?a=1&b=1&utm_source=x", "/one?a=%c3", "/one?a=%C3")
+    with SimulatedWeb(spec=SPEC) as web:
+        seeds = [web.url(HOST), *(web.url(HOST, path) for path in paths)]
+        crawl = crawl_of(web, tmp_path, seeds).run()
+        again = crawl_of(web, tmp_path / "2", seeds[:1], arguments={"max_pages": 1}).run()
+        found = [ask(crawl.jobdir, url) for url in seeds[1:]]
+        queued = ask(again.jobdir, web.url(HOST, "/one?utm_source=x"))
+    assert [each["state"] for each in found] == ["dropped", "dropped", "fetched", "fetched"]
+    assert [each["url"] for each in found] == seeds[1:]
+    assert found[1]["why"].startswith(f"It counts as {seeds[1]}, which is fetched in its place. ")
+    assert found[1]["setting"] == "ROBOTSTXT_OBEY"
+    assert found[3]["why"].startswith(f"It counts as {seeds[3]}, which is fetched in its place. ")
+    assert queued["state"] == "queued"
+    assert queued["why"].startswith(f"It counts as {web.url(HOST, '/one')}, which is fetched in ")
+
+
 def test_a_bare_seed_that_waits_names_its_fallback(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SPEC) as web:
         crawl = crawl_of(web, tmp_path, ["no.invalid"], settings={"RETRY_TIMES": 0}).run(code=4)

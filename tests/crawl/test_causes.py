@@ -388,7 +388,7 @@ WAITS = {
     ),
     "no such name": Wait(
         "dns-nxdomain",
-        "or because the DNS does not know its name; it is tried again in 2",
+        "It is deferred because the DNS does not know its name; it is tried again in 2",
         urls=pages("dns-nxdomain"),
         seconds=40,
     ),

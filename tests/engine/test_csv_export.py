@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import lzma
+from io import StringIO
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +16,7 @@ import pytest
 from scrapy import Spider
 
 from krowlspider.archive.reading import read_record
+from krowlspider.engine import csv_appended
 from krowlspider.engine.csv_export import CsvItemExporter
 from krowlspider.spiders.broad import BroadSpider
 from tests.support.crawls import crawl_of, page
@@ -132,6 +134,10 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         ('"b\nc",a\n', {"a": 3, "b\nc": 4}, {}, '"b\nc",a\n4,3\r\n'),
         # A line that was cut short.
         ("a,b\r\n1,2", {"a": 3, "b": 4}, {}, "a,b\r\n1,2\r\n3,4\r\n"),
+        ('a,b\r\n1,"2', {"a": 3, "b": 4}, {}, 'a,b\r\n1,"2"\r\n3,4\r\n'),
+        ('a,b\r\n1,"2\n', {"a": 3, "b": 4}, {}, 'a,b\r\n1,"2\n"\r\n3,4\r\n'),
+        ('a,b\r\n1,"2""', {"a": 3, "b": 4}, {}, 'a,b\r\n1,"2"""\r\n3,4\r\n'),
+        ("a,b\r\n1,'2", {"a": 3, "b": 4}, {"quotechar": "'"}, "a,b\r\n1,'2'\r\n3,4\r\n"),
         ("a\n1\n", {"a": 3}, {"fields_to_export": ["a"]}, "a\n1\n3\r\n"),
         ("A\n1\n", {"a": 3}, {"fields_to_export": {"a": "A"}}, "A\n1\n3\r\n"),
         ("1,2\n", {"a": 3, "b": 4}, {"include_headers_line": False}, "1,2\n3,4\r\n"),
@@ -145,6 +151,24 @@ def test_an_appended_file_keeps_its_one_header(
     path = tmp_path / "a.csv"
     path.write_bytes(there.encode(options.get("encoding", "utf-8")))
     assert append(path, item, **options) == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16-le"])
+def test_a_row_that_was_cut_anywhere_swallows_no_other(
+    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a kill, within a character too. Blocks of the file are read one by one."""
+    monkeypatch.setattr(csv_appended, "_BLOCK", 3)
+    path = tmp_path / "a.csv"
+    item = {"a": '\u00e9 "q", \n\u00fc', "b": "\u00ff" * 9}
+    whole = append(path, item, item, encoding=encoding).encode(encoding)
+    head = whole.index("\r\n".encode(encoding)) + 2
+    for end in range(head, len(whole)):
+        path.write_bytes(whole[:end])
+        text = append(path, {"a": "3", "b": "4"}, encoding=encoding)
+        found = list(csv.reader(StringIO(text, newline="")))
+        assert found[-1] == ["3", "4"], end
+        assert len(found) <= 4
 
 
 def test_a_field_that_an_older_file_lacks_is_named(

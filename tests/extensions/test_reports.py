@@ -66,7 +66,7 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
         before = {seed: outcome for _, seed, outcome, *_ in rows(few, "seeds")}
         crawl = crawl_of(web, tmp_path, seeds, settings=quick).run()
     assert "queued" in before.values()
-    assert rows(crawl, "statuses") == [["404", "3"], ["200", "2"], ["301", "2"]]
+    assert rows(crawl, "statuses") == [["404", "3", "0"], ["200", "2", "0"], ["301", "2", "0"]]
     found = report(crawl)
     assert (found["done"], found["queued"], found["starts"], found["hosts"]) == (5, 1, 2, 4)
     assert rows(crawl, "fetched") == [["pages", "5"], ["redirects", "2"], ["robots.txt", "3"]]
@@ -182,6 +182,23 @@ def test_the_course_gets_coarser_as_the_crawl_gets_longer(tmp_path: Path) -> Non
     assert again[0] == [1000.0, 1, 2, 3]
     assert again[-1][0] > 1000.0 + 10 * 4 * KEPT - 100
     assert len({later[0] - earlier[0] for earlier, later in pairwise(again)}) == 1
+
+
+def test_a_dropped_answer_is_no_page(tmp_path: Path) -> None:
+    """Neither one whose body is too large, nor one of a host that always throttles."""
+    spec = [
+        page("/", f"{anchors('/large')}", headers={"Content-Type": "text/html"}),
+        page("/large", "x" * 5000, headers={"Content-Type": "image/png"}),
+        page("/throttled", "", status=429),
+    ]
+    settings = {"DOWNLOAD_MAXSIZE": 2000, "KROWL_THROTTLING_TIMES": 1, "RETRY_TIMES": 0}
+    with SimulatedWeb(spec=spec) as web:
+        seeds = [web.url("a.test"), web.url("b.test", "/throttled")]
+        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
+    assert rows(crawl, "statuses") == [["200", "1", "1"], ["429", "0", "1"]]
+    assert [row[:2] for row in rows(crawl, "types")] == [["text/html", "1"]]
+    assert rows(crawl, "drops") == [["throttled", "1"], ["too_large", "1"]]
+    assert report(crawl)["done"] == 1
 
 
 def test_time_between_starts_is_not_time_crawled(tmp_path: Path) -> None:

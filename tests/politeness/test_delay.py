@@ -144,6 +144,18 @@ def test_a_name_that_does_not_exist_parks_its_host_at_once() -> None:
     rate = HostRate()
     assert RULE.after_no_such_name(rate, 0.0) == PARKED
     assert RULE.parked(rate)
+    assert rate.errors == 1
+    RULE.after_answer(rate, 0.1)
+    assert not RULE.parked(rate)
+
+
+@pytest.mark.parametrize(("errors", "saved"), [(0, 0), (3, 3), (32_767, 32_767), (99_999, 32_767)])
+@pytest.mark.parametrize("has_no_name", [False, True])
+def test_a_rate_is_restored_from_its_numbers(errors: int, saved: int, has_no_name: bool) -> None:
+    rate = HostRate(0.5, 2.0, 3, 4, errors, has_no_name)
+    assert 0 <= rate.saved_errors < 1 << 16
+    again = HostRate.restored(0.5, 2.0, 3, 4, rate.saved_errors)
+    assert again == HostRate(0.5, 2.0, 3, 4, saved, has_no_name)
 
 
 def test_an_error_keeps_the_average_and_the_throttling() -> None:

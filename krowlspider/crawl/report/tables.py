@@ -35,6 +35,7 @@ SLOWEST_MAX = 100
 _TIME_LIMIT = 30.0
 
 _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
+_STATUS = ("status", "done", "dropped")
 _SEED = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
 
 
@@ -153,13 +154,13 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
         outcomes.update(str(row[2]) for row in rows)
         seed_rows.add(rows)
     dropped = by_last_part(counters, "dropped/")
-    statuses, sizes = by_last_part(counts, "status/"), by_last_part(counts, "bytes/")
+    sizes = by_last_part(counts, "bytes/")
     types = [(name, n, sizes.get(name, 0)) for name, n in _sorted(by_last_part(counts, "type/"))]
     fetched = [(kind_words(kind), number) for kind, number in fetched_in(counters).items()]
     tables = [
         _counted("seed-outcomes", "Seeds by outcome", ("outcome", "seeds"), outcomes),
         Table("fetched", "What was fetched", ("what", "URLs"), fetched),
-        _counted("statuses", "Pages and redirects by status", ("status", "URLs"), statuses),
+        Table("statuses", "Pages and redirects by status", _STATUS, _status_rows(counts)),
         Table("types", "Pages by media type", ("media type", "pages", "bytes"), types),
         _counted("drops", "Dropped URLs by reason", ("reason", "URLs"), dropped),
         Table(
@@ -178,6 +179,12 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
         "starts": counts["starts"],
     }
     return Tables(totals, tables, is_whole)
+
+
+def _status_rows(counts: Counter[str]) -> list[Row]:
+    done, dropped = by_last_part(counts, "status/"), by_last_part(counts, "dropped_status/")
+    names = sorted({**done, **dropped}, key=lambda name: (-done.get(name, 0), name))
+    return [(name, done.get(name, 0), dropped.get(name, 0)) for name in names]
 
 
 def _host_rows(hosts: Iterable[_Host]) -> list[Row]:

@@ -194,10 +194,12 @@ def why_host_waits(
     is_deferred = host.state is DEFERRED
     is_parked = is_deferred and policy.parked(rate)
     if is_parked or host.has_own_time:
-        dns = ", or because the DNS does not know its name" if is_parked else ""
+        after = f"after {counted(rate.errors, 'error')} in a row"
+        if rate.has_no_name:
+            after = "because the DNS does not know its name"
         return Reason(
-            f"It is deferred after {counted(rate.errors, 'error')} in a row{dns}; it is tried again"
-            f" in {duration(due_in)}, or at a start after that."
+            f"It is deferred {after}; it is tried again in {duration(due_in)}, or at a start after"
+            " that."
         )
     if is_deferred:
         return Reason(

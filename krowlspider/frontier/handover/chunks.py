@@ -73,7 +73,7 @@ class HostRecord(Struct):
             state=host.health.name.lower(),
             due=max(0.0, host.due - now),
             ready=max(0.0, host.ready - now) if host.ready else None,
-            pace=(rate.ema, rate.floor, rate.good_answers, rate.throttling, rate.errors),
+            pace=(rate.ema, rate.floor, rate.good_answers, rate.throttling, rate.saved_errors),
             done=host.queue.done,
             dropped=host.queue.dropped,
             extras=host.queue.extras,
@@ -82,7 +82,7 @@ class HostRecord(Struct):
     def host(self, name: str, now: float) -> Host:
         """Return the host, with the times cut to what a host may have."""
         ema, floor, good_answers, throttling, errors = self.pace
-        rate = HostRate(
+        rate = HostRate.restored(
             min(ema, 1e6),
             min(floor, 1e6),
             min(good_answers, GOOD_ANSWERS - 1),

@@ -32,7 +32,6 @@ _HAS_ORIGIN = 1
 _HAS_EXTRAS = 2
 _VERSIONS = range(_VERSION, _VERSION + _HAS_ORIGIN + _HAS_EXTRAS + 1)
 _IN_LANE = 0xFFFFFFFF
-_ERRORS_MAX = 0xFFFF
 _HEALTHS = tuple(Health)
 _DEAD = Health.DEAD
 
@@ -50,7 +49,7 @@ def encode_host(host: Host) -> bytes:
         rate.floor,
         rate.good_answers,
         rate.throttling,
-        min(rate.errors, _ERRORS_MAX),
+        rate.saved_errors,
         queue.pending,
         queue.done,
         queue.dropped,
@@ -83,7 +82,7 @@ def decode_host(name: str, record: bytes) -> Host:
     host = Host(
         name,
         health=_HEALTHS[health],
-        rate=HostRate(ema, floor, good_answers, throttling, errors),
+        rate=HostRate.restored(ema, floor, good_answers, throttling, errors),
         due=due,
         ready=ready,
         record=record,
@@ -129,7 +128,8 @@ def figures_in(record: bytes) -> HostFigures:
     if (version - _VERSION) & _HAS_EXTRAS:
         at = _HEAD.size + ((version - _VERSION) & _HAS_ORIGIN) * _NUMBER.size
         pages -= _NUMBER.unpack_from(record, at)[0]
-    return HostFigures(pages, dropped, queued, _HEALTHS[health], latency, errors)
+    rate = HostRate.restored(0.0, 0.0, 0, 0, errors)
+    return HostFigures(pages, dropped, queued, _HEALTHS[health], latency, rate.errors)
 
 
 def queued_in(record: bytes) -> tuple[int, bool]:
@@ -140,7 +140,7 @@ def queued_in(record: bytes) -> tuple[int, bool]:
 
 def rate_in(record: bytes) -> HostRate:
     """Return the rate of a record. The queue is not read."""
-    return HostRate(*_HEAD.unpack_from(record)[4:9])
+    return HostRate.restored(*_HEAD.unpack_from(record)[4:9])
 
 
 def place_in(record: bytes) -> float | None:

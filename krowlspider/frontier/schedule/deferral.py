@@ -12,7 +12,6 @@ from krowlspider.frontier.hosts.host import DEFERRED, SEALED, Health, Host
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
-from krowlspider.politeness.delay import HostRate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +88,11 @@ class Deferral:
     def forgive(self, name: str, errors: int) -> None:
         """Subtract errors that were counted against a host and were not its fault."""
         host = self._cache.get(name)
-        before, host.rate.errors = host.rate.errors, max(0, host.rate.errors - errors)
+        was_parked = self._rule.parked(host.rate)
+        host.rate.errors = max(0, host.rate.errors - errors)
+        host.rate.has_no_name &= host.rate.errors > 0
         self._cache.note(host)
-        if host.state is DEFERRED and self._rule.parked(HostRate(errors=before)):
+        if host.state is DEFERRED and was_parked:
             # The last of these errors parked it. Its last request may have ended just now.
             wait = self._rule.of(name).delay(host.rate)
             host.due = host.ready = whole_microseconds(self._now() + wait)

@@ -47,6 +47,8 @@ key                          value
 ``F``                        the sources of seeds: JSON ``[[name, lines], ...]``
 ``G`` name                   a pause of a name: as a block
 ``H`` position host          index of hosts by ring position, see ``HostPositions``: a tag
+``I`` identity               the URL, with a ``D``, whose identity is another text; here the
+                             identity is that text
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -101,6 +103,7 @@ SEED_LINE = b"E"
 SEED_SOURCES = b"F"
 PAUSE = b"G"
 POSITION = b"H"
+SEED_IDENTITY = b"I"
 
 # Bytes of an identity.
 KEY_SIZE = 8

@@ -109,9 +109,15 @@ def test_why_names_errors_and_hours_of_a_host_deferred_for_a_day() -> None:
     host = waiting(9000, errors=10)
     host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
-        "It is deferred after 10 errors in a row, or because the DNS does not know its name; it is"
-        " tried again in 2 h 30 min, or at a start after that."
+        "It is deferred after 10 errors in a row; it is tried again in 2 h 30 min, or at a start"
+        " after that."
     )
+    host.rate.has_no_name = True
+    assert seen(host, PAGE).why == (
+        "It is deferred because the DNS does not know its name; it is tried again in 2 h 30 min, or"
+        " at a start after that."
+    )
+    host.rate.has_no_name = False
     assert seen(host).why == "Nothing of it is queued."
     host.rate.errors = 9
     assert seen(host, PAGE).why.startswith(

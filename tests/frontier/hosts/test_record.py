@@ -25,7 +25,7 @@ def test_decode_returns_the_encoded_host(health: Health, extras: int, origin: in
     assert (again.queue.done, again.queue.dropped, again.queue.extras) == (4, 5, extras)
     assert again.shares.origin == origin
     assert figures_in(record) == (4 - extras, 5, 5, health, 0.5, 2)
-    assert [getattr(again.rate, name) for name in HostRate.__slots__] == [0.5, 7.0, 9, 3, 2]
+    assert [getattr(again.rate, name) for name in HostRate.__slots__] == [0.5, 7.0, 9, 3, 2, False]
     assert {level: (q.head, q.tail) for level, q in again.queue.levels.items()} == {
         level: (q.head, q.tail) for level, q in host.queue.levels.items()
     }
