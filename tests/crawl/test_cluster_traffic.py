@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy import Spider
@@ -18,6 +18,8 @@ from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.seed_table import SeedLine, read_rows
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key
 from krowlspider.spiders.broad import BroadSpider
@@ -44,7 +46,7 @@ def identify(request: Request, url: str) -> bytes:
 
 
 def traffic_in(
-    tmp_path: Path, spider: Spider | None = None, **more: object
+    tmp_path: Path, spider: Spider | None = None, node: Any = None, **more: object
 ) -> tuple[Job, ClusterTraffic]:
     """Return an open job of node ``a``, and its traffic."""
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
@@ -52,6 +54,7 @@ def traffic_in(
     settings = Settings({**ours, **given, **more})
     job = Job(settings)
     job.open()
+    job.node = node
     codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
     traffic = ClusterTraffic(
@@ -162,6 +165,33 @@ def test_messages_are_taken_in_beyond_the_cap_of_the_frontier(tmp_path: Path) ->
         # The link is refused, and the seed is not.
         assert job.frontier.queued == 7
         assert job.frontier.refused.hosts("frontier") == {"a.test": 1}
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_a_seed_that_redirects_to_another_node_has_a_row(tmp_path: Path) -> None:
+    """So has one of another node. Neither is known before."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path, node=NodeA())
+        urls = ["http://a.test/", "http://b.test/"]
+        lines = [SeedLine(number, url, url) for number, url in enumerate(urls, 1)]
+        traffic._intake.begin_seeds("seeds")
+        traffic._intake.plant("seeds", lines, after=0)
+        traffic._intake.end_seeds("seeds", after=2)
+        assert [row.outcome for row in read_rows(job.store)] == ["", "of another node"]
+        lease = job.frontier.queues.pop(job.frontier.schedule.cache.get("a.test"))
+        assert lease is not None
+        lease.answer = Answer(301, None, b"http://b.test/home", 0, 0.1)
+        chain = tuple(urls[:1])
+        traffic._intake.discover(["http://b.test/home"], depth=0, redirects=1, chain=chain)
+        job.frontier.acknowledge(lease)
+        job.frontier.begin_commit().write()
+        ends = [(row.outcome, row.status, row.url) for row in read_rows(job.store)]
+        elsewhere = "of another node"
+        assert ends == [(elsewhere, 301, "http://b.test/home"), (elsewhere, 0, "http://b.test/")]
+        job.node = None
         await job.close()
 
     asyncio.run(main())
