@@ -108,7 +108,7 @@ def measure(folder: Path, hosts: int) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("hosts", [URLS, 1])
 def test_memory_stays_flat_with_a_million_urls(tmp_path: Path, hosts: int) -> None:
     done = subprocess.run(

@@ -101,6 +101,7 @@ def test_small_web_is_fetched_exactly_once(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_2000_real_documentation_pages_are_fetched_exactly_once(tmp_path: Path) -> None:
     docs = documentation()
     with MockWeb(folder=docs, hosts=300) as web:
