@@ -149,9 +149,11 @@ class ClusterTraffic:
         self.wake()
 
     def figures(self) -> Counters:
-        """Return the counters of this node's heartbeat that are shown to people."""
+        """Return counters for this node's heartbeat. ``orders``, the stamp of its last standing
+        order, is for other nodes, the others are shown to people."""
         frontier = self._job.frontier
         return {
+            "orders": frontier.schedule.orders.standing.latest,
             "done": frontier.counters["done"],
             "queued": frontier.queued,
             "outbox": frontier.outbox.depth,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.cluster.transport.order_post import Plain
+    from tests.mockweb.log import Entry
 
 ASK = OrderAsk(1, "a", 7, "HTTP from 127.0.0.1", "block", {"name": "b.test"})
 
@@ -294,6 +295,29 @@ def test_a_standing_order_reaches_a_node_that_comes_back(ring: Ring) -> None:
     rules = ring.frontier("b").schedule.orders.blocks.rules
     ring.cluster.until(lambda: list(rules) == ["com,"], 60)
     ring.result(give("unblock", {"name": "com,"}))
+
+
+def test_a_node_that_comes_back_fetches_nothing_against_an_order(ring: Ring) -> None:
+    """It waits for the orders that were given while it was away, and then goes on."""
+    ring.cluster.kill("b")
+    ring.result(ring.orders().give("block", {"name": ring.host}), WAIT + 1)
+    mark = len(ring.cluster.web.log)
+    ring.cluster.start("b")
+    ring.cluster.until(lambda: ring.cluster.running["b"].crawl is not None, 60)
+    ring.extensions["b"] = ClusterOrders(ring.crawler("b"))
+    # The other node sends them late.
+    ring.cluster.freeze("a")
+    ring.cluster.run_for(8)
+    ring.cluster.thaw("a")
+
+    def asked() -> list[Entry]:
+        return [entry for entry in ring.cluster.web.log[mark:] if entry.ua == "b"]
+
+    ring.cluster.until(lambda: len(asked()) > 5, 120)
+    assert ring.owner(ring.host) == "b"
+    assert [entry for entry in asked() if entry.host.startswith(ring.host)] == []
+    ring.result(ring.orders().give("unblock", {"name": ring.host}))
+    ring.cluster.until(lambda: asked()[-1].host.startswith(ring.host), 60)
 
 
 def test_without_the_extension_orders_are_refused(ring: Ring) -> None:

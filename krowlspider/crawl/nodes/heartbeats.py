@@ -52,6 +52,8 @@ class Heartbeats:
         self._beat = 0
         # The `run_number` for which the crawl is over, 0 while it is not.
         self._over = 0
+        # Set when the heartbeats of all nodes were read.
+        self.heard = asyncio.Event()
         self._missing: tuple[str, ...] = ()
         # The last heartbeat of each node, when it was first seen, and its age at the last look, in
         # seconds of the event loop.
@@ -103,7 +105,8 @@ class Heartbeats:
     async def _send(self) -> bool:
         """Send a heartbeat; return whether nothing is left on this node."""
         heartbeat = await self._next()
-        await self._members.beat({**self._figures(), **heartbeat.counters()})
+        if await self._members.beat({**self._figures(), **heartbeat.counters()}):
+            self.heard.set()
         return heartbeat.idle
 
     async def send_last(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
@@ -29,10 +31,14 @@ if TYPE_CHECKING:
     from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.static import StaticCluster
 
+logger = logging.getLogger(__name__)
 
 # Seconds between two looks for messages in memory, and for answers that did not come.
 _FLUSH = 0.2
 _ASK_AGAIN = 1.0
+# Seconds for which a node that has joined waits for standing orders. The others send them within
+# two.
+_ORDERS_WAIT = 20.0
 
 
 class Node:
@@ -69,6 +75,8 @@ class Node:
         self.orders = OrderPost(self.own, reaches)
         # The process of each node that was sent the standing orders, by its ``Heartbeat.start``.
         self._told: dict[str, int] = {}
+        # Whether this node has the standing orders that others had when it joined.
+        self._has_orders = False
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
         # Set when the owner of a URL is known, or when it will never be known.
@@ -132,9 +140,9 @@ class Node:
     def untold(self) -> dict[str, int]:
         """Return the nodes whose process was not sent the standing orders yet, for `tell`."""
         found = {}
-        for name, record in self.cluster.membership.members.items():
-            beat = None if record.dead else Heartbeat.of(record.counters)
-            if name != self.own and beat is not None and self._told.get(name) != beat.start:
+        for name in self._live_others():
+            beat = Heartbeat.of(self.cluster.membership.members[name].counters)
+            if beat is not None and self._told.get(name) != beat.start:
                 found[name] = beat.start
         return found
 
@@ -155,7 +163,12 @@ class Node:
             and (self.allowance is None or self.allowance.left > 0)
             and self.cluster.signals.signal is Signal.RUNNING
             and self.cluster.has_lease
+            and self._has_orders
         )
+
+    def _live_others(self) -> list[str]:
+        members = self.cluster.membership.members
+        return [name for name, record in members.items() if name != self.own and not record.dead]
 
     @property
     def spent(self) -> bool:
@@ -173,6 +186,8 @@ class Node:
             return "for other nodes to take over its hosts"
         if self.cluster.signals.signal is not Signal.RUNNING:
             return "because of the cluster signal"
+        if not self._has_orders:
+            return "for the standing orders of the other nodes"
         if self._crawl.rests():
             return "for the other nodes"
         is_spent = self.allowance is not None and not self.allowance.left
@@ -269,7 +284,32 @@ class Node:
             tasks.start(work)
         if self.allowance is not None:
             tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
-        crawl.wake()
+        tasks.start(self._await_orders())
+
+    async def _await_orders(self) -> None:
+        """Let this node fetch once it knows what people have ordered at the other nodes."""
+        now = asyncio.get_running_loop().time
+        end = now() + _ORDERS_WAIT
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._heartbeats.heard.wait(), _ORDERS_WAIT)
+        while self._crawl.figures()["orders"] < self._last_order():
+            if now() >= end:
+                logger.warning(
+                    "The standing orders of the other nodes have not come within %g s: until they"
+                    " come, hosts may be fetched that a person has blocked or paused",
+                    _ORDERS_WAIT,
+                )
+                break
+            await asyncio.sleep(_FLUSH)
+        self._has_orders = True
+        self._crawl.wake()
+
+    def _last_order(self) -> float:
+        """Return the stamp of the last standing order that another node has."""
+        members = self.cluster.membership.members
+        return max(
+            (members[name].counters.get("orders", 0) for name in self._live_others()), default=0
+        )
 
     async def _is_inbox_empty(self) -> bool:
         begun = time.monotonic()

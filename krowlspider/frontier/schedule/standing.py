@@ -52,7 +52,8 @@ class StandingOrder(NamedTuple):
 
 
 class StandingOrders:
-    """The orders of a store, those that have ended included."""
+    """The orders of a store, those that have ended included. ``latest`` is the stamp of the last
+    one, 0 without any."""
 
     def __init__(self, store: Store):
         self._store = store
@@ -62,9 +63,11 @@ class StandingOrders:
             for key, value in store.items(prefix)
             if (rule := key[1:].decode())
         }
+        self.latest = max((order.stamp for order in self._known.values()), default=0)
 
     def all(self) -> list[StandingOrder]:
-        return list(self._known.values())
+        """Return all orders, the latest one last."""
+        return sorted(self._known.values(), key=lambda order: order.stamp)
 
     def in_force(self, kind: str) -> dict[str, StandingOrder]:
         """Return the orders of a kind that have not ended, by their rules."""
@@ -95,6 +98,7 @@ class StandingOrders:
             return False
         batch = self._store.batch()
         self._known[order.kind, order.rule] = order
+        self.latest = max(self.latest, order.stamp)
         batch.put(order.key, json.dumps(order[2:]).encode())
         ended = [each for each in self._known.values() if each.ended]
         if order.ended and len(ended) > ENDED_MAX:

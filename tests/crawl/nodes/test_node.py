@@ -17,7 +17,8 @@ from krowlspider.crawl.nodes.node import Node
 
 
 def test_invariant_6_node_without_a_lease_is_not_ready() -> None:
-    """Nor before it has joined, nor while the cluster is stopped."""
+    """Nor before it has joined and knows what people have ordered, nor while the cluster is
+    stopped."""
 
     async def main() -> None:
         cluster = SimpleNamespace(
@@ -30,6 +31,8 @@ def test_invariant_6_node_without_a_lease_is_not_ready() -> None:
         node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
         assert not node.ready
         node.joined = True
+        assert not node.ready
+        node._has_orders = True
         assert node.ready
         cluster.has_lease = False
         assert not node.ready
