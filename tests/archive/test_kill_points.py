@@ -81,7 +81,7 @@ def test_kill_at_a_step_loses_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_kill_before_any_step_loses_nothing(archiving: Archiving, dead: Path) -> None:
     steps = EachCall(is_step)
     kill_at(archiving, dead, steps, Act.KILL)
@@ -90,7 +90,7 @@ def test_kill_before_any_step_loses_nothing(archiving: Archiving, dead: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_kill_in_any_write_loses_nothing(archiving: Archiving, dead: Path) -> None:
     steps = EachCall(is_write)
     kill_at(archiving, dead, steps, Act.KILL_HALF)
