@@ -27,6 +27,7 @@ from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.programs.ring import Command
+from krowlspider.views.ring import queries
 from tests.cluster.servers import free_port
 from tests.support import warm
 from tests.support.crawling import CONTACT, ROOT
@@ -94,11 +95,12 @@ def test_shows_backlog_and_last_heartbeat_of_each_member(server: Server) -> None
     result = ring("--json", KROWL_STATIC_NODES=f"a={server.url},b={server.url[:-1]}1*3")
     found = json.loads(result.out)
     a, b = found["nodes"]
-    assert result.code == 0
+    assert result.code == 1
     assert (found["cluster"], found["signal"]) == ("krowlspider", "RUNNING")
     waiting = {"requests": 3, "start_urls": 1, "hosts": 0, "processing": 0, "dead": 1}
     assert {name: a[name] for name in (*waiting, *said)} == {**waiting, **said}
     assert 70 <= a["seconds_ago"] < 100
+    assert (a["state"], b.get("state")) == ("silent", None)
     assert (a["id"], b["id"], a["weight"], b["weight"]) == ("a", "b", 1, 3)
     assert a["share"] == pytest.approx(0.25, abs=0.03)
     assert a["share"] + b["share"] == pytest.approx(1, abs=0.001)
@@ -106,6 +108,32 @@ def test_shows_backlog_and_last_heartbeat_of_each_member(server: Server) -> None
     text = ring_process(KROWL_STATIC_NODES=f"a={server.url}").out
     assert text.startswith("cluster krowlspider: RUNNING, ring ")
     assert "start_urls" in text
+
+
+def test_a_node_whose_clock_is_slow_is_not_silent(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one that has ended. A killed one is, although its heartbeat says it has this ring."""
+    members = ",".join(f"{name}={server.url[:-1]}{name}" for name in "012")
+    beat = {"ring": Ring(parse_ring(members.split(","))).number}
+    with Redis.from_url(server.url) as client:
+
+        def say(node: str, ago: float, **more: int) -> None:
+            said = {**beat, **more, "time": time.time() - ago}
+            client.hset("krowlspider:krowlspider:beats", node, json.dumps(said))
+
+        async def meanwhile(_: float) -> None:
+            say("0", 60)
+            say("1", 64)
+
+        say("0", 63)
+        say("1", 60)
+        say("2", 90, left=1)
+        monkeypatch.setattr(queries.asyncio, "sleep", meanwhile)
+        result = ring("--json", KROWL_STATIC_NODES=members)
+    states = [row["state"] for row in json.loads(result.out)["nodes"]]
+    assert states == ["agreed", "silent", "ended"]
+    assert result.code == 1
 
 
 def test_node_with_another_ring_is_shown(
@@ -244,14 +272,18 @@ def test_shows_members_of_consul_and_whether_they_agree(place: Place, server: Se
         async with place.node(a) as one:
             await one.publish((Ring([a]),))
             async with place.node(b) as other:
-                await one.beat({"done": 7, "queued": 5, "epoch": 3, "time": time.time() - 70})
+                await one.beat({"done": 7, "queued": 5, "epoch": 3, "time": time.time() - 5})
                 with Redis.from_url(server.url) as client:
                     client.lpush("broad:hosts", "{}", "{}")
+                found = await place.look(1)
+                states = {name: row["state"] for name, row in found["nodes"].items()}
+                assert states == {"a": "handing over", "b": "joining"}
+                await one.beat({"done": 7, "queued": 5, "epoch": 3, "time": time.time() - 70})
                 found = await place.look(1)
                 assert found["cluster"] == place.name
                 assert found["ring"] == both.checksum
                 first, second = found["nodes"]["a"], found["nodes"]["b"]
-                assert (first["state"], second["state"]) == ("handing over", "joining")
+                assert (first["state"], second["state"]) == ("silent", "joining")
                 assert (first["done"], first["queued"], first["epoch"]) == (7, 5, 3)
                 assert 70 <= first["seconds_ago"] < 100
                 assert (first["hosts"], second["hosts"]) == (2, 0)
@@ -260,6 +292,7 @@ def test_shows_members_of_consul_and_whether_they_agree(place: Place, server: Se
                 assert first["share"] + second["share"] == pytest.approx(1, abs=0.001)
                 explained = set(re.findall(r"\w+", Command().long_desc()))
                 assert first.keys() | second.keys() <= explained
+                await one.beat({"done": 7})
                 await asyncio.gather(one.publish((both,)), other.publish((both,)))
                 assert {r["state"] for r in (await place.look(0))["nodes"].values()} == {"agreed"}
                 await other.publish((both,), leaving=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,13 +18,16 @@ from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_c
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from krowlspider.errors import SettingsError
 from krowlspider.frontier.admin.words import counted
-from krowlspider.views.ring.rows import Row, register_rows, static_rows
+from krowlspider.views.ring.rows import Row, may_be_silent, register_rows, static_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
+
+# Seconds in which a node sends several heartbeats.
+_HEARTBEATS = 3.0
 
 
 class StaticQuery:
@@ -132,9 +136,18 @@ ClusterQuery: TypeAlias = ConsulQuery | StaticQuery
 async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, Any], list[Row]]:
     """Return the state of the cluster as a dict, and a row for each node.
 
-    If the signal or the page budget cannot be read, the dict has the reason as "trouble".
+    If the signal or the page budget cannot be read, the dict has the reason as "trouble". A node
+    that seems to have sent no heartbeat for SILENT_AFTER seconds is looked at twice, as clocks
+    differ: without a heartbeat in between, it is "silent".
     """
     head, rows = await query.nodes()
+    if any(map(may_be_silent, rows)):
+        await asyncio.sleep(_HEARTBEATS)
+        before = {row["id"]: row for row in rows if may_be_silent(row)}
+        head, rows = await query.nodes()
+        for row in rows:
+            if row["id"] in before and row["seconds_ago"] > before[row["id"]]["seconds_ago"]:
+                row["state"] = "silent"
     head = {"cluster": settings["KROWL_CLUSTER"], **head}
     try:
         head["signal"] = str(await Signals(query.keys).read())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from krowlspider.cluster.ring.ring import Ring
 from krowlspider.cluster.transport.inbox import lengths
 from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_client, shown
+from krowlspider.crawl.nodes.overview import SILENT_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,8 @@ _LENGTHS = ("requests", "start_urls", "hosts", "processing", "dead")
 def static_rows(records: list[Record]) -> list[Row]:
     """Return a row for each member of a static list.
 
-    "state" tells whether the node has this ring; it is missing if the node has not reported one.
+    "state" tells whether the node has this ring, or that it has ended; it is missing if the node
+    has not reported one.
     """
     ring = Ring(record.member for record in records)
     rows = []
@@ -34,6 +36,8 @@ def static_rows(records: list[Record]) -> list[Row]:
         row = _row(record, ring)
         if (number := record.counters.get("ring")) is not None:
             row["state"] = "agreed" if number == ring.number else "another ring"
+        if record.counters.get("left"):
+            row["state"] = "ended"
         rows.append(row)
     return rows
 
@@ -62,6 +66,12 @@ def _member_row(register: Register, node: str) -> Row:
     if record.dead and (left := register.takeover_in(node)) is not None:
         row["takeover_in"] = left
     return row
+
+
+def may_be_silent(row: Row) -> bool:
+    """Return whether the last heartbeat of a live node is old, by this machine's clock."""
+    is_live = row.get("state") not in {"dead", "stopped", "ended"}
+    return is_live and row.get("seconds_ago", 0) >= SILENT_AFTER
 
 
 async def with_inboxes(rows: Iterable[Row], spider: str) -> list[Row]:

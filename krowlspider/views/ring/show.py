@@ -80,7 +80,7 @@ async def _owned(text: str, query: ClusterQuery) -> Row:
 
 
 def _has_fault(row: Row) -> bool:
-    return "trouble" in row or row.get("state", "agreed") != "agreed"
+    return "trouble" in row or row.get("state", "agreed") not in {"agreed", "ended"}
 
 
 def _text(head: Row, rows: list[Row]) -> str:
