@@ -53,20 +53,24 @@ def install_with(extra: str) -> str:
 
     The project is not on a package index: a checkout installs the extra from itself.
     """
-    here, program = Path.cwd(), Path(sys.executable)
-    shown = program.relative_to(here) if program.is_relative_to(here) else program
-    pip = [str(shown.with_name("pip"))] if program.with_name("pip").exists() else []
-    pip = pip or [str(shown), "-m", "pip"]
     root = Path(__file__).resolve().parents[1]
     if (root / "pyproject.toml").is_file():
-        folder = "." if root == here.resolve() else str(root)
-        return join([*pip, "install", "-e", f"{folder}[{extra}]"])
+        folder = "." if root == Path.cwd().resolve() else str(root)
+        return pip_install("-e", f"{folder}[{extra}]")
     try:
         needs = [need.partition(";") for need in requires("krowlspider") or []]
     except PackageNotFoundError:
         needs = []
     packages = [name.strip() for name, _, when in needs if re.search(rf"\b{extra}\b", when)]
-    return join([*pip, "install", *(packages or [f"krowlspider[{extra}]"])])
+    return pip_install(*(packages or [f"krowlspider[{extra}]"]))
+
+
+def pip_install(*words: str) -> str:
+    """Return the command for the shell by which pip installs something into this Python."""
+    here, program = Path.cwd(), Path(sys.executable)
+    shown = program.relative_to(here) if program.is_relative_to(here) else program
+    pip = [str(shown.with_name("pip"))] if program.with_name("pip").exists() else []
+    return join([*(pip or [str(shown), "-m", "pip"]), "install", *words])
 
 
 def report_interrupts() -> None:

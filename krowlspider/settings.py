@@ -172,16 +172,16 @@ REDIRECT_MAX_TIMES = 10
 # --- Sitemaps -------------------------------------------------------------------------------------
 
 # True: the broad spider reads the sitemaps that a robots.txt names, and /sitemap.xml. With
-# ROBOTSTXT_OBEY = False it reads none. All limits for pages hold for sitemaps, max_pages included,
-# but a sitemap may have 50 MB.
+# ROBOTSTXT_OBEY = False it reads none. The limits for pages hold for sitemaps, except that they are
+# no pages for max_pages, and may have 50 MB.
 KROWL_SITEMAPS = True
 
 # --- Opt-outs -------------------------------------------------------------------------------------
 
 # True: the broad spider also fetches /ai.txt and /.well-known/tdmrep.json of each host of which it
 # has fetched a page. In these files a site forbids training models on its pages. They are archived
-# for `scrapy corpus`, which honours them. They are two more requests for each host, and count as
-# pages for max_pages.
+# for `scrapy corpus`, which honours them. They are two more requests for each host, and no pages
+# for max_pages.
 KROWL_OPT_OUTS = False
 
 # --- Requisites -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from w3lib.url import file_uri_to_path
 from krowlspider.archive.write.records import info_fault
 from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
+from krowlspider.errors import pip_install
 from krowlspider.fetch.dns.hosts_file import is_address
 
 Checker: TypeAlias = Callable[[BaseSettings, str], str | None]
@@ -283,7 +284,7 @@ def _storage_fault(settings: BaseSettings, feed: str) -> str | None:
         return None
     module, package = _FEED_PACKAGES.get(scheme, ("os", ""))
     if find_spec(module) is None:
-        return f"needs the package {package}: pip install {package}"
+        return f"needs the package {package}: {pip_install(package)}"
     return _file_fault(file_uri_to_path(feed) if scheme else feed) if scheme in _FILES else None
 
 

@@ -13,7 +13,7 @@ from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.robots.gate import Verdict
-from krowlspider.frontier.seed_table import followed_for, outcome_of
+from krowlspider.frontier.seed_table import followed_for, is_of_another_node, outcome_of
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
 from krowlspider.politeness.deciding_rule import deciding_line
@@ -206,8 +206,14 @@ class Explainer:
             return "set aside", why, ""
         if (over := self._over(url)) is not None and (over[0] != "fetched" or not captures):
             return over
-        if captures:
+        outcome = outcome_of(self.store, url)
+        if captures and outcome in {"", "done", FELL_BACK}:
             return "fetched", _fetched(captures), ""
+        if outcome:
+            return self._gone(url, host)
+        if is_of_another_node(self.store, url):
+            why = "It is a seed, and another node of its cluster owns its host: ask there."
+            return "foreign", why, ""
         keys = self.hasher.keys([url, requisite_identity(url)])
         if any(self.is_seen(name, key) for key in keys):
             return self._gone(url, host)
@@ -317,7 +323,7 @@ class Explainer:
             refused = ", ".join(f"{rule} {count:,}" for rule, count in rules.items())
             why += f" Links that were refused are counted, and not kept: by {refused}."
         why += " scrapy frontier --import adds it to the queue."
-        return "unknown", why, next(iter(rules), "")
+        return "unknown", why, ""
 
     # --- robots.txt ---
 

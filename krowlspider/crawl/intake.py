@@ -18,7 +18,9 @@ from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE
 from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
+from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.rules.exclude import PatternList
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
@@ -326,17 +328,25 @@ class Intake:
             self.wake()
         return added
 
+    def await_seeds(self) -> None:
+        """Have other pages wait for seeds while pages are limited, until `have_seeds`."""
+        self._frontier.schedule.seed_turns.begin()
+
+    def have_seeds(self) -> None:
+        """All seeds are queued."""
+        self._frontier.schedule.seed_turns.end()
+        self.wake()
+
     def begin_seeds(self, source: str) -> None:
         """Begin to queue the seeds of a source by `plant`; end with `end_seeds`."""
         self._frontier.seeds.begin(source)
-        self._frontier.schedule.seed_turns.begin()
+        self.await_seeds()
 
     def end_seeds(self, source: str, *, after: int | None) -> None:
         """End a source. Its last line was number ``after``; None: it was not read to its end."""
         if after is not None:
             self._frontier.seeds.end(source, after=after)
-        self._frontier.schedule.seed_turns.end()
-        self.wake()
+        self.have_seeds()
 
     def recall_seeds(self) -> Iterator[None]:
         """Put hosts with seeds that were queued before this start before those without. Each step
@@ -404,6 +414,12 @@ class Intake:
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
+
+    def end_seed_at(self, url: str, location: bytes, reason: str) -> None:
+        """Note why a redirect of a seed, or of where it goes on, is not followed."""
+        target = normalise(escape_octets(location), url)
+        if target is not None and not self._frontier.seeds.follows(target):
+            self._note_seed(target, reason, (url,))
 
     def fall_back(self, entry: Entry) -> None:
         """Queue the http URL of a seed that was given without a scheme and has no https."""

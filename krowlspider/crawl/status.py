@@ -137,6 +137,7 @@ class Progress:
                 pages=counted["done"],
                 answers=self._stats.get_value("response_received_count", 0),
                 seconds=now - self._started,
+                queued=queued,
                 is_paused=bool(paused),
             ),
             "paused": paused,

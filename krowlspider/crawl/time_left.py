@@ -32,12 +32,19 @@ class Limits:
 
 
 def progress(
-    limits: Limits, *, pages: int, answers: int, seconds: float, is_paused: bool = False
+    limits: Limits,
+    *,
+    pages: int,
+    answers: int,
+    seconds: float,
+    queued: int,
+    is_paused: bool = False,
 ) -> str:
     """Return how many pages of how many are done, and the time until the first limit is reached.
 
     The time is estimated from the average rate in ``seconds``, and left out while there is none.
-    While the crawl is paused, or waits for its last requests, only a limit of seconds has an end.
+    While the crawl is paused, has nothing ``queued`` or waits for its last requests, only a limit
+    of seconds has an end.
     """
     text = (
         f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")
@@ -47,7 +54,7 @@ def progress(
     left = [
         seconds / count * max(0, limit - count)
         for count, limit in ((pages, limits.pages), (answers, limits.answers))
-        if limit and count and not (is_paused or limits.last)
+        if limit and count and queued and not (is_paused or limits.last)
     ]
     if limits.seconds and not limits.is_stopping:
         left.append(limits.seconds - seconds)

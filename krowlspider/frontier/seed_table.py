@@ -215,6 +215,12 @@ def outcome_of(store: Store, url: str) -> str:
     return "" if outcome == ELSEWHERE else outcome or (location and FELL_BACK)
 
 
+def is_of_another_node(store: Store, url: str) -> bool:
+    """Return whether a URL is a seed whose host another node owned when it was given."""
+    found = _followed(store, url)
+    return found is not None and bool(found[1]) and _decode_state(found[1])[0] == ELSEWHERE
+
+
 def followed_for(store: Store, url: str) -> str | None:
     """Return the URL that is followed for a seed: itself, or another one of its identity. Return
     None if none is."""

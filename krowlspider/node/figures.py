@@ -77,7 +77,14 @@ class Figures:
         since, before, _ = self._recent[max(0, len(self._recent) - RATE_OVER)]
         if seconds > since:
             total["pages_per_second"] = (done - before) / (seconds - since)
-        so_far = progress(limits, pages=done, answers=0, seconds=seconds, is_paused=bool(paused))
+        so_far = progress(
+            limits,
+            pages=done,
+            answers=0,
+            seconds=seconds,
+            queued=total["queued"],
+            is_paused=bool(paused),
+        )
         if not paused and (left := until_empty(list(self._recent))):
             so_far += f", queue empty in {duration(left)} at this rate"
         so_far += f", {processes(running)}"

@@ -234,6 +234,8 @@ class BroadSpider(Spider):
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
         kept = Job.of(self.crawler).scope
         assert kept is not None
+        # From here on, as links that an earlier start has queued must wait.
+        scheduler.intake.await_seeds()
         await scheduler.join(
             scope=Scope(
                 kept, max_url_length=settings.getint("URLLENGTH_LIMIT"), traps=trap_rules(settings)
@@ -244,7 +246,11 @@ class BroadSpider(Spider):
         if scheduler.budget.is_limited:
             for _ in scheduler.intake.recall_seeds():
                 await asyncio.sleep(0)
-        source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
+        source = "without seeds"
+        if self._seeds is None:
+            scheduler.intake.have_seeds()
+        else:
+            source = await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)
         # URLs of deferred hosts are no pending requests.
         if not (scheduler.has_pending_requests() or Job.of(self.crawler).frontier.pending):
@@ -458,7 +464,13 @@ class BroadSpider(Spider):
 
     def _redirect(self, response: Response, location: bytes, depth: int) -> None:
         intake = self.scheduler.intake
-        found = self._redirects.target(response, location, intake.count_dropped)
+
+        def drop(reason: str) -> None:
+            intake.count_dropped(reason)
+            if not depth:
+                intake.end_seed_at(response.url, location, reason)
+
+        found = self._redirects.target(response, location, drop)
         if found is not None:
             target, chain = found
             # The https URL of a seed was tried once, and is known: its host redirects to it.

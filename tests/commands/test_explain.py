@@ -183,6 +183,22 @@ def test_a_url_counts_as_another_of_its_identity(tmp_path: Path) -> None:
     assert queued["why"].startswith(f"It counts as {web.url(HOST, '/one')}, which is fetched in ")
 
 
+def test_a_seed_is_explained_as_its_row_says(tmp_path: Path) -> None:
+    """Though its answer is in the archive, or the settings of this time would queue it."""
+    spec = [page("/large", "x" * 9000), *SPEC]
+    excluded = tmp_path / "exclude.txt"
+    excluded.write_text("/other\n")
+    settings = {"DOWNLOAD_MAXSIZE": 5000, "KROWL_EXCLUDE": excluded, "RETRY_TIMES": 0}
+    with SimulatedWeb(spec=spec) as web:
+        large, other = (web.url(HOST, path) for path in ("/large", "/other"))
+        crawl = crawl_of(web, tmp_path, [web.url(HOST), large, other], settings=settings).run()
+        found = [ask(crawl.jobdir, url) for url in (large, other)]
+    assert [(each["state"], each["setting"]) for each in found] == [
+        ("dropped", "DOWNLOAD_MAXSIZE"),
+        ("dropped", "KROWL_EXCLUDE"),
+    ]
+
+
 def test_a_bare_seed_that_waits_names_its_fallback(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SPEC) as web:
         crawl = crawl_of(web, tmp_path, ["no.invalid"], settings={"RETRY_TIMES": 0}).run(code=4)

@@ -76,15 +76,15 @@ def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
     ],
 )
 def test_time_left_is_that_to_the_nearest_limit(limits: Limits, text: str) -> None:
-    assert progress(limits, pages=1204, answers=1300, seconds=100) == text
+    assert progress(limits, pages=1204, answers=1300, seconds=100, queued=9) == text
 
 
 def test_a_paused_crawl_has_no_rate_for_the_time_left() -> None:
     limits = Limits(5000, 2600, 130)
-    text = progress(limits, pages=1204, answers=1300, seconds=100, is_paused=True)
+    text = progress(limits, pages=1204, answers=1300, seconds=100, queued=9, is_paused=True)
     assert text == "1,204 of 5,000 pages, 1,300 of 2,600 answers, 30.0 s left"
     limits.seconds = 0.0
-    text = progress(limits, pages=1204, answers=1300, seconds=100, is_paused=True)
+    text = progress(limits, pages=1204, answers=1300, seconds=100, queued=9, is_paused=True)
     assert text == "1,204 of 5,000 pages, 1,300 of 2,600 answers"
 
 
@@ -99,7 +99,7 @@ def test_a_paused_crawl_has_no_rate_for_the_time_left() -> None:
     ],
 )
 def test_the_last_requests_are_no_time_that_is_estimated(limits: Limits, text: str | None) -> None:
-    found = progress(limits, pages=1204, answers=0, seconds=100)
+    found = progress(limits, pages=1204, answers=0, seconds=100, queued=9)
     assert found == (text or f"1,204 of 1,204 pages, {limits.last}")
 
 
@@ -151,12 +151,15 @@ def test_a_crawl_that_ends_counts_its_requests_and_seconds() -> None:
 
 
 def test_without_a_page_no_time_is_estimated() -> None:
-    assert progress(Limits(pages=9), pages=0, answers=0, seconds=1) == "0 of 9 pages"
+    assert progress(Limits(pages=9), pages=0, answers=0, seconds=1, queued=9) == "0 of 9 pages"
+    # Its last request hangs: the rate says nothing of when it ends.
+    text = progress(Limits(pages=9), pages=3, answers=0, seconds=1, queued=0)
+    assert text == "3 of 9 pages"
 
 
 def test_status_line_of_a_large_crawl_is_short() -> None:
     figures = {
-        "so_far": progress(Limits(pages=5000), pages=1204, answers=0, seconds=80),
+        "so_far": progress(Limits(pages=5000), pages=1204, answers=0, seconds=80, queued=9),
         "pages_per_second": 15.3,
         "queued": 1766,
         "hosts": 150,

@@ -30,6 +30,8 @@ SPEC = [
     {"path": "/to-other", "redirect": "http://other.test/home"},
     {"path": "/loop", "redirect": "/pool"},
     {"path": "/pool", "redirect": "/loop"},
+    *({"path": f"/hop{hop}", "redirect": f"/hop{hop + 1}"} for hop in range(1, 5)),
+    page("/hop5", "x"),
     {"path": "/nowhere", "redirect": "mailto:a@b.test"},
     page("/home", "x"),
     page("/throttled", "", status=429),
@@ -38,7 +40,8 @@ SPEC = [
 
 def run(folder: Path, lines: Iterable[str], name: str = "seeds.txt", **more: Any) -> Crawl:
     seeds = write_seeds(folder / name, lines)
-    settings = {"RETRY_TIMES": 0, "KROWL_THROTTLING_TIMES": 1, **more.pop("settings", {})}
+    settings = {"RETRY_TIMES": 0, "KROWL_THROTTLING_TIMES": 1, "REDIRECT_MAX_TIMES": 3}
+    settings |= more.pop("settings", {})
     arguments = {"seeds": seeds, **more.pop("arguments", {})}
     return SimulatedCrawl(folder / "job", arguments=arguments, settings=settings, **more).run()
 
@@ -69,6 +72,7 @@ def test_each_line_has_one_row_with_its_final_outcome(tmp_path: Path) -> None:
             "http://e.test/to-other": ("done", "200", "http://other.test/home"),
             "http://e.test/loop": ("redirect_loop", "302", "http://e.test/pool"),
             "http://e.test/nowhere": ("url", "302", ""),
+            "http://e.test/hop1": ("redirects", "302", "http://e.test/hop5"),
             # Of one identity each: the first of them is fetched.
             "http://h.test/gone?b=2&a=1": ("done", "404", ""),
             "http://h.test/gone?a=1&b=2": ("done", "404", ""),

@@ -66,6 +66,16 @@ def test_seeds_come_before_pages_of_links(tmp_path: Path, most: int) -> None:
         assert sorted(asked[:5]) == [f"h{number}.test/" for number in range(5)]
 
 
+def test_new_seeds_come_before_links_of_an_earlier_start(tmp_path: Path) -> None:
+    """Links are queued and due before the seeds are read."""
+    with SimulatedWeb(spec=SITE) as web:
+        run(tmp_path, [web.url(f"h{number}.test") for number in range(40)], 60)
+        before = len(pages(web.log()))
+        run(tmp_path, [web.url(f"n{number}.test") for number in range(10)], 10)
+        asked = names(web.log())[before:]
+    assert sorted(asked) == sorted(f"n{number}.test/" for number in range(10))
+
+
 def test_redirects_of_seeds_are_followed_first(tmp_path: Path) -> None:
     """To other hosts too, and through several hops. They take nothing of the limit."""
     moved = [
