@@ -143,6 +143,7 @@ class Progress:
             "paused": paused,
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],
+            "fetched": fetched_in(counted),
             "queued": queued,
             "held": bool(queued) and not due and not in_flight and self._are_all_held(),
             "deferred": frontier.deferred_queued,

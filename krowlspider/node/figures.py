@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
 from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import scrapy_with
-from krowlspider.frontier.admin.words import counted, data_size, duration
+from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.node.tree import processes
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Figures:
         self._tree = tree
         # What former processes of each folder have done, which have died.
         self._before: dict[str, Counter[str]] = {name: Counter() for name in processes}
+        self._fetched_before: Counter[str] = Counter()
         # As of `Progress`.
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
 
@@ -43,6 +44,7 @@ class Figures:
         """Keep the figures of a process that has died: the next one counts from 0."""
         status = self._status(process)
         self._before[process].update({name: status.get(name, 0) for name in _COUNTS})
+        self._fetched_before.update(status.get("fetched", {}))
 
     def _status(self, process: str) -> dict[str, Any]:
         return self._tree.folder(process).read_status() or {}
@@ -59,6 +61,13 @@ class Figures:
         """Return the sums of the figures of all processes."""
         each = self.of_processes().values()
         return {name: sum(figures[name] for figures in each) for name in _FIGURES}
+
+    def fetched(self) -> dict[str, int]:
+        """Return how many URLs all processes have fetched, by kind, pages among them."""
+        total = self._fetched_before.copy()
+        for process in self._before:
+            total.update(self._status(process).get("fetched", {}))
+        return dict(total)
 
     def line(self, running: int) -> str:
         """Return the status line, of so many running processes."""
@@ -105,6 +114,7 @@ class Figures:
         left = total["queued"] + total["deferred"]
         rows = {
             "pages done": f"{total['done']:,} ({total['done'] / max(seconds, 0.001):.1f}/s)",
+            "also fetched": also_fetched(self.fetched()),
             "URLs": f"{total['dropped']:,} dropped, {left:,} left, {total['deferred']:,} of them"
             " deferred",
             "archive": data_size(total["archive_mb"] * 1e6),
@@ -124,7 +134,7 @@ def _keys(values: Mapping[str, object], value: object) -> list[str]:
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:
-    return [f"  {name:12} {text}" for name, text in rows.items()]
+    return [f"  {name:12} {text}" for name, text in rows.items() if text]
 
 
 def exit_code(codes: Iterable[int], total: Mapping[str, int], *, stopped: bool) -> int:

@@ -41,6 +41,25 @@ def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path)
     assert line(13, 70, *["paused: no room"] * 2).endswith("| paused: no room")
 
 
+def test_what_was_fetched_is_counted_by_kind(tmp_path: Path) -> None:
+    """Of a process that has died too."""
+    tree = Tree(tmp_path, "krowlspider")
+    figures = Figures(tree, ["p1", "p2"])
+
+    def write(name: str, **fetched: int) -> None:
+        folder = tree.folder(name)
+        folder.path.mkdir(exist_ok=True)
+        status = {**STATUS, "done": fetched["page"], "archive_mb": 1, "fetched": fetched}
+        folder.write_status(status)
+
+    write("p1", page=5, sitemap=2)
+    write("p2", page=7, redirect=1)
+    figures.died("p1")
+    write("p1", page=1, sitemap=1)
+    assert figures.fetched() == {"page": 13, "sitemap": 3, "redirect": 1}
+    assert "also fetched sitemaps: 3, redirects: 1\n" in figures.summary("finished", 1.0, {})
+
+
 def test_relay_shows_whole_lines() -> None:
     shown: list[str] = []
 

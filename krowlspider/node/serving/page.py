@@ -49,7 +49,8 @@ def routes(tree: Tree, figures: Figures) -> dict[str, Route]:
         return web.Response(text=text, content_type="text/html", headers=_HEADERS)
 
     def status(_: web.BaseRequest) -> web.Response:
-        found = {"total": figures.total(), "processes": figures.of_processes()}
+        total = {**figures.total(), "fetched": figures.fetched()}
+        found = {"total": total, "processes": figures.of_processes()}
         return web.Response(text=json.dumps(found), content_type="application/json")
 
     return {"/": page, "/api/v1/status": status}
