@@ -4,7 +4,9 @@
 
 const at = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en-US");
-const rate = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
+// Two digits of what is below 1: the first pages of a crawl are some KB.
+const rate = (value) => value.toLocaleString("en-US",
+  value < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 1 });
 
 function bytes(size) {
   if (size < 1000) return `${size} B`;
