@@ -7,6 +7,7 @@ import csv
 import gzip
 import lzma
 import os
+import re
 from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -24,7 +25,8 @@ _PACKED: dict[bytes, Callable[[Path], Any]] = {
 }
 # Characters of a header that are read.
 _HEADER_MAX = 65_536
-_BLOCK = 1 << 20
+# Bytes at the end of a file that are read: a look at all of a large one would hold up the crawl.
+_TAIL = 1 << 20
 _UNREADABLE = (OSError, EOFError, UnicodeError, csv.Error, lzma.LZMAError)
 
 
@@ -59,19 +61,21 @@ class Appended:
         """
         if self.is_packed:
             return ""
-        quote = form.get("quotechar", '"')
+        size = self.path.stat().st_size
+        # A multiple of the bytes of a character.
+        start = max(0, size - _TAIL) // 4 * 4
         decoder = getincrementaldecoder(encoding)("replace")
-        quotes, last = 0, ""
         with self.path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                text = decoder.decode(block)
-                quotes += text.count(quote)
-                last = text[-1:] or last
+            file.seek(start)
+            text = decoder.decode(file.read())
         if torn := len(decoder.getstate()[0]):
-            os.truncate(self.path, self.path.stat().st_size - torn)
-        if quotes % 2 and form.get("doublequote", True) and not form.get("escapechar"):
-            return f"{quote}\r\n"
-        return "" if last in {"\r", "\n"} else "\r\n"
+            os.truncate(self.path, size - torn)
+        if form.get("doublequote", True) and not form.get("escapechar"):
+            quote = form.get("quotechar", '"')
+            separator = form.get("delimiter", ",")
+            if _ends_within_quotes(text, quote, separator, is_whole=not start):
+                return f"{quote}\r\n"
+        return "" if text.endswith(("\r", "\n")) else "\r\n"
 
     def _opened(self) -> Any:
         with self.path.open("rb") as file:
@@ -97,3 +101,29 @@ def appended_to(file: IO[bytes]) -> Appended | None:
     except OSError:
         return None
     return Appended(path, start.startswith(tuple(_PACKED)))
+
+
+def _ends_within_quotes(text: str, quote: str, separator: str, *, is_whole: bool) -> bool:
+    """Return whether the end of a CSV file is within a quoted cell.
+
+    A text that is not the whole file may begin within one: then quotes tell, which stand only at
+    the ends of cells, and in pairs within them.
+    """
+    faults, is_within = _quotes(text, quote, separator, is_within=False)
+    if is_whole or not faults:
+        return is_within
+    other, is_within_then = _quotes(text, quote, separator, is_within=True)
+    return is_within_then if other < faults else is_within
+
+
+def _quotes(text: str, quote: str, separator: str, *, is_within: bool) -> tuple[int, bool]:
+    """Return how many quotes stand where none may, and whether the text ends within quotes, if it
+    begins within them or not."""
+    around, faults = {separator, "\r", "\n", ""}, 0
+    for run in re.finditer(f"{re.escape(quote)}+", text):
+        before, after = text[max(0, run.start() - 1) : run.start()], text[run.end() : run.end() + 1]
+        was_within = is_within
+        is_within ^= len(run[0]) % 2 == 1
+        faults += not was_within and before not in around
+        faults += not is_within and after not in around
+    return faults, is_within
