@@ -353,7 +353,7 @@ def _bare_url(text: str) -> str | None:
 
 
 def _same(url: str) -> str:
-    return f"It counts as {url}, which is fetched in its place."
+    return f"It counts as the same as {url}."
 
 
 def _with_http(url: str) -> str:

@@ -329,7 +329,7 @@ class Intake:
         return added
 
     def await_seeds(self) -> None:
-        """Have other pages wait for seeds while pages are limited, until `have_seeds`."""
+        """Seeds are coming, until `have_seeds`: while pages are limited, other pages wait."""
         self._frontier.schedule.seed_turns.begin()
 
     def have_seeds(self) -> None:
@@ -340,13 +340,11 @@ class Intake:
     def begin_seeds(self, source: str) -> None:
         """Begin to queue the seeds of a source by `plant`; end with `end_seeds`."""
         self._frontier.seeds.begin(source)
-        self.await_seeds()
 
     def end_seeds(self, source: str, *, after: int | None) -> None:
         """End a source. Its last line was number ``after``; None: it was not read to its end."""
         if after is not None:
             self._frontier.seeds.end(source, after=after)
-        self.have_seeds()
 
     def recall_seeds(self) -> Iterator[None]:
         """Put hosts with seeds that were queued before this start before those without. Each step

@@ -234,23 +234,24 @@ class BroadSpider(Spider):
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
         kept = Job.of(self.crawler).scope
         assert kept is not None
-        # From here on, as links that an earlier start has queued must wait.
+        # From here on: an earlier start may have queued links, which must wait.
         scheduler.intake.await_seeds()
-        await scheduler.join(
-            scope=Scope(
-                kept, max_url_length=settings.getint("URLLENGTH_LIMIT"), traps=trap_rules(settings)
-            ),
-            page_budget=self._max_pages or None,
-            on_robots=self._sitemaps.look,
-        )
-        if scheduler.budget.is_limited:
-            for _ in scheduler.intake.recall_seeds():
-                await asyncio.sleep(0)
-        source = "without seeds"
-        if self._seeds is None:
+        try:
+            await scheduler.join(
+                scope=Scope(
+                    kept,
+                    max_url_length=settings.getint("URLLENGTH_LIMIT"),
+                    traps=trap_rules(settings),
+                ),
+                page_budget=self._max_pages or None,
+                on_robots=self._sitemaps.look,
+            )
+            if scheduler.budget.is_limited:
+                for _ in scheduler.intake.recall_seeds():
+                    await asyncio.sleep(0)
+            source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
+        finally:
             scheduler.intake.have_seeds()
-        else:
-            source = await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)
         # URLs of deferred hosts are no pending requests.
         if not (scheduler.has_pending_requests() or Job.of(self.crawler).frontier.pending):

@@ -176,11 +176,11 @@ def test_a_url_counts_as_another_of_its_identity(tmp_path: Path) -> None:
         queued = ask(again.jobdir, web.url(HOST, "/one?utm_source=x"))
     assert [each["state"] for each in found] == ["dropped", "dropped", "fetched", "fetched"]
     assert [each["url"] for each in found] == seeds[1:]
-    assert found[1]["why"].startswith(f"It counts as {seeds[1]}, which is fetched in its place. ")
+    assert found[1]["why"].startswith(f"It counts as the same as {seeds[1]}. ")
     assert found[1]["setting"] == "ROBOTSTXT_OBEY"
-    assert found[3]["why"].startswith(f"It counts as {seeds[3]}, which is fetched in its place. ")
+    assert found[3]["why"].startswith(f"It counts as the same as {seeds[3]}. ")
     assert queued["state"] == "queued"
-    assert queued["why"].startswith(f"It counts as {web.url(HOST, '/one')}, which is fetched in ")
+    assert queued["why"].startswith(f"It counts as the same as {web.url(HOST, '/one')}. ")
 
 
 def test_a_seed_is_explained_as_its_row_says(tmp_path: Path) -> None:
