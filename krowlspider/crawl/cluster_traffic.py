@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.crawl.seeds_first import SeedsFirst
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.robots.fetches import RobotsFetches
 
@@ -50,7 +51,8 @@ _ORDERS_AT_ONCE = 50
 class ClusterTraffic:
     """What a crawl sends to the other nodes of its cluster, and takes in from them.
 
-    ``rests`` returns whether frontier and outbox are empty and nothing is in flight.
+    ``rests`` returns whether frontier and outbox are empty and nothing is in flight. ``seeds``
+    says when links must wait for seeds.
     ``carry_out`` carries an order of another node out, as in `reply_to`.
     """
 
@@ -63,6 +65,7 @@ class ClusterTraffic:
         *,
         settings: BaseSettings,
         rests: Callable[[], bool],
+        seeds: SeedsFirst,
         carry_out: Callable[[OrderAsk], Plain],
     ):
         self._job = job
@@ -70,6 +73,8 @@ class ClusterTraffic:
         self._node = node
         self._intake = intake
         self.rests = rests
+        self.has_seeds: Callable[[], bool] = seeds.has_own
+        self.waits_for_seeds: Callable[[], bool] = seeds.waits_for_others
         self._carry_out = carry_out
         # Called when there is something new to fetch.
         self.wake: Callable[[], None] = intake.wake

@@ -46,7 +46,8 @@ class Flights:
         self._frontier = job.frontier
         self._schedule = job.frontier.schedule
         self._budget = budget
-        self.seeds = SeedsFirst(job.frontier, budget, wake)
+        others = None if job.node is None else job.node.others_have_seeds
+        self.seeds = SeedsFirst(job.frontier, budget, wake, others)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _IN_FLIGHT = 30.0
 _SOON = 10.0
 _AGAIN = 150.0
+# Seconds after all seeds were read: other nodes take theirs in, and say so.
+_TAKEN_IN = 3.0
+# Seconds between two looks at what other nodes have.
+_LOOK = 1.0
 
 
 class SeedsFirst:
@@ -29,13 +33,26 @@ class SeedsFirst:
 
     ``wake`` is called when they need not wait any more. ``under_way`` has the requests for seeds,
     and for the robots.txt of seeds, with the end of the wait for each. The first one ends first.
+    ``others`` returns whether other nodes have seeds to fetch; None without other nodes.
     """
 
-    def __init__(self, frontier: Frontier, budget: PageBudget, wake: Callable[[], None]):
+    def __init__(
+        self,
+        frontier: Frontier,
+        budget: PageBudget,
+        wake: Callable[[], None],
+        others: Callable[[], bool] | None = None,
+    ):
         self._turns = frontier.schedule.seed_turns
         self._now = frontier.now
         self._budget = budget
         self._wake = wake
+        self._others = others
+        # Whether they have, and until when that holds.
+        self._others_have = False
+        self._looks_at = 0.0
+        # How often seeds were read to their end, as far as seen here.
+        self._sources = 0
         self.under_way: dict[Request, float] = {}
         # When the last of them ended.
         self._ended = 0.0
@@ -55,9 +72,27 @@ class SeedsFirst:
 
     def only(self) -> bool:
         """Return whether only seeds may be fetched now."""
+        return self.has_own() or self.waits_for_others()
+
+    def has_own(self) -> bool:
+        """Return whether pages are limited, and other pages must wait for seeds of this node."""
         if self._budget.is_limited:
             self._turns.limit()
         return self._turns.is_limited and self._must_wait(self._now())
+
+    def waits_for_others(self) -> bool:
+        """Return whether links must wait for the seeds of other nodes alone."""
+        if self._others is None or not self._turns.is_limited:
+            return False
+        now = self._now()
+        if self._must_wait(now):
+            return False
+        if self._sources != self._turns.sources:
+            self._sources = self._turns.sources
+            self._others_have, self._looks_at = True, now + _TAKEN_IN
+        if now >= self._looks_at:
+            self._others_have, self._looks_at = self._others(), now + _LOOK
+        return self._others_have
 
     def _must_wait(self, now: float) -> bool:
         under_way, turns, left = self.under_way, self._turns, self._budget.left
@@ -73,5 +108,8 @@ class SeedsFirst:
     def next_end(self) -> float:
         """Return when a wait may end by itself, in seconds of the job clock; inf if something else
         ends it before."""
+        now = self._now()
+        if self.waits_for_others():
+            return self._looks_at
         ends = [*islice(self.under_way.values(), 1), self._ended + _SOON]
-        return min((end for end in ends if end > self._now()), default=inf)
+        return min((end for end in ends if end > now), default=inf)

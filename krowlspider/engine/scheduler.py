@@ -192,6 +192,7 @@ class Scheduler(BaseScheduler):
             self.intake,
             settings=self._crawler.settings,
             rests=lambda: self._rests,
+            seeds=self.flights.seeds,
             carry_out=partial(send_order, self._crawler),
         )
 

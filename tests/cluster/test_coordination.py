@@ -19,7 +19,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import CONTACT, Crawl, scrapy, write_seeds
-from tests.support.crawls import QUICK, is_redirect, pages
+from tests.support.crawls import QUICK, anchors, is_redirect, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,6 +162,37 @@ def test_all_nodes_together_keep_to_the_page_budget(pair: Pair) -> None:
     # A node that ends gives back what it has not fetched when others may have ended before.
     found = [entry for entry in pages(pair.web.log()) if not is_redirect(entry)]
     assert 55 <= len(found) <= 60
+
+
+def test_links_wait_for_the_seeds_of_other_nodes(pair: Pair) -> None:
+    """While pages are limited. All sites of node b are slow, and its links are not waited for."""
+    ring = Ring(map(Member, NODES))
+    sites = [f"site{number}.test" for number in range(60)]
+    slow = [site for site in sites if ring.owner(domain_of(site)) == "b"]
+    links = anchors(*(f"/p{number}" for number in range(10)))
+    spec = [
+        *({"host": f"^{site}", **page("/robots.txt", "", latency=6.0)} for site in slow),
+        page("/robots.txt", "", status=404),
+        page("/", links),
+        page("^/p", "leaf"),
+    ]
+    with MockWeb(spec=spec) as web:
+        seeds = [web.url(site) for site in sites]
+        given = {"seeds": write_seeds(pair.folder / "seeds.txt", seeds)}
+        crawls = [
+            Crawl(
+                pair.folder / node,
+                arguments=given,
+                settings={**pair.places[node], "KROWL_CLUSTER_PAGES": 64},
+                feed=False,
+            ).start()
+            for node in NODES
+        ]
+        for crawl in crawls:
+            crawl.wait()
+        asked = [entry.path for entry in pages(web.log())]
+    assert 60 <= len(asked) <= 64
+    assert asked.count("/") == 60
 
 
 def test_second_node_with_the_same_redis_is_refused(

@@ -16,6 +16,8 @@ from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
+from krowlspider.crawl.page_budget import PageBudget
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Answer
@@ -64,6 +66,7 @@ def traffic_in(
         intake,
         settings=settings,
         rests=lambda: True,
+        seeds=SeedsFirst(job.frontier, PageBudget(None), lambda: None),
         carry_out=lambda _: {},
     )
     return job, traffic

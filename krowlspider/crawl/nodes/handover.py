@@ -42,6 +42,8 @@ class CrawlPort(Protocol):
     outbox: Outbox
     turn: int
     rests: Callable[[], bool]
+    has_seeds: Callable[[], bool]
+    waits_for_seeds: Callable[[], bool]
     wake: Callable[[], None]
     fail: Callable[[Exception], None]
     commit: Callable[[], Awaitable[None]]

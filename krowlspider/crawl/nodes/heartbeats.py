@@ -59,6 +59,13 @@ class Heartbeats:
         # seconds of the event loop.
         self._heard: dict[str, tuple[Heartbeat | None, float]] = {}
         self._silences: dict[str, float] = {}
+        # The last activity of each node, and when it was first seen.
+        self._acted: dict[str, tuple[tuple[int, int] | None, float]] = {}
+        self._inactive: dict[str, float] = {}
+
+    def inactive(self, node: str) -> float:
+        """Return for how many seconds a node has done nothing, as far as is known here."""
+        return self._inactive.get(node, 0.0)
 
     def silence(self, node: str) -> float:
         """Return for how many seconds a node has sent no heartbeat."""
@@ -69,6 +76,10 @@ class Heartbeats:
             if self._heard.get(node, (None, 0.0))[0] != heartbeat or node not in self._heard:
                 self._heard[node] = heartbeat, now
             self._silences[node] = now - self._heard[node][1]
+            activity = (heartbeat.start, heartbeat.activity) if heartbeat else None
+            if node not in self._acted or self._acted[node][0] != activity:
+                self._acted[node] = activity, now
+            self._inactive[node] = now - self._acted[node][1]
 
     @property
     def over(self) -> bool:

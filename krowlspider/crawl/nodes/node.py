@@ -39,6 +39,9 @@ _ASK_AGAIN = 1.0
 # Seconds for which a node that has joined waits for standing orders. The others send them within
 # two.
 _ORDERS_WAIT = 20.0
+# Seconds for which the seeds of a node that does nothing hold up the links of the others: longer
+# than a node waits for a seed in flight.
+_SEEDS_WAIT = 40.0
 
 
 class Node:
@@ -170,6 +173,15 @@ class Node:
         members = self.cluster.membership.members
         return [name for name, record in members.items() if name != self.own and not record.dead]
 
+    def others_have_seeds(self) -> bool:
+        """Return whether another node has seeds to fetch, or has not said yet that it has none."""
+        members = self.cluster.membership.members
+        return any(
+            self._heartbeats.inactive(name) < _SEEDS_WAIT
+            and _may_have_seeds(members[name].counters)
+            for name in self._live_others()
+        )
+
     @property
     def spent(self) -> bool:
         """Return whether the page limit of the whole cluster is used up."""
@@ -190,6 +202,8 @@ class Node:
             return "for the standing orders of the other nodes"
         if self._crawl.rests():
             return "for the other nodes"
+        if self._crawl.waits_for_seeds():
+            return "for the seeds of the other nodes"
         is_spent = self.allowance is not None and not self.allowance.left
         return "for a share of the cluster's page limit" if is_spent else ""
 
@@ -283,8 +297,12 @@ class Node:
         for work in (self._inbox.run(), ask_again(), beat()):
             tasks.start(work)
         if self.allowance is not None:
-            tasks.start(self.allowance.run(crawl.wake, wanted=lambda: not crawl.rests()))
+            tasks.start(self.allowance.run(crawl.wake, wanted=self._wants_pages))
         tasks.start(self._await_orders())
+
+    def _wants_pages(self) -> bool:
+        # While this node waits for the seeds of others, they may need its part of the page limit.
+        return not (self._crawl.rests() or self._crawl.waits_for_seeds())
 
     async def _await_orders(self) -> None:
         """Let this node fetch once it knows what people have ordered at the other nodes."""
@@ -337,6 +355,8 @@ class Node:
         if self.cluster.shrinking:
             shown["leaving"] = 1
         own = {"inbox": self.waiting, "time": round(time.time())}
+        if not self.spent and self._crawl.has_seeds():
+            own["seeds"] = 1
         return {**self._crawl.figures(), **own, **shown}
 
     def counts(self) -> dict[str, int]:
@@ -375,3 +395,8 @@ class Node:
                 await self.allowance.close(over=self.over)
             await self.cluster.leave(self._heartbeats, joined=self.joined)
         await self.cluster.close()
+
+
+def _may_have_seeds(counters: Counters) -> bool:
+    heartbeat = Heartbeat.of(counters)
+    return heartbeat is None or (bool(counters.get("seeds")) and not heartbeat.left)

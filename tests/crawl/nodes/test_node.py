@@ -59,3 +59,34 @@ def test_counts_are_of_live_members_and_all_messages() -> None:
         assert (counts["members"], counts["failed_count/down"]) == (1, 7)
 
     asyncio.run(main())
+
+
+def test_seeds_of_a_node_hold_up_others_while_it_works() -> None:
+    """A node that has sent no heartbeat may have seeds; one that does nothing for 40 s, or has
+    ended, is not waited for."""
+
+    async def main() -> None:
+        members = {name: Record(Member(name)) for name in "ab"}
+        membership = SimpleNamespace(members=members)
+        cluster = SimpleNamespace(own_client=None, membership=membership, view=None)
+        node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
+
+        def waits(now: float, **counters: int) -> bool:
+            if counters:
+                members["b"] = Record(Member("b"), counters={"start": 1, "beat": 1, **counters})
+            node._heartbeats._listen(now)
+            return node.others_have_seeds()
+
+        assert waits(0)
+        assert waits(39)
+        assert not waits(41)
+        assert waits(42, seeds=1, activity=5)
+        assert waits(81, seeds=1, activity=5)
+        assert not waits(83, seeds=1, activity=5)
+        assert waits(84, seeds=1, activity=6)
+        assert not waits(85, activity=7)
+        assert not waits(86, seeds=1, activity=8, left=1)
+        members["b"] = Record(Member("b"), dead=True)
+        assert not waits(87)
+
+    asyncio.run(main())
