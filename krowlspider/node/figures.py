@@ -137,6 +137,26 @@ def _table(rows: Mapping[str, str]) -> list[str]:
     return [f"  {name:12} {text}" for name, text in rows.items() if text]
 
 
+def reason(
+    codes: Iterable[int],
+    total: Mapping[str, int],
+    limits: Limits,
+    seconds: float,
+    *,
+    stopped: bool,
+) -> str:
+    """Return why a crawl of ``seconds`` has ended: "failed", "stopped", the limit it has reached by
+    Scrapy's name, or "finished"."""
+    if any(code in FAILURES for code in codes):
+        return "failed"
+    if stopped:
+        return "stopped"
+    if limits.seconds and seconds >= limits.seconds:
+        return "closespider_timeout"
+    # Processes that share a limit may end a few pages below it, and leave what is queued.
+    return "max_pages" if limits.pages and total["queued"] else "finished"
+
+
 def exit_code(codes: Iterable[int], total: Mapping[str, int], *, stopped: bool) -> int:
     """Return the exit code of a crawl: the gravest of its processes' codes."""
     codes = list(codes)

@@ -17,7 +17,7 @@ from krowlspider.crawl.monitoring.page_note import forget_urls
 from krowlspider.crawl.time_left import Limits
 from krowlspider.errors import JobError
 from krowlspider.node.child import Child
-from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code
+from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code, reason
 from krowlspider.node.handover import FolderHandover
 from krowlspider.node.redis import LOG, PrivateRedis
 from krowlspider.node.relay import Relay
@@ -174,19 +174,19 @@ class Supervisor:
         )
         self._status.start()
         try:
-            ends = await asyncio.gather(*map(self._end_of, self._children.values()))
-            codes = dict(zip(self._ids, ends, strict=True))
+            ended = await asyncio.gather(*map(self._end_of, self._children.values()))
+            codes = dict(zip(self._ids, ended, strict=True))
         finally:
             serving.close()
             if relay is not None:
                 relay.close()
             self._status.stop()
-        is_failed = any(code in FAILURES for code in codes.values())
-        reason = "failed" if is_failed else "stopped" if self._is_stopped else "finished"
+        ends, total, stopped = codes.values(), self._figures.total(), self._is_stopped
         seconds = time.monotonic() - self._began
-        summary = self._figures.summary(reason, seconds, codes)
+        why = reason(ends, total, self._limits, seconds, stopped=stopped)
+        summary = self._figures.summary(why, seconds, codes)
         logger.info("%s", summary, extra={"event": "summary"})
-        return exit_code(codes.values(), self._figures.total(), stopped=self._is_stopped)
+        return exit_code(ends, total, stopped=stopped)
 
     async def _end_of(self, child: Child) -> int:
         code = await child.run()

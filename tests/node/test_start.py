@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.crawl.time_left import Limits
 from krowlspider.errors import KrowlError, SettingsError
-from krowlspider.node.figures import exit_code
+from krowlspider.node.figures import exit_code, reason
 from krowlspider.node.redis import find_redis
 from krowlspider.node.words import DIVIDED, Words, shares
 from tests.support.crawling import CONTACT
@@ -130,3 +131,20 @@ def test_exit_code_is_the_gravest(
 ) -> None:
     total = {"done": done, "dropped": dropped, "deferred": 0}
     assert exit_code(codes, total, stopped=stopped) == code
+
+
+@pytest.mark.parametrize(
+    ("codes", "queued", "limits", "stopped", "why"),
+    [
+        ([0, 3], 5, Limits(pages=9), False, "failed"),
+        ([0, 0], 5, Limits(pages=9), True, "stopped"),
+        ([0, 0], 5, Limits(pages=9), False, "max_pages"),
+        ([0, 0], 5, Limits(pages=9, seconds=60), False, "closespider_timeout"),
+        ([0, 0], 0, Limits(pages=9, seconds=61), False, "finished"),
+        ([0, 0], 5, Limits(), False, "finished"),
+    ],
+)
+def test_reason_names_the_limit_that_was_reached(
+    codes: list[int], queued: int, limits: Limits, stopped: bool, why: str
+) -> None:
+    assert reason(codes, {"queued": queued}, limits, 60.0, stopped=stopped) == why
