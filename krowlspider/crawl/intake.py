@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.seed_redirects import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
-from krowlspider.frontier.entry_queues import FELL_BACK, Candidate
+from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.rules.exclude import PatternList
 from krowlspider.urls.rules.scope import Scope
@@ -44,6 +44,8 @@ _AUTHORITY = 8
 REQUISITE_PRIORITY = 1
 # Seeds of earlier starts that are looked at together.
 _RECALLED = 200
+# Seeds of one host that fall back to http at once, some ms of work. The next try finds the rest.
+_FALL_BACK = 100
 # Hosts whose requisites are counted; the one that was counted least recently is forgotten first.
 _BUDGETS = 16_384
 # Seconds of one step of `promote_known`.
@@ -425,11 +427,20 @@ class Intake:
         self.discover([url], depth=entry.depth, bare=frozenset([url]))
 
     def fall_back_at(self, host: Host) -> None:
-        """Queue the http URL in place of the next page of a host, whose https robots.txt has
-        failed."""
-        if (lease := self._frontier.queues.pop(host)) is not None:
-            self.fall_back(lease.entry)
-            self._frontier.acknowledge(lease, FELL_BACK)
+        """Queue the http URLs in place of the next pages of a host, whose https robots.txt has
+        failed: all that are seeds without a scheme, up to the first other page."""
+        queues, leases = self._frontier.queues, list[Lease]()
+        while len(leases) < _FALL_BACK and (lease := queues.pop(host)) is not None:
+            authority = authority_of(lease.entry.url)
+            if leases and not (
+                lease.entry.may_fall_back and authority == authority_of(leases[0].entry.url)
+            ):
+                queues.unpop(lease)
+                break
+            leases.append(lease)
+        for each in leases:
+            self.fall_back(each.entry)
+            self._frontier.acknowledge(each, FELL_BACK)
 
     def add(
         self,

@@ -83,6 +83,19 @@ def test_http_that_redirects_to_https_is_followed(tmp_path: Path, obey: bool) ->
         assert [entry.path for entry in pages([*web.log(), *secure.log()])] == ["/", "/"]
 
 
+def test_pages_of_a_host_without_https_fall_back_together(tmp_path: Path) -> None:
+    """Its port is tried once for all of them."""
+    spec = [ROBOTS, page("^/", "<title>Page</title>")]
+    with SimulatedWeb(spec=spec, port=80) as web:
+        crawl = crawled(tmp_path, [f"a.test/{number}" for number in range(20)])
+        assert sorted(item["url"] for item in crawl.items) == sorted(
+            f"http://a.test/{number}" for number in range(20)
+        )
+        assert len(pages(web.log())) == 20
+        assert crawl.stats["downloader/exception_count"] == 1
+        assert_no_failure(crawl, 20)
+
+
 def test_an_http_seed_of_the_same_host_is_fetched_once(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[ROBOTS, HOME], port=80) as web:
         crawl = crawled(tmp_path, ["a.test", "http://a.test/", "b.test", "http://b.test/"])
