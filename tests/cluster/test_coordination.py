@@ -3,11 +3,14 @@ Redis of a static ring."""
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import time
 import urllib.request
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -35,6 +38,22 @@ HONOURED = 5.0
 # Seconds: so long that a node on a busy machine loses no lease, nor waits in vain for the other.
 TTL = 30
 GRAPH = Graph(hosts=30, pages=10, seed=3, features=QUICK)
+
+
+AGENT = "krowlspider/{} (+{{contact}})"
+
+
+def block(crawl: Crawl, name: str) -> None:
+    """Block a host by the API of a node."""
+    (page,) = re.findall(r"page (http://\S+/);", crawl.log)
+    token = (crawl.jobdir / "control-token").read_text().strip()
+    request = urllib.request.Request(
+        f"{page}api/v1/block",
+        json.dumps({"name": name}).encode(),
+        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        assert "is blocked" in json.load(answer)["message"]
 
 
 class Pair:
@@ -193,6 +212,27 @@ def test_links_wait_for_the_seeds_of_other_nodes(pair: Pair) -> None:
         asked = [entry.path for entry in pages(web.log())]
     assert 60 <= len(asked) <= 64
     assert asked.count("/") == 60
+
+
+def test_a_node_that_joins_obeys_the_orders_given_before(pair: Pair) -> None:
+    """A host that is blocked at node a is not asked by node b, which owns it and comes later."""
+    ring = Ring(map(Member, NODES))
+    names = sorted(str(urlsplit(url).hostname) for url in pair.web.seeds())
+    blocked = next(name for name in names if ring.owner(domain_of(name)) == "b")
+
+    def asked(node: str, since: float) -> list[str]:
+        return [
+            each.host for each in pair.asked(since) if each.ua.startswith(f"krowlspider/{node}")
+        ]
+
+    a, b = (pair.crawl(node, KROWL_DELAY_MIN=1, USER_AGENT=AGENT.format(node)) for node in NODES)
+    a.start().wait_until(lambda: pair.fetched() > 5)
+    block(a, blocked)
+    at = time.monotonic()
+    b.start().wait_until(lambda: len(asked("b", at)) > 60)
+    assert not [host for host in asked("a", at) + asked("b", at) if host.startswith(f"{blocked}:")]
+    for crawl in (a, b):
+        crawl.kill()
 
 
 def test_second_node_with_the_same_redis_is_refused(
