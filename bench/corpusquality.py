@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from resiliparse.extract.html2text import extract_plain_text
 
 from bench import copies, languages
-from bench.labelled import SCORES, WCXB, pages_by_set, wcxb
+from bench.labelled import SCORES, WCXB, is_served, pages_by_set, wcxb
 from bench.venvs import python_of
 from krowlspider.corpus.detection import detected
 from krowlspider.corpus.document import Document, Reading, document
@@ -115,7 +115,8 @@ def _trafilatura(pages: Sequence[Labelled]) -> list[str]:
 def _rules(judged: Sequence[tuple[Labelled, Document]]) -> dict[str, dict[str, float]]:
     """Return the percentage of pages that each rule rejects if it is alone, by their kind.
 
-    The kind "caught" is the text around the main part of the same pages.
+    Pages whose text comes by a script do not count: no rule can keep it. The kind "caught" is the
+    text around the main part of the same pages. The first row has the number of pages.
     """
     tables = read_rules().source
     every = [
@@ -132,22 +133,25 @@ def _rules(judged: Sequence[tuple[Labelled, Document]]) -> dict[str, dict[str, f
         total[kind] += 1
         for name in [*failed, *([_ALL] if is_rejected else [])]:
             lost[name][kind] += 1
-    return {
+    rows = {
         name + ("" if name == _ALL or tables[name]["enabled"] else " (off)"): {
             kind: round(100 * lost[name][kind] / total[kind], 1) for kind in sorted(total)
         }
         for name in [*rule_names(), _ALL]
         if name in lost
     }
+    return {"pages": {kind: total[kind] for kind in sorted(total)}, **rows}
 
 
 def _all_of(judged: Iterable[tuple[Labelled, Document]]) -> Iterator[tuple[str, str, Document]]:
     """Yield the kind, the URL and the text of each page; then those of what is around the text."""
     for page, found in judged:
+        text = _resiliparse(page, is_main=False)
+        if not is_served(page, text):
+            continue
         yield page.kind, page.url, found
         inside = set(map(str.strip, found.text.split("\n")))
-        lines = _resiliparse(page, is_main=False).split("\n")
-        around = "\n".join(line for line in lines if line.strip() not in inside)
+        around = "\n".join(line for line in text.split("\n") if line.strip() not in inside)
         if around.strip():
             yield "caught", "", Document(around, *detected(around), "utf-8")
 

@@ -88,6 +88,15 @@ def _module(name: str) -> Path:
     return Path(json.loads(done.stdout)["Dir"])
 
 
+def is_served(page: Labelled, text: str) -> bool:
+    """Return whether what people have marked is in a page without its scripts: half of the words,
+    or one of the phrases. ``text`` is all text of the page as it was served."""
+    if page.inside:
+        return any(phrase in text for phrase in page.inside)
+    wanted, found = (Counter(_WORD.findall(each.lower())) for each in (page.text, text))
+    return bool(wanted) and 2 * (wanted & found).total() >= wanted.total()
+
+
 def by_sequences(pages: Sequence[Labelled], texts: Sequence[str]) -> float:
     """Return F1 as article-extraction-benchmark does: of the means of precision and recall."""
     rows = [
