@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Settings of version 0.1 and their names since 0.2.
-RENAMED = {
-    "KROWL_DISTRESS_TIMES": "KROWL_THROTTLING_TIMES",
-    "KROWL_RING": "KROWL_STATIC_NODES",
-    "KROWL_RING_FILE": "KROWL_STATIC_NODES_FILE",
-    "KROWL_RING_SECRET": "KROWL_STATIC_NODES_SECRET",
-    "KROWL_RING_SECRET_FILE": "KROWL_STATIC_NODES_SECRET_FILE",
-}
 # User and password of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
 # None is valid: there is no such file, folder or place.
@@ -112,8 +104,6 @@ def offline(settings: Settings) -> Settings:
 
 
 def _unknown(name: str) -> str:
-    if name in RENAMED:
-        return f"{name} has been renamed: use {RENAMED[name]}"
     # Without the prefix, which makes every name alike.
     known = [other.removeprefix("KROWL_") for other in KNOWN]
     near = get_close_matches(name.removeprefix("KROWL_"), known, n=1)

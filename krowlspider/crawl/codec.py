@@ -50,7 +50,7 @@ _TRANSIENT = {
     "is_start_request",
 }
 _OF_PROXY = {"proxy", "_auth_proxy", "_scheme_proxy"}
-_COUNTED = {"depth", "redirect_times", "redirect_urls", "retry_times", "distress_times"}
+_COUNTED = {"depth", "redirect_times", "redirect_urls", "retry_times", "throttling_times"}
 _PLAIN = _TRANSIENT | _COUNTED
 # Limits that a request from outside may lower, by meta key, with the least value of each.
 _LEAST = {"download_timeout": 0.001, "download_maxsize": 1, "max_retry_times": 0}
@@ -131,7 +131,7 @@ class RequestCodec:
             depth=meta.get("depth", 0),
             redirects=meta.get("redirect_times", 0),
             retries=meta.get("retry_times", 0),
-            throttling=meta.get("distress_times", 0),
+            throttling=meta.get("throttling_times", 0),
             bare=meta.get("krowl_bare", False),
             request=packed,
             chain=() if packed and not is_requisite else tuple(meta.get("redirect_urls", ())),
@@ -155,7 +155,7 @@ class RequestCodec:
         if entry.retries:
             meta["retry_times"] = entry.retries
         if entry.throttling:
-            meta["distress_times"] = entry.throttling
+            meta["throttling_times"] = entry.throttling
         if entry.bare:
             meta["krowl_bare"] = True
         if entry.path:

@@ -16,7 +16,6 @@ import msgspec
 from krowlspider import __version__
 from krowlspider.archive.disk import sync_directory
 from krowlspider.errors import JobError, scrapy_with
-from krowlspider.frontier.store.disk import sync
 from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.work_mark import MARK
 
@@ -95,9 +94,6 @@ class JobFolder:
         self.other_crawls = path / "dedup"
         # The frontier while a repair is under way.
         self.repairing = path / "frontier.repairing"
-        # The frontier in the present format, while a migration is under way, and what it replaces.
-        self.migrating = path / "frontier.migrating"
-        self.migrated_from = path / f"before-format-{FORMAT}"
         self._lock: int | None = None
 
     @classmethod
@@ -124,7 +120,6 @@ class JobFolder:
         self,
         *,
         to_repair: bool = False,
-        to_migrate: bool = False,
         seed: int | None = None,
         ring: str | None = None,
         may_begin: bool = True,
@@ -140,8 +135,7 @@ class JobFolder:
 
         ``seed`` is the seed of a cluster's identities; with None, a new folder gets its own.
         ``may_begin`` is false if that seed must not be used for a new folder, only for one that has
-        it. ``ring`` is the ring that the folder must belong to; None accepts any. With
-        ``to_migrate``, the folder may have an older format.
+        it. ``ring`` is the ring that the folder must belong to; None accepts any.
 
         :raises JobError: the folder is in use, not writable, of another format, seed, ring, spider
             or scope, or not a crawl's folder; or a repair in it was cut short, and it is not taken
@@ -156,9 +150,7 @@ class JobFolder:
                     " KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun"
                     " without"
                 )
-            found = self._head(seed, ring or "", to_migrate=to_migrate)
-            if found.format == FORMAT and self.migrating.exists():
-                self._end_migration()
+            found = self._head(seed, ring or "")
             self._check(found, seed, ring)
             head = self._of_crawl(found, spider, scope, delays)
             if not to_repair and self.repairing.exists():
@@ -184,7 +176,7 @@ class JobFolder:
         """
         if not self.path.is_dir():
             return None
-        head = self._head(None, ring, to_migrate=False)
+        head = self._head(None, ring)
         self._check(head, None, ring)
         return None if head.new else head.seed
 
@@ -314,44 +306,7 @@ class JobFolder:
             os.close(self._lock)
             self._lock = None
 
-    def migrate(self, head: JobHead) -> None:
-        """Replace the frontier by the one in ``migrating``, which is complete and durable.
-
-        The old frontier and the old head are kept in ``migrated_from``. The new head is written
-        first: if the process dies, the next `take` does the rest.
-
-        :raises JobError: the folder cannot be written
-        :raises OSError: the disk failed
-        """
-        self.migrated_from.mkdir(exist_ok=True)
-        copy = self.migrated_from / _HEAD
-        copy.write_bytes((self.path / _HEAD).read_bytes())
-        sync(copy)
-        sync_directory(self.migrated_from)
-        self.write_head(
-            msgspec.structs.replace(head, format=FORMAT, software=f"krowlspider {__version__}")
-        )
-        self._end_migration()
-
-    def _end_migration(self) -> None:
-        """Do the renames of `migrate` that are not done yet.
-
-        :raises JobError: a folder cannot be renamed
-        """
-        kept = self.migrated_from / self.frontier.name
-        try:
-            if not kept.exists():
-                self.frontier.rename(kept)
-                sync_directory(self.migrated_from)
-            self.migrating.rename(self.frontier)
-            sync_directory(self.path)
-        except OSError as error:
-            raise JobError(
-                f"JOBDIR {self.path}: {self.migrating.name}/ cannot be moved to"
-                f" {self.frontier.name}/: {error.strerror}"
-            ) from error
-
-    def _head(self, seed: int | None, ring: str, *, to_migrate: bool) -> JobHead:
+    def _head(self, seed: int | None, ring: str) -> JobHead:
         path = self.path / _HEAD
         try:
             head = msgspec.json.decode(path.read_bytes(), type=JobHead)
@@ -362,15 +317,10 @@ class JobFolder:
                 f"{path} cannot be read as a crawl's head ({error}):"
                 " put it back from a copy, or give another JOBDIR"
             ) from error
-        if head.format > FORMAT or (head.format < FORMAT and not to_migrate):
-            way = (
-                "use that version, or another JOBDIR"
-                if head.format > FORMAT
-                else f"migrate it with: {scrapy_with('frontier', self.path, '--migrate')}"
-            )
+        if head.format != FORMAT:
             raise JobError(
                 f"JOBDIR {self.path} has format {head.format}, made by {head.software};"
-                f" this version reads format {FORMAT}: {way}"
+                f" this version reads format {FORMAT}: use that version, or another JOBDIR"
             )
         return head
 

@@ -142,7 +142,7 @@ class AwaitedRequests:
             raise self._refusal(request, reason)
         if self._is_out(host):
             raise _out_of_reach(request)
-        tries = request.meta.get("retry_times", 0) + request.meta.get("distress_times", 0)
+        tries = request.meta.get("retry_times", 0) + request.meta.get("throttling_times", 0)
         wait = next_try(tries, self._flights.retry_delay)
         due = self._job.frontier.now() + wait if tries else 0.0
         token = self._run + next(self._numbers).to_bytes(8)

@@ -218,8 +218,6 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     redirects: Count = 0
     retries: Count = 0
     throttling: Count = 0
-    # The name of ``throttling`` before version 0.2.0.
-    distress: Count | UnsetType = UNSET
     chain: _Chain | UnsetType = UNSET
     via: str | UnsetType = UNSET
     # The path.
@@ -251,7 +249,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             self.depth,
             self.redirects,
             self.retries,
-            self.throttling or self.distress or 0,
+            self.throttling,
             bare=self.bare,
             request=self.request or b"",
             chain=tuple([_normalised(url, url_max) for url in self.chain or ()]),

@@ -25,14 +25,12 @@ from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
-from krowlspider.frontier.admin.migrate import copy_frontier
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
 from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
-from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.explaining import explain
 from krowlspider.programs.importing import import_into
@@ -103,9 +101,6 @@ class Command(Program):
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
             one.add_argument(f"--{name}", metavar=kind, dest=name, help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
-        one.add_argument(
-            "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
-        )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         self._check(args, opts)
@@ -113,7 +108,7 @@ class Command(Program):
             self._restore(Path(opts.restore), Path(args[0]), opts)
             return
         folder = JobFolder.existing(args[0])
-        changes = any(getattr(opts, name) for name in (*_CHANGES, "repair", "migrate"))
+        changes = any(getattr(opts, name) for name in (*_CHANGES, "repair"))
         try:
             if changes or is_writable(folder.path):
                 self._run(folder, opts)
@@ -123,8 +118,7 @@ class Command(Program):
         except (KrowlError, *STORE_ERRORS) as error:
             text, code = self.failure(error)
             where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
-            way = "" if opts.migrate else way_out(error, folder.path)
-            self.complain(f"{where}{text}{way}", code)
+            self.complain(f"{where}{text}{way_out(error, folder.path)}", code)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the command line and the settings, and adapt the settings to this command.
@@ -144,7 +138,7 @@ class Command(Program):
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:
-            head = folder.take(to_repair=opts.repair, to_migrate=opts.migrate)
+            head = folder.take(to_repair=opts.repair)
         except JobInUseError as error:
             if opts.snapshot:
                 text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
@@ -157,7 +151,7 @@ class Command(Program):
                 self._say_imported(opts, import_running(error, given, self.settings))
                 return
             # The other options would change the folder of a crawl that runs.
-            if any(getattr(opts, name) for name in (*_ACTIONS, "repair", "migrate")):
+            if any(getattr(opts, name) for name in (*_ACTIONS, "repair")):
                 raise JobError(
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
                 ) from error
@@ -167,13 +161,8 @@ class Command(Program):
         try:
             if opts.repair:
                 self._repair(folder, head, opts)
-            elif opts.migrate and head.format == FORMAT:
-                text = f"{folder.path} has format {FORMAT}: nothing to migrate"
-                self._say(opts, {"migrated": False}, text)
             elif not is_there(folder.frontier):
                 raise JobError(gone(folder.path))
-            elif opts.migrate:
-                self._migrate(folder, head, opts)
             else:
                 with closing(LevelStore(folder.frontier)) as store:
                     check_owner(store, head.seed, head.ring)
@@ -187,20 +176,6 @@ class Command(Program):
         self._say(opts, asdict(report), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
-
-    def _migrate(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
-        if (kept := folder.migrated_from / folder.frontier.name).exists():
-            raise JobError(f"{kept} is of an earlier migration: move {kept.parent} away first")
-        if folder.frontier.is_symlink() or folder.frontier.is_mount():
-            raise JobError(
-                f"{folder.frontier} is a link or a mount point: move the folder itself there, for"
-                " as long as it takes to migrate it"
-            )
-        copied = copy_frontier(folder.frontier, folder.migrating, head.format)
-        folder.migrate(head)
-        size = sum(path.stat().st_size for path in kept.iterdir())
-        report = {"migrated": True, **asdict(copied), "copy": str(kept.parent), "bytes": size}
-        self._say(opts, report, frontier.migrated(copied, head.format, kept.parent, size))
 
     def _restore(self, snapshot: Path, jobdir: Path, opts: argparse.Namespace) -> None:
         made = restore(snapshot, jobdir)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.status import status_line
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, duration
-from krowlspider.frontier.store.schema import FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from krowlspider.engine.control import PageRow
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
-    from krowlspider.frontier.admin.migrate import Copied
     from krowlspider.frontier.admin.repair import Repaired
     from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow
 
@@ -190,16 +187,6 @@ def repaired(report: Repaired, jobdir: Path) -> str:
     else:
         lines.append(f"the files as they were are in {copy}: remove it when the crawl goes well")
     return "\n".join(lines)
-
-
-def migrated(copied: Copied, number: int, kept: Path, size: int) -> str:
-    """Return what was migrated from format ``number``, and where the old frontier is kept."""
-    return (
-        f"migrated from format {number} to {FORMAT}: {counted(copied.hosts, 'host')},"
-        f" {counted(copied.queued, 'queued URL')}\n"
-        f"the frontier as it was is in {kept} ({size / 1e6:,.1f} MB);"
-        f" when the crawl goes well, remove it: rm -r {quote(str(kept))}"
-    )
 
 
 def snapshot_taken(taken: Made) -> str:

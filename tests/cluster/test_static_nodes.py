@@ -222,7 +222,7 @@ def test_bad_meta_is_put_aside_and_good_meta_is_kept(
 ) -> None:
     bad = [
         {"retry_times": "x"},
-        {"distress_times": -1},
+        {"throttling_times": -1},
         {"retry_times": 1 << 40},
     ]
     with MockWeb(spec=[page("/pushed", "<a href=/further>on</a>"), page("^/", "a page")]) as web:

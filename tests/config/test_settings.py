@@ -16,7 +16,7 @@ from scrapy.utils.conf import build_component_list
 from krowlspider import settings as defaults
 from krowlspider.config.contact import is_placeholder, is_unreachable
 from krowlspider.config.table import CHECKERS, KNOWN, SCRAPYS
-from krowlspider.config.validation import RENAMED, validate
+from krowlspider.config.validation import validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.scheduler import Scheduler
@@ -100,7 +100,7 @@ def test_every_krowl_setting_named_in_the_source_is_defined():
         for path in sources
         for name in re.findall(r"[\"'](KROWL_[A-Z0-9_]+)[\"']", path.read_text(encoding="utf-8"))
     }
-    assert named - KNOWN - {"KROWL_"} == RENAMED.keys()
+    assert named - KNOWN == set()
 
 
 @pytest.mark.parametrize("absent", [None, "", "  "])
@@ -204,13 +204,6 @@ def test_unknown_setting_is_refused_with_the_nearest_name():
         == "KROWL_DELAY_MN is not a setting: did you mean KROWL_DELAY_MIN?"
     )
     assert refusal(KROWL_QQ="1") == "KROWL_QQ is not a setting"
-
-
-def test_a_renamed_setting_is_refused_with_its_new_name(monkeypatch: pytest.MonkeyPatch):
-    said = "KROWL_RING has been renamed: use KROWL_STATIC_NODES"
-    assert refusal(KROWL_RING="a=redis://h/0") == said
-    monkeypatch.setenv("KROWL_RING", "a=redis://h/0")
-    assert refusal() == said
 
 
 def test_settings_of_others_are_left_alone():

@@ -46,7 +46,7 @@ def through(request: Request, spider: Spider | None = None) -> tuple[Entry, Requ
 
 
 def test_a_plain_page_is_its_url_and_its_counts() -> None:
-    meta = {"depth": 3, "retry_times": 1, "redirect_times": 2, "distress_times": 4}
+    meta = {"depth": 3, "retry_times": 1, "redirect_times": 2, "throttling_times": 4}
     entry, again = through(Request(URL, meta={**meta, "download_latency": 0.1}))
     assert entry.request == b""
     assert len(entry.encode(host_of(URL))) < len(URL)

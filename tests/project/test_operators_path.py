@@ -16,7 +16,6 @@ import pytest
 
 from tests.cluster.judges import not_archived, repeated
 from tests.cluster.servers import consul_agent, redis_server
-from tests.commands.test_migrate import ALL, PORT, RULES, unpacked
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
@@ -99,7 +98,6 @@ def test_commands_of_an_operator_in_order(tmp_path: Path, monkeypatch: pytest.Mo
         else:
             several_machines(operator, *machines)
         operator.next("--profile")
-        upgrade(operator)
         with pytest.raises(IndexError):
             operator.next("")
     if refused is not None:
@@ -225,24 +223,3 @@ def several_machines(operator: Operator, first: Machine, second: Machine) -> Non
         assert_exact(
             web, [*logs[0], *logs[1]], [folder / "jobs" / f"again-{node}" for node in "ab"]
         )
-
-
-def upgrade(operator: Operator) -> None:
-    """Two hosts of the old folder are due, and are crawled to their end."""
-    fetched = unpacked(3, operator.folder)
-    operator.copy.places["jobs/default"] = "job"
-    with MockWeb(spec=RULES, port=PORT) as web:
-        operator.begin(web, [web.url("a.test")])
-        operator.delay(FAST)
-        operator.run("--migrate")
-        crawl = operator.again(
-            "make crawl SEEDS=seeds/example.txt CONTACT=you@example.org JOBDIR=job"
-        )
-        due = {url for url in ALL if "//c.test" not in url}
-
-        def asked() -> list[str]:
-            return [*fetched, *(entry.url for entry in pages(web.log()))]
-
-        crawl.until(lambda: due <= set(asked()))
-        crawl.interrupt()
-        assert len(asked()) == len(set(asked()))

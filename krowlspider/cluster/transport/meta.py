@@ -18,7 +18,7 @@ MAX_COUNT = 0xFF
 # Counts in meta, with their bounds.
 _COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_COUNT}
 # Counts of whole requests, which stay in meta.
-_TRIES = ("retry_times", "distress_times")
+_TRIES = ("retry_times", "throttling_times")
 # Names that are used only between nodes.
 _BETWEEN_NODES = frozenset({"krowl_hops", "krowl_bare", "krowl_via", "krowl_hop"})
 # Names in meta by which Scrapy, its middlewares and this project decide what to do with a request:

@@ -36,7 +36,7 @@ class Retries:
     def after_status(self, status: int, meta: dict[str, Any]) -> bool:
         """Return whether to fetch a page again because of its status, and count the retry."""
         if status in THROTTLING:
-            return self._again(meta, "distress_times", self._throttling_times, str(status))
+            return self._again(meta, "throttling_times", self._throttling_times, str(status))
         return status in self._codes and self._again(
             meta, "retry_times", meta.get("max_retry_times", self._times), str(status)
         )

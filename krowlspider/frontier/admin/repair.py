@@ -118,7 +118,7 @@ def _repair(
     source = working if working.exists() else frontier
     if not is_there(source):
         raise StoreError(f"there is nothing to repair: {gone(frontier.parent)}")
-    check_room(source, "repair")
+    check_room(source)
     refusal = _refusal(frontier) if source is frontier else "it was being repaired"
     copy = _set_aside(frontier, working)
     # From the copy, which stays as it was found however often the repair begins.

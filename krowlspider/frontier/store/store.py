@@ -103,17 +103,15 @@ def delete(store: Store, keys: Iterable[bytes]) -> None:
     batch.write()
 
 
-def check_room(folder: Path, verb: str) -> None:
+def check_room(folder: Path) -> None:
     """Check that all files of a store fit on its disk once more.
-
-    ``verb`` is what is to be done with them, for the error: "repair", "migrate".
 
     :raises StoreError: they do not
     """
     needed = sum(path.stat().st_size for path in folder.iterdir())
     if needed > disk_usage(folder).free:
         raise StoreError(
-            f"{folder} is left as it is: to {verb} it, {needed // 1_000_000 + 1:,} MB must be free"
+            f"{folder} is left as it is: to repair it, {needed // 1_000_000 + 1:,} MB must be free"
             " on its disk"
         ) from OSError(ENOSPC, strerror(ENOSPC))
 

@@ -224,13 +224,6 @@ def test_seeds_are_imported_as_those_of_a_file_of_seeds() -> None:
     }
 
 
-def test_the_old_name_of_throttling_is_read() -> None:
-    """Exports of versions before 0.2.0 have it."""
-    world = other_world()
-    assert imported(world, line(URLS[0], distress=3))[0].imported == 1
-    assert exported(world)[0]["throttling"] == 3
-
-
 def test_the_greatest_counts_are_imported_unchanged() -> None:
     world = other_world()
     most = {"depth": 0xFFFF, "retries": 0xFF, "priority": -(2**31 - 1)}

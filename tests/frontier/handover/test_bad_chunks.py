@@ -174,7 +174,7 @@ ENTRIES = st.fixed_dictionaries(
         "via": URLS | JUNK,
         "hop": st.sampled_from(["", "L", "M"]) | JUNK,
         "request": st.binary(max_size=9).map(lambda data: b64encode(data).decode()) | JUNK,
-        **dict.fromkeys(("depth", "redirects", "retries", "distress"), NUMBERS | JUNK),
+        **dict.fromkeys(("depth", "redirects", "retries", "throttling"), NUMBERS | JUNK),
         "strikes": NUMBERS | JUNK,
     },
 )
