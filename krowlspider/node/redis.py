@@ -76,7 +76,9 @@ class PrivateRedis:
         return [
             *(str(self._program), "--port", "0", "--unixsocket", str(self._socket)),
             *("--unixsocketperm", "700", "--dir", str(self._folder.resolve())),
-            *("--appendonly", "yes", "--save", "", "--databases", str(PROCESSES_MAX)),
+            # A URL leaves the disk of its finder once Redis has it: it must be on this one then.
+            *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
+            *("--databases", str(PROCESSES_MAX)),
             *("--maxmemory-policy", "noeviction", "--loglevel", "warning"),
         ]
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.crawl.time_left import Limits
 from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.node.figures import exit_code, reason
-from krowlspider.node.redis import find_redis
+from krowlspider.node.redis import PrivateRedis, find_redis
 from krowlspider.node.words import DIVIDED, Words, shares
 from tests.support.crawling import CONTACT
+from tests.support.debian import program
 from tests.support.in_process import run_here
 from tests.support.settings import project_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 def refused(*words: object, environment: Mapping[str, str] | None = None) -> str:
@@ -148,3 +152,23 @@ def test_reason_names_the_limit_that_was_reached(
     codes: list[int], queued: int, limits: Limits, stopped: bool, why: str
 ) -> None:
     assert reason(codes, {"queued": queued}, limits, 60.0, stopped=stopped) == why
+
+
+def test_private_redis_syncs_before_it_answers(tmp_path: Path) -> None:
+    """A URL leaves the disk of its finder then, and a power cut must not take it."""
+    redis = PrivateRedis(Path(program("redis-server")), tmp_path)
+    process = subprocess.Popen(redis.command(), stdout=subprocess.DEVNULL)
+
+    async def settings() -> dict[str, str]:
+        await redis.wait(lambda: process.poll() is not None)
+        async with redis_client(redis.url_of("p1")) as client:
+            found: dict[str, str] = await client.config_get("append*")
+            return found
+
+    try:
+        found = asyncio.run(settings())
+    finally:
+        process.terminate()
+        process.wait(20)
+        redis.remove_socket()
+    assert (found["appendonly"], found["appendfsync"]) == ("yes", "always")
