@@ -154,7 +154,7 @@ def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
             feed=False,
         ).start()
         try:
-            crawl.wait_until(lambda: "because of the cluster signal" in crawl.log)
+            crawl.wait_until(lambda: "paused by a person" in crawl.log)
             os.sched_setaffinity(server.process.pid, {1})
             before, server_before = _cpu(crawl), _cpu(server)
             sender = _sender(server.url, count, folder)

@@ -239,6 +239,11 @@ def pause_reason(job: Job) -> str:
             "paused by a person: the button of the live page or krowl.resume() at the telnet"
             " console lets it go on"
         )
+    if job.node is not None and job.node.is_paused:
+        return (
+            "paused by a person at all nodes: the button of a live page, krowl.resume() or scrapy"
+            " ring --signal RUNNING lets them go on"
+        )
     if (full := job.full) is not None:
         return f"paused: no room in {full}"
     if job.outages.paused:

@@ -15,6 +15,7 @@ from scrapy import Request
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.log import get_scrapy_root_handler
 
+from krowlspider.cluster.membership import UnansweredError
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
 from krowlspider.crawl.snapshots.taking import Snapshot
@@ -81,6 +82,22 @@ class Steering:
         """Let the crawl go on."""
         self._job.unpause()
         self._note("resume", "the crawl")
+
+    async def set_all_paused(self, *, paused: bool) -> None:
+        """Pause all nodes of the cluster by its signal, or let them go on.
+
+        :raises OrderError: the server of the signal does not answer
+        """
+        assert self._job.node is not None
+        try:
+            await self._job.node.set_paused(paused=paused)
+        except UnansweredError as error:
+            raise OrderError(
+                f"the signal to all nodes may be sent or not: {error}; give the order again"
+            ) from error
+        if not paused:
+            self._job.unpause()
+        self._note("pause" if paused else "resume", "the crawl at all nodes")
 
     def add(self, url: str, priority: int = 0) -> bool:
         """Queue a URL as a seed, at the node that owns it; return False if it is known or refused.
@@ -284,6 +301,11 @@ class Steering:
         """
         assert self._job.node is not None
         return await self._job.node.orders.ask(owner, self._who, name, fields)
+
+    @property
+    def is_node(self) -> bool:
+        """Return whether this process is a node of a cluster."""
+        return self._job.node is not None
 
     @property
     def other_nodes(self) -> list[str]:

@@ -73,7 +73,7 @@ class Figures:
         """Return the status line, of so many running processes."""
         total = self.total()
         so_far = f"{counted(total['done'], 'page')} by {processes(running)}"
-        return status_line({**total, "so_far": so_far})
+        return status_line({**total, "so_far": so_far, "paused": self._paused()})
 
     def live_line(self, running: int, seconds: float, limits: Limits) -> str:
         """Return the status line ``seconds`` after the start, with the rate of the last seconds.

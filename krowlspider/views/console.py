@@ -85,7 +85,7 @@ krowl.hosts("queued", 10)   hosts in memory: by queued, done, dropped, delay, du
 krowl.host("example.com")   one host, and why it is not being fetched
 krowl.pages(10)             the last pages that are over: status, size, latency, outcome
 krowl.explain("https://..") where a URL is, and why it is not being fetched
-krowl.pause()               send no request until krowl.resume(), after restarts too
+krowl.pause()               send no request until krowl.resume(), at all nodes, after restarts too
 krowl.pause("example.com")  send nothing to a host until krowl.resume("example.com"); a name without
                             a port is all its ports
 krowl.block("example.com")  send nothing to a domain, a host or a SURT prefix such as "com,example,"
@@ -173,6 +173,8 @@ class Console:
         """Return what becomes of an order; a Deferred if other nodes carry it out too."""
         if stands(order, fields) and self._orders.has_others:
             return _later(self._everywhere(order, fields))
+        if self._orders.is_for_all(order, fields):
+            return _later(self._all(order))
         try:
             return Text(getattr(self._orders, order)(**fields).message)
         except ForeignHostError as error:
@@ -182,6 +184,9 @@ class Console:
             return (await self._orders.give_to(owner, order, fields)).message
 
         return _later(text())
+
+    async def _all(self, order: str) -> str:
+        return (await self._orders.pause_all(paused=order == "pause")).message
 
     async def _everywhere(self, order: str, fields: dict[str, Any]) -> str:
         return (await self._orders.give_everywhere(order, fields)).message

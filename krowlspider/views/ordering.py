@@ -118,6 +118,8 @@ class Ordering:
         """Carry the order ``name`` out: here, at the node that owns its host, or at all nodes."""
         if stands(name, fields):
             return await self.give_everywhere(name, fields)
+        if self.is_for_all(name, fields):
+            return await self.pause_all(paused=name == "pause")
         try:
             given = getattr(self, name)(**fields)
         except ForeignHostError as error:
@@ -171,6 +173,19 @@ class Ordering:
         except (KeyError, msgspec.MsgspecError) as error:
             return OwnerError(f"node {node}: it is of another version ({error})", 502)
 
+    def is_for_all(self, name: str, fields: Mapping[str, Any]) -> bool:
+        """Return whether an order pauses or resumes all nodes of a cluster."""
+        return name in {"pause", "resume"} and not fields.get("host") and self._steering.is_node
+
+    async def pause_all(self, *, paused: bool) -> Outcome:
+        """Pause all nodes of the cluster, or let them go on."""
+        await self._steering.set_all_paused(paused=paused)
+        if not paused:
+            return Outcome(True, "it goes on at all nodes, within 5 s")
+        return Outcome(
+            True, "paused at all nodes, within 5 s: krowl.resume() at any of them lets it go on"
+        )
+
     async def explain_at(self, here: Explanation) -> Explanation:
         """Return what the owner of a URL's host says, or, if it does not answer, that."""
         try:
@@ -182,14 +197,14 @@ class Ordering:
             return replace(here, why=f"Node {here.owner} owns its host: ask there ({error}).")
 
     def pause(self, host: str = "") -> Outcome:
-        """Pause the crawl, or the hosts of a name."""
+        """Pause a crawl of one process, or the hosts of a name."""
         if not host:
             self._steering.pause()
             return Outcome(True, "paused: krowl.resume() lets it go on")
         return _said(self._stand("pause", host))
 
     def resume(self, host: str = "") -> Outcome:
-        """Let the crawl go on, or the hosts of a name."""
+        """Let a crawl of one process go on, or the hosts of a name."""
         if not host:
             self._steering.resume()
             return Outcome(True, "it goes on")

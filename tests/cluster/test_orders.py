@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from extensions import cluster_orders
 from extensions.cluster_orders import ClusterOrders
+from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.transport.inbox import orders_key
 from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.cluster.transport.order_message import (
@@ -23,6 +24,7 @@ from krowlspider.cluster.transport.order_message import (
 from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
+from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.control import Control
 from krowlspider.engine.orders import order_received
 from krowlspider.frontier.entry import entry_of
@@ -103,6 +105,17 @@ class Ring:
         assert crawl is not None
         return crawl.job.node.others([host])[0] or "a"
 
+    def is_settled(self) -> bool:
+        """Return whether both nodes are there, and the owner of the host has URLs of it."""
+        if any(self.cluster.running[name].crawl is None for name in "ab"):
+            return False
+        states = [row.state for row in Control(self.crawler("a")).nodes()]
+        return (
+            states == ["agreed", "agreed"]
+            and self.owner(self.host) == "b"
+            and self.frontier("b").schedule.cache.get(self.host).queue.queued > 0
+        )
+
     def orders(self) -> Ordering:
         crawler = self.crawler("a")
         return Ordering(crawler, "a person")
@@ -115,9 +128,16 @@ class Ring:
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
+def _ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
     with simulated_time():
         yield Ring(tmp_path_factory.mktemp("ring"))
+
+
+@pytest.fixture
+def ring(_ring: Ring) -> Ring:
+    """The nodes agree again, after what an earlier test has done to them."""
+    _ring.cluster.until(_ring.is_settled, 120)
+    return _ring
 
 
 def test_an_order_reaches_the_owner(
@@ -318,6 +338,47 @@ def test_a_node_that_comes_back_fetches_nothing_against_an_order(ring: Ring) -> 
     assert [entry for entry in asked() if entry.host.startswith(ring.host)] == []
     ring.result(ring.orders().give("unblock", {"name": ring.host}))
     ring.cluster.until(lambda: asked()[-1].host.startswith(ring.host), 60)
+
+
+def test_a_pause_of_the_crawl_holds_at_all_nodes(ring: Ring) -> None:
+    """Given at one node, by API or console, and so does its end, given at the other."""
+
+    def asked(seconds: float) -> set[str]:
+        mark = len(ring.cluster.web.log)
+        ring.cluster.run_for(seconds)
+        return {entry.ua for entry in ring.cluster.web.log[mark:]}
+
+    done, message, _ = ring.result(ring.orders().give("pause", {}))
+    assert done
+    assert message.startswith("paused at all nodes")
+    asked(5)
+    assert asked(20) == set()
+    for name in "ab":
+        assert pause_reason(Job.of(ring.crawler(name))).startswith("paused by a person at all")
+
+    async def resumed() -> str:
+        said = Console(ring.crawler("b"), "a person").resume()
+        assert isinstance(said, Deferred)
+        return repr(await said.asFuture(asyncio.get_running_loop()))
+
+    assert ring.result(resumed()) == "it goes on at all nodes, within 5 s"
+    asked(5)
+    assert asked(20) == {"a", "b"}
+
+
+def test_a_pause_that_may_not_have_been_sent_is_no_pause(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Job.of(ring.crawler("a")).node
+    assert node is not None
+
+    async def unanswered(name: str, value: str) -> None:
+        raise UnansweredError("no answer")
+
+    monkeypatch.setattr(node.cluster.keys, "put", unanswered)
+    with pytest.raises(OrderError, match="may be sent or not: no answer; give the order again"):
+        ring.result(ring.orders().give("pause", {}))
+    assert not node.is_paused
 
 
 def test_without_the_extension_orders_are_refused(ring: Ring) -> None:

@@ -72,7 +72,7 @@ def _of_disks(job: Job) -> Figures:
 def _paused(job: Job) -> dict[str, float]:
     node = job.node
     return {
-        "person": job.is_paused,
+        "person": job.is_paused or (node is not None and node.is_paused),
         "disk": job.full is not None,
         "outage": bool(job.outages.paused),
         "memory": job.memory.keeps_out,

@@ -183,6 +183,22 @@ class Node:
         )
 
     @property
+    def is_paused(self) -> bool:
+        """Return whether the signal of the cluster is PAUSED."""
+        return self.cluster.signals.signal is Signal.PAUSED
+
+    async def set_paused(self, *, paused: bool) -> None:
+        """Send the signal PAUSED or RUNNING, which all nodes obey within seconds.
+
+        :raises UnansweredError: it may be sent or not
+        """
+        signal = Signal.PAUSED if paused else Signal.RUNNING
+        await self.cluster.signals.send(signal)
+        self.cluster.signals.signal = signal
+        if self.running:
+            self._crawl.wake()
+
+    @property
     def spent(self) -> bool:
         """Return whether the page limit of the whole cluster is used up."""
         return self.allowance is not None and self.allowance.spent
