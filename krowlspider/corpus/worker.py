@@ -26,7 +26,7 @@ from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
 from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.quality.boilerplate import HostLines, without
-from krowlspider.corpus.quality.masks import mask
+from krowlspider.corpus.quality.personal.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
 from krowlspider.corpus.signals import signals
 from krowlspider.corpus.sites.index import SiteFile

@@ -11,8 +11,8 @@ from xxhash import xxh3_64_hexdigest
 
 from krowlspider.corpus.languages import LANGUAGES, MACRO
 from krowlspider.corpus.quality.bad_words import BadWords, entries_of
-from krowlspider.corpus.quality.masks import KINDS
 from krowlspider.corpus.quality.measures import Measures
+from krowlspider.corpus.quality.personal.masks import KINDS
 from krowlspider.corpus.signals import SIGNALS
 from krowlspider.errors import KrowlError
 
