@@ -38,7 +38,7 @@ PURE = (
     *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
     *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.personal"),
     *("corpus.maintext", "corpus.minhash", "corpus.signals", "corpus.tallies"),
-    *("corpus.sites.answers", "corpus.sites.patterns"),
+    *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

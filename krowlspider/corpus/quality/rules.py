@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.corpus.document import Document
+    from krowlspider.corpus.signals import Signal
 
 _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
 # The values that a list or a word may have, and the keys that a table may have.
@@ -78,11 +79,14 @@ class Rules:
     bad_words: dict[str, BadWords] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
 
-    def judge(self, document: Document, url: str, signals: list[str]) -> Rejected | None:
-        """Return why a page is rejected; None if it is accepted."""
+    def judge(self, document: Document, url: str, signals: list[Signal]) -> Rejected | None:
+        """Return why a page is rejected; None if it is accepted.
+
+        The value of a signal is the id of the record that says it.
+        """
         for signal in signals:
-            if signal in self.refused:
-                return Rejected(signal, "set")
+            if signal.name in self.refused:
+                return Rejected(signal.name, signal.record_id)
         if self.languages and document.language not in self.languages:
             return Rejected("language", document.language)
         measures = Measures(document, url, self.bad_words)

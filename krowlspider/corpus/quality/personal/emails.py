@@ -14,7 +14,7 @@ _LETTER = r"\w\u0300-\u036f\u0900-\u0dff\u0e31-\u0e4e"
 # apostrophe begins no address, so that quoted ones are found without their quotes.
 _ADDRESS = re.compile(
     rf"(?<![{_LETTER}.%+-])(?<!\w['’])[{_LETTER}%+-][{_LETTER}.%+'’-]*+@"
-    rf"([{_LETTER}-]{{1,63}}+(?:[.\u3002\uff0e][{_LETTER}-]{{1,63}}+){{1,8}}+)"
+    rf"([{_LETTER}-]{{1,63}}+(?:[.\u3002\uff0e][{_LETTER}-]{{1,63}}+){{1,8}})"
 )
 _DOT = re.compile("[.\u3002\uff0e]")
 # A top-level domain has letters of ASCII, none of ASCII, or is the encoded form of the latter. What
