@@ -1,8 +1,8 @@
 """The corpus: finished WARC files of any writer become records of clean text with provenance.
 
-Worker processes (`worker`) first read robots.txt, ai.txt and tdmrep.json of all sites (`sites`).
+Worker processes (`worker`) first read robots.txt and other opt-outs of all sites (`sites`).
 Then they read slices of WARC files (`pages`), take the main text and the metadata of each page
-(`document`, `pdf`), and judge it (`signals`, `quality`). One process (`build`) takes the slices in
+(`document`, `pdf`), and judge it (`hearing`, `quality`). One process (`build`) takes the slices in
 order, drops duplicates (`keeping`) and writes the final shards (`finish`). A slice is final once
 its marker exists, so a process that is killed anywhere leaves each accepted page exactly once.
 

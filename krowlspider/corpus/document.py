@@ -10,6 +10,7 @@ from krowlspider.corpus.encodings import decoded
 from krowlspider.corpus.extractors import Source, markdown, plain_text
 from krowlspider.corpus.extras import need
 from krowlspider.corpus.head import links, read_head
+from krowlspider.corpus.optouts.named import Licences, licences_in
 
 if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
@@ -30,7 +31,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Document:
-    """The text of a page, its language, and what its head says of it.
+    """The text of a page, its language, what its head says of it, and its RSL licences.
 
     ``confidence`` is that of `detected`. ``metas`` are pairs of lower-case name and content.
     Markdown is made of ``source``.
@@ -43,6 +44,7 @@ class Document:
     metas: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
     source: Source | None = None
+    licences: Licences = field(default_factory=Licences)
 
 
 def document(page: Page, reading: Reading) -> Document:
@@ -51,13 +53,14 @@ def document(page: Page, reading: Reading) -> Document:
     tree = need("resiliparse.parse.html").HTMLTree.parse(html)
     # Before the text is taken, which changes the tree.
     fields, metas = read_head(tree, html, page.url) if tree.head is not None else ({}, [])
+    licences = licences_in(tree, html, page.url)
     if reading.links:
         fields["links"] = links(tree, page.url)
     source = Source(tree, html, page.url, reading.extractor)
     text = plain_text(source)
     language, confidence = detected(text)
     made_of = source if reading.markdown else None
-    return Document(text, language, confidence, encoding, metas, fields, made_of)
+    return Document(text, language, confidence, encoding, metas, fields, made_of, licences)
 
 
 def with_markdown(found: Document) -> Document:

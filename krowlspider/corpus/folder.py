@@ -113,6 +113,11 @@ class Folder:
                     f"{self.path} was begun by a version of krowlspider that made other"
                     " fingerprints of texts: give a new folder"
                 )
+            if "form" in names:
+                raise KrowlError(
+                    f"{self.path} was begun by a version of krowlspider whose records have other"
+                    " fields: give a new folder"
+                )
             raise KrowlError(
                 f"{self.path} was begun with other options: give the same {', '.join(names)},"
                 " or a new folder"

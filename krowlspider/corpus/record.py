@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.corpus.head import Link, Pair  # noqa: TC001  # msgspec resolves them
+from krowlspider.corpus.signals import Signal  # noqa: TC001
 
 if TYPE_CHECKING:
     from krowlspider.corpus.document import Document
     from krowlspider.corpus.pages import Page
+
+
+# Increase it when a field gets another form: a corpus has one.
+FORM = 2
 
 
 class Record(msgspec.Struct):
@@ -27,7 +32,7 @@ class Record(msgspec.Struct):
     language_confidence: float
     media_type: str
     encoding: str
-    signals: list[str]
+    signals: list[Signal]
     title: str | None = None
     description: str | None = None
     author: str | None = None
@@ -79,7 +84,9 @@ class Line(msgspec.Struct):
     masked: dict[str, int] = {}
 
 
-def record_of(page: Page, document: Document, signals: list[str], place: tuple[str, int]) -> Record:
+def record_of(
+    page: Page, document: Document, signals: list[Signal], place: tuple[str, int]
+) -> Record:
     return Record(
         page.url,
         page.date,

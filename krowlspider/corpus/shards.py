@@ -13,6 +13,7 @@ from krowlspider.corpus.extras import need
 from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.head import Link, Pair
 from krowlspider.corpus.record import Record
+from krowlspider.corpus.signals import Signal
 from krowlspider.corpus.wet import write_wet
 
 if TYPE_CHECKING:
@@ -23,8 +24,14 @@ ENDINGS = {"jsonl": LINES, "parquet": ".parquet", "wet": ".warc.wet.gz"}
 # Records that Parquet holds in memory: one row group.
 _ROWS = 5000
 _NUMBERS = {"warc_offset": "int64", "language_confidence": "float64"}
-_LISTS = frozenset({"signals", "json_ld"})
-_STRUCTS = {"json_ld_fields": Pair, "open_graph": Pair, "hreflang": Pair, "links": Link}
+_LISTS = frozenset({"json_ld"})
+_STRUCTS = {
+    "signals": Signal,
+    "json_ld_fields": Pair,
+    "open_graph": Pair,
+    "hreflang": Pair,
+    "links": Link,
+}
 
 
 def write_shard(path: Path, form: str, records: Iterator[bytes]) -> None:

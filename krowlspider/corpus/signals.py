@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from krowlspider.corpus.optouts.usage import USAGE_SIGNALS, usage_signals
 from krowlspider.urls.page.headers import rules_for
 
 if TYPE_CHECKING:
@@ -19,10 +22,26 @@ TDM = "tdm-reservation"
 _CONTENT_SIGNALS = frozenset({"ai-input=no", "ai-train=no", "search=no"})
 # Spawning's file of the same name disallows the page.
 AI_TXT = "ai.txt"
-SIGNALS = frozenset({*_TOKENS, *_CONTENT_SIGNALS, TDM, AI_TXT})
+# What an RSL licence says of a use; and a licence that is in no WARC file, or not readable.
+RSL_SIGNALS = frozenset(
+    f"rsl:{use}={verdict}"
+    for use in ("ai-train", "ai-input", "ai-index", "search")
+    for verdict in ("no", "conditional")
+)
+RSL_UNKNOWN = "rsl=unknown"
+SIGNALS = frozenset(
+    {*_TOKENS, *_CONTENT_SIGNALS, *USAGE_SIGNALS, *RSL_SIGNALS, RSL_UNKNOWN, TDM, AI_TXT}
+)
 _SEPARATOR = re.compile(r"[\s,;]+")
 # No start within a run of white space: a long run is read once.
 _EQUALS = re.compile(r"(?<!\s)\s*+=\s*+")
+
+
+class Signal(msgspec.Struct, frozen=True, order=True):
+    """A signal, and the WARC-Record-ID of the record that says it, without "<" and ">"."""
+
+    name: str
+    record_id: str
 
 
 def signals(
@@ -37,14 +56,20 @@ def signals(
     reservation in the head of the page replaces that of the header, and this one that of the site.
     """
     found, in_headers, in_metas = {*site}, set(), set()
+    usage = []
     for name, value in headers:
         if name == "x-robots-tag":
             # Some servers separate the rules by semicolons.
             found |= _tokens(",".join(rules_for("*", value.replace(";", ","))))
         elif name == "content-signal":
             found |= content_signals(value)
+        elif name == "content-usage":
+            usage.append(value)
         elif name == TDM:
             in_headers.add(value)
+    if usage:
+        # Several lines are one dictionary (RFC 9651, section 4.2).
+        found |= usage_signals(", ".join(usage))
     for name, value in metas:
         if name == "robots":
             found |= _tokens(value)

@@ -23,12 +23,12 @@ from krowlspider.archive.index.cdxj import target
 from krowlspider.corpus.document import Reading, document, with_markdown
 from krowlspider.corpus.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
+from krowlspider.corpus.hearing import signals_of
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
 from krowlspider.corpus.pdf import pdf_document
 from krowlspider.corpus.quality.boilerplate import HostLines, without
-from krowlspider.corpus.quality.masks import mask
+from krowlspider.corpus.quality.personal.masks import mask
 from krowlspider.corpus.record import Line, Refusal, record_of
-from krowlspider.corpus.signals import signals
 from krowlspider.corpus.sites.index import SiteFile
 from krowlspider.corpus.sites.scan import findings, findings_file
 from krowlspider.corpus.tallies import name_of
@@ -236,8 +236,7 @@ class SliceReader:
         if self._host_lines is not None:
             repeated = self._host_lines.repeated(name_of(page.url), found.text)
             found.text = without(found.text, repeated)
-        site = self._sites.signals_for(page.url, page.kind) if self._sites is not None else []
-        given = signals(page.headers, found.metas, site)
+        given = signals_of(page, found, self._sites)
         rejected = rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))
         if rejected is not None:

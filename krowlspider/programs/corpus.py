@@ -26,6 +26,7 @@ from krowlspider.corpus.folder import Folder
 from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
+from krowlspider.corpus.record import FORM
 from krowlspider.corpus.shards import ENDINGS
 from krowlspider.corpus.worker import Choice, Job
 from krowlspider.errors import KrowlError
@@ -180,6 +181,7 @@ class Command(Program):
                 {
                     "extractor": opts.extractor,
                     "fingerprints": VERSION,
+                    "form": FORM,
                     "format": opts.format,
                     "host": choice.host,
                     "keep": opts.keep,

@@ -17,6 +17,7 @@ BODY_MAX = 500 * 1024
 
 ALLOW, DISALLOW = "allow", "disallow"
 CRAWL_DELAY, SITEMAP, CONTENT_SIGNAL = "crawl-delay", "sitemap", "content-signal"
+CONTENT_USAGE, LICENSE = "content-usage", "license"
 _USER_AGENT = "user-agent"
 _RULES = frozenset({ALLOW, DISALLOW})
 # The product token of a group for all crawlers.
@@ -27,7 +28,7 @@ ALL = "*"
 _LINES = re.compile(
     rb"^[ \t\v\f]*+"
     rb"(user[ -]?agent|allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw"
-    rb"|crawl[ -]delay|content-signal|sitemap|site-map)"
+    rb"|crawl[ -]delay|content-signal|content-usage|license|sitemap|site-map)"
     rb"(?:[^\s:#\0]*+[ \t]++"
     rb"(?=(?:[^\s:#\0]++|(?:[/*]|https?:)[^\s#\0]*+)[ \t\v\f]*+(?:[\n#\0]|\Z))"
     rb"|[^\n:#\0]*+:)"
@@ -41,8 +42,10 @@ _KINDS = {
     b"di": DISALLOW,
     b"cr": CRAWL_DELAY,
     b"si": SITEMAP,
-    b"co": CONTENT_SIGNAL,
+    b"li": LICENSE,
 }
+# By the first nine.
+_CONTENT_KINDS = {b"content-s": CONTENT_SIGNAL, b"content-u": CONTENT_USAGE}
 # RFC 9309, section 2.2.1: a product token has letters, "_" and "-"; the rest is ignored.
 _TOKEN = re.compile(r"[A-Za-z_-]+|\*(?=\s|$)")
 # A UTF-8 byte order mark, complete or truncated.
@@ -57,17 +60,18 @@ class Group(NamedTuple):
     lines: list[tuple[str, bytes]]
 
 
-def groups_in(body: bytes) -> Iterator[Group]:
+def groups_in(body: bytes, rules: frozenset[str] = _RULES) -> Iterator[Group]:
     """Yield the groups of a body of any bytes in order, first the lines before all groups.
 
-    Only a rule, Allow or Disallow, ends the user agents of a group (RFC 9309, sections 2.2 and
-    2.2.4). All lines of a group are for all its user agents, those between the user agents too.
+    Only a rule, Allow or Disallow unless others are given, ends the user agents of a group
+    (RFC 9309, sections 2.2 and 2.2.4). All lines of a group are for all its user agents, those
+    between the user agents too.
     """
     agents: set[str] = set()
     lines: list[tuple[str, bytes]] = []
     closed = True
     for name, value in _LINES.findall(_readable(body)):
-        kind = _KINDS[name[:2].lower()]
+        kind = _KINDS.get(name[:2].lower()) or _CONTENT_KINDS[name[:9].lower()]
         if kind == _USER_AGENT:
             if closed:
                 yield Group(agents, lines)
@@ -75,7 +79,7 @@ def groups_in(body: bytes) -> Iterator[Group]:
             agents.add(token_in(text_of(value)))
         else:
             lines.append((kind, value))
-            closed = closed or kind in _RULES
+            closed = closed or kind in rules
     yield Group(agents, lines)
 
 

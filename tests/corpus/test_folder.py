@@ -32,3 +32,11 @@ def test_fingerprints_of_two_versions_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(KrowlError, match=r"made other fingerprints of texts: give a new folder"):
         folder.begin(BEGUN)
     folder.close()
+
+
+def test_records_of_two_forms_are_not_mixed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin(BEGUN)
+    with pytest.raises(KrowlError, match=r"records have other fields: give a new folder"):
+        folder.begin(BEGUN | {"form": 2})
+    folder.close()

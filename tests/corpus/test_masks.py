@@ -11,7 +11,7 @@ import pytest
 from krowlspider.corpus.document import Document
 from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.head import Link, Pair
-from krowlspider.corpus.quality.masks import KINDS, mask
+from krowlspider.corpus.quality.personal.masks import KINDS, mask
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
@@ -55,6 +55,7 @@ def test_addresses_and_numbers_are_masked(text: str, kind: str) -> None:
     [
         *("@decorator", "user@localhost", "a @ b.com", "127.0.0.1", "192.168.1.1", "1.2.3.4.5"),
         *("999.1.1.1", "std::vector", "12:30:45", "2001:db8::1", "1.2.3", "2026-01-02", "+1 234"),
+        *("\n\n4.1.2.3.\u00a0String Constants", "\n 27.2.5.1 Überblick", "\n2.1.1.1 Общее"),
         *("978-3-16-148410-0", "1555-123-45678", "0x2606:4700::1", "100,000,000", "v8.8.4.4-rc1"),
     ],
 )
@@ -73,7 +74,11 @@ def test_fields_that_people_write_are_masked() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["a", "a.", "a@", "a@a.", "1.", "+", "+1", "1", "2000:", "(555) ", "+1 (2) 3-4.5 "]
+    "part",
+    [
+        *("a", "a.", "a@", "a@a.", "1.", "+", "+1", "1", "2000:", "(555) ", "+1 (2) 3-4.5 "),
+        *("a'", "ä@ä.", "8.8.4.4 ", "version 8.8.4.4, ", "tel ", "call me ", "0 ", "01 23 ", "1 "),
+    ],
 )
 def test_masking_takes_linear_time(part: str) -> None:
     assert seconds(lambda: masked(f"{part * 20_000}@ "), enough=1) < 1

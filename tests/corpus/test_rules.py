@@ -13,6 +13,7 @@ from krowlspider.corpus.document import Document, Reading, document
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.signals import Signal
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import prose
 
@@ -175,11 +176,12 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
     )
     rules = read_rules(path)
     short = Document("These are the words of which there is one.", "en", 1, "utf-8")
-    assert rules.judge(short, URL, ["noai"]) is None
+    given = [Signal("noai", "urn:a")]
+    assert rules.judge(short, URL, given) is None
     assert rules.similarity is None
     short.language = "de"
     assert rules.judge(short, URL, []) == ("language", "de")
-    assert read_rules().judge(short, URL, ["noai"]) == ("noai", "set")
+    assert read_rules().judge(short, URL, given) == ("noai", "urn:a")
 
 
 def test_an_unknown_language_is_named_with_what_is_allowed(tmp_path: Path) -> None:

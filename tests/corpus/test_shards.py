@@ -10,13 +10,15 @@ import pyarrow.parquet
 from krowlspider.corpus.head import Link, Pair
 from krowlspider.corpus.record import Record
 from krowlspider.corpus.shards import write_shard
+from krowlspider.corpus.signals import Signal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_parquet_keeps_lists_of_pairs_and_links(tmp_path: Path) -> None:
-    record = Record("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", ["x"])
+    record = Record("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", [])
+    record.signals = [Signal("noai", "urn:x")]
     record.open_graph = [Pair("type", "article")]
     record.links = [Link("http://a.example/", "A")]
     path = tmp_path / "a.parquet"

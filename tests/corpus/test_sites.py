@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from krowlspider.archive.payloads.digests import digest
 from krowlspider.corpus.sites.answers import AI, READ_MAX, ROBOTS, TDM_FILE, site_of
 from krowlspider.corpus.sites.index import SiteFile, SiteIndex
 from krowlspider.corpus.sites.scan import Finding, findings
-from tests.corpus.warcs import response
+from tests.corpus.warcs import html, response
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,10 +149,18 @@ def index_of(folder: Path, *files: Path) -> SiteIndex:
     return index
 
 
-def indexed(folder: Path, *files: Path) -> SiteFile:
+class Sites(SiteFile):
+    """The names of the signals of a site."""
+
+    def signals_for(self, url: str, kind: str) -> list[str]:
+        answers = self.answers_for(url)
+        return sorted(name for each in answers for name in each.signals_for(url, kind))
+
+
+def indexed(folder: Path, *files: Path) -> Sites:
     """Return the answers in WARC files, read by name."""
     index_of(folder, *files)
-    return SiteFile(folder / "sites")
+    return Sites(folder / "sites")
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
@@ -195,7 +204,7 @@ def test_hosts_take_no_memory(tmp_path: Path) -> None:
         index.add("a.warc", map(msgspec.json.encode, found))
         index.publish(tmp_path / "sites")
         index.close()
-        sites = SiteFile(tmp_path / "sites")
+        sites = Sites(tmp_path / "sites")
         assert all(sites.signals_for(f"http://{host}/", "html") for host in hosts)
         sites.close()
         _, most = tracemalloc.get_traced_memory()
@@ -286,6 +295,16 @@ def test_a_revisit_finds_a_response_without_payload_digest(tmp_path: Path, size:
         assert sites.signals_for(f"http://{host}.example/", "html") == ["ai-train=no"]
 
 
+def test_damage_hides_no_answer_behind_it(tmp_path: Path) -> None:
+    """Of the other responses only the start is read."""
+    page = bytearray(gzip.compress(response("http://one.example/", html(1, words=3000)), mtime=0))
+    page[400:500] = b"?" * 100
+    archive = tmp_path / "a.warc.gz"
+    archive.write_bytes(bytes(page) + gzip.compress(robots("one.example", "search=no", 1)))
+    sites = indexed(tmp_path, archive)
+    assert sites.signals_for("http://one.example/", "html") == ["search=no"]
+
+
 def test_revisits_of_responses_that_are_elsewhere_are_counted(tmp_path: Path) -> None:
     """The newest answer of each host counts."""
 
@@ -303,6 +322,8 @@ def test_revisits_of_responses_that_are_elsewhere_are_counted(tmp_path: Path) ->
         + robots("four.example", "search=no", 2)
         + revisit("four", 3)
         + revisit("four", 4)
+        # By its name it may be a licence.
+        + response("http://five.example/license.html", b"", kind="revisit", digest="sha1:away")
     )
     index = index_of(tmp_path, archive)
     assert index.unknown == 2

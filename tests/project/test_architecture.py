@@ -36,9 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork"),
     *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
-    *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.masks"),
+    *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.personal"),
     *("corpus.maintext", "corpus.minhash", "corpus.signals", "corpus.tallies"),
-    *("corpus.sites.answers", "corpus.sites.patterns"),
+    *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

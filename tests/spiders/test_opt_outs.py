@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from krowlspider.corpus.sites.answers import AI, TDM_FILE
-from krowlspider.corpus.sites.index import SiteFile, SiteIndex
+from krowlspider.corpus.sites.index import SiteIndex
 from krowlspider.corpus.sites.scan import findings
 from krowlspider.spiders.opt_outs import PATHS
+from tests.corpus.test_sites import Sites
 from tests.support.crawls import anchors, crawl_of, page, pages
 from tests.support.simulated_web import SimulatedWeb
 
@@ -43,7 +44,7 @@ def test_each_host_is_asked_once_for_its_files(tmp_path: Path) -> None:
         index.add("", map(msgspec.json.encode, findings(archive, lambda body, _: body)))
         index.publish(tmp_path / "sites")
         index.close()
-        sites = SiteFile(tmp_path / "sites")
+        sites = Sites(tmp_path / "sites")
         for item in crawl.items:
             expected = [] if item["url"].endswith("/") else ["tdm-reservation"]
             assert sites.signals_for(item["url"], "html") == expected

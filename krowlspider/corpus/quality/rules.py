@@ -11,8 +11,8 @@ from xxhash import xxh3_64_hexdigest
 
 from krowlspider.corpus.languages import LANGUAGES, MACRO
 from krowlspider.corpus.quality.bad_words import BadWords, entries_of
-from krowlspider.corpus.quality.masks import KINDS
 from krowlspider.corpus.quality.measures import Measures
+from krowlspider.corpus.quality.personal.masks import KINDS
 from krowlspider.corpus.signals import SIGNALS
 from krowlspider.errors import KrowlError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.corpus.document import Document
+    from krowlspider.corpus.signals import Signal
 
 _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
 # The values that a list or a word may have, and the keys that a table may have.
@@ -78,11 +79,14 @@ class Rules:
     bad_words: dict[str, BadWords] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
 
-    def judge(self, document: Document, url: str, signals: list[str]) -> Rejected | None:
-        """Return why a page is rejected; None if it is accepted."""
+    def judge(self, document: Document, url: str, signals: list[Signal]) -> Rejected | None:
+        """Return why a page is rejected; None if it is accepted.
+
+        The value of a signal is the id of the record that says it.
+        """
         for signal in signals:
-            if signal in self.refused:
-                return Rejected(signal, "set")
+            if signal.name in self.refused:
+                return Rejected(signal.name, signal.record_id)
         if self.languages and document.language not in self.languages:
             return Rejected("language", document.language)
         measures = Measures(document, url, self.bad_words)

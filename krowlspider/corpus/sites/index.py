@@ -1,8 +1,8 @@
 """The newest answers of each host: collected in LevelDB, and published as a file for workers.
 
-The file has a line of JSON for each host with something to say. Then come the places of the lines,
-16 bytes each, sorted by the hash of the host, and their number in 8 bytes. Workers map it into
-their memory, so only the parts that they look at are loaded.
+The file has a line of JSON for each host with something to say, and each licence. Then come the
+places of the lines, 16 bytes each, sorted by the hash of the host, and their number in 8 bytes.
+Workers map it into their memory, so only the parts that they look at are loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import plyvel
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.corpus.sites.answers import Site
+from krowlspider.corpus.sites.answers import LICENCE, Site
+from krowlspider.corpus.sites.licences import key_of
 from krowlspider.corpus.sites.scan import Finding, host_named
 
 if TYPE_CHECKING:
@@ -101,23 +102,20 @@ class SiteIndex:
             return
         count = self.unknown = 0
         with write_durably(path) as file, tempfile.TemporaryFile() as entries:
-            for key, site in self._sites():
+            for key, sites in self._sites():
                 entries.write(key + file.tell().to_bytes(_ENTRY - len(key), "big"))
-                file.write(_encode(site) + b"\n")
+                file.write(_encode(sites) + b"\n")
                 count += 1
             entries.seek(0)
             shutil.copyfileobj(entries, file)
             file.write(count.to_bytes(_NUMBER, "big"))
         self._is_published = True
 
-    def _sites(self) -> Iterator[tuple[bytes, Site]]:
+    def _sites(self) -> Iterator[tuple[bytes, list[Site]]]:
         """Yield (hash of the host, its answers) of hosts that say something, sorted by hash."""
         for key, answers in groupby(self._answers(), key=itemgetter(0)):
-            whole = Site()
-            for _, site in answers:
-                whole.add(site)
-            if whole != Site():
-                yield key, whole
+            if said := [site for _, site in answers if not site.says_nothing]:
+                yield key, said
 
     def _answers(self) -> Iterator[tuple[bytes, Site]]:
         """Yield (hash of the host, answer), one for each path: the newest that is known."""
@@ -126,9 +124,12 @@ class SiteIndex:
             found.sort(key=lambda each: each.age, reverse=True)
             for each in found:
                 if (site := self._resolved(each.finding)) is not None:
+                    # Of a revisit too: it is the answer of this host.
+                    site.record_id = each.finding.site.record_id
                     yield key[1:_PATH_AT], site
                     break
-                if each is found[0]:
+                # What is named like a licence may be none: then a page says that it is not known.
+                if each is found[0] and each.finding.path != LICENCE:
                     self.unknown += 1
                     self.example = each.finding.host + each.finding.path
 
@@ -165,19 +166,23 @@ class SiteFile:
     def close(self) -> None:
         self._map.close()
 
-    def signals_for(self, url: str, kind: str) -> list[str]:
-        """Return the signals of its site for a page; ``kind`` is "html" or "pdf"."""
-        site = self._of_host(host_named(url))
-        return [] if site is None else site.signals_for(url, kind)
+    def answers_for(self, url: str) -> list[Site]:
+        """Return the answers of the host of a page."""
+        return self._of_host(host_named(url))
 
-    def _found(self, host: str) -> Site | None:
+    def licence_at(self, url: str) -> Site | None:
+        """Return the RSL licence that was fetched from a URL, of http or https."""
+        found = self._of_host(key_of(url))
+        return found[0] if found else None
+
+    def _found(self, host: str) -> list[Site]:
         wanted = xxh3_64_digest(host.encode())
         place = bisect_left(self._places, wanted, key=lambda n: self._entry(n)[:8])
         if place == len(self._places) or self._entry(place)[:8] != wanted:
-            return None
+            return []
         start = int.from_bytes(self._entry(place)[8:], "big")
         line = self._map[start : self._map.find(b"\n", start)]
-        return msgspec.json.decode(line, type=Site)
+        return msgspec.json.decode(line, type=list[Site])
 
     def _entry(self, number: int) -> bytes:
         start = self._base + _ENTRY * number

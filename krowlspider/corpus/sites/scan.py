@@ -1,4 +1,4 @@
-"""Find robots.txt, ai.txt and tdmrep.json in a WARC file."""
+"""Find robots.txt, ai.txt, tdmrep.json and RSL licences in a WARC file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from krowlspider.archive.index.cdxj import payload_digest, target
 from krowlspider.archive.payloads.payload import payload_of
 from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.pages import BLOCK_MAX, codings_of, head_of, records
-from krowlspider.corpus.sites.answers import FILES, READ_MAX, Site, site_of
+from krowlspider.corpus.sites.answers import FILES, LICENCE, READ_MAX, Site, site_of
+from krowlspider.corpus.sites.licences import PEEK, key_of, may_be_licence
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
@@ -30,6 +31,7 @@ _HOSTS_CACHED = 4096
 class Finding(msgspec.Struct):
     """A file of a host, when it was fetched, and what it says.
 
+    An RSL licence has the path LICENCE, and its own key in the place of a host.
     ``payload`` names the bytes of the file by payload digest and content codings; it is empty if
     there is no file or no digest. ``others`` has what these bytes say at each other path. If
     ``is_revisit``, ``site`` is empty: a response with this payload has the content.
@@ -55,19 +57,26 @@ def findings(path: Path, decode: Callable[[bytes, str], bytes]) -> Iterator[Find
     with path.open("rb") as stream:
         for offset, record in records(stream, 0, lambda *_: None, _KINDS):
             url = target(record)
-            name = f"/{url.split('/', 3)[-1]}"
+            name, start = f"/{url.split('/', 3)[-1]}", b""
             if name not in FILES:
-                continue
-            host, answer = host_named(url), _answer(record, decode)
+                start, name = _read(record, PEEK) or b"", LICENCE
+                if not may_be_licence(url, start):
+                    continue
+            host = key_of(url) if name == LICENCE else host_named(url)
+            answer = _answer(record, decode, start)
             if answer is None or not host:
                 continue
+            site = site_of(name, answer.content)
+            if name == LICENCE and site.terms is None and not answer.is_revisit:
+                continue
+            site.record_id = (record.record_id or "").strip("<>")
             found = Finding(
-                host, name, record.headers.get("WARC-Date") or "", offset,
-                site_of(name, answer.content), is_revisit=answer.is_revisit,
+                host, name, record.headers.get("WARC-Date") or "", offset, site,
+                is_revisit=answer.is_revisit,
             )  # fmt: skip
             if answer.digest:
                 found.payload = f"{answer.digest} {answer.codings}"
-            if found.payload and not found.is_revisit:
+            if found.payload and not found.is_revisit and name != LICENCE:
                 others = FILES - {name}
                 found.others = {path: site_of(path, answer.content) for path in others}
             yield found
@@ -85,14 +94,17 @@ class _Answer(NamedTuple):
     is_revisit: bool = False
 
 
-def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answer | None:
-    """Return what a record says of a file; None if it leaves open whether there is one."""
-    try:
-        block = record.reader.read(BLOCK_MAX)
-    except OSError as error:
-        if error.errno is not None:
-            raise
+def _answer(
+    record: WarcRecord, decode: Callable[[bytes, str], bytes], start: bytes
+) -> _Answer | None:
+    """Return what a record says of a file; None if it leaves open whether there is one.
+
+    ``start`` was read of its block already.
+    """
+    rest = _read(record, BLOCK_MAX)
+    if rest is None:
         return None
+    block = start + rest
     status, headers = head_of(block)
     if status in {"404", "410"}:
         return _Answer()
@@ -105,6 +117,19 @@ def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answe
     try:
         return _Answer(decode(payload_of(block[:READ_MAX]), codings), digest, codings)
     except ValueError:
+        return None
+
+
+def _read(record: WarcRecord, size: int) -> bytes | None:
+    """Return the next bytes of a block, at most ``size``; None if they are damaged.
+
+    Raises OSError if the file cannot be read.
+    """
+    try:
+        return record.reader.read(size)
+    except OSError as error:
+        if error.errno is not None:
+            raise
         return None
 
 

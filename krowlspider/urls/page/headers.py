@@ -94,6 +94,18 @@ def read_links(
     return links, canonical
 
 
+def targets_of(headers: Iterable[str], relation: str, media_type: str) -> list[str]:
+    """Return the targets, as written, of the links of a page in its Link headers that have a
+    relation and a media type."""
+    return [
+        href
+        for href, parameters in _links(headers)
+        if relation in parameters.get("rel", "").lower().split()
+        and parameters.get("type", "").partition(";")[0].strip().lower() == media_type
+        and "anchor" not in parameters
+    ]
+
+
 def read_refresh(values: Iterable[bytes], url: str, encoding: str, refused: list[str]) -> list[str]:
     """Return the normalised target of the Refresh headers of ``url``; none without one.
 
