@@ -113,6 +113,11 @@ class JobFolder:
         if not (path / _HEAD).is_file():
             if (path / "frontier").is_dir():
                 raise JobError(_headless(path))
+            if parts := sorted(found.parent for found in path.glob(f"p[1-9]*/{_HEAD}")):
+                raise JobError(
+                    f"{path} is of a crawl of several processes, each with a folder of its own:"
+                    f" give one of them: {', '.join(map(str, parts))}"
+                )
             raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
         return cls(path)
 

@@ -73,14 +73,14 @@ class Figures:
         """Return the status line, of so many running processes."""
         total = self.total()
         so_far = f"{counted(total['done'], 'page')} by {processes(running)}"
-        return status_line({**total, "so_far": so_far, "paused": self._paused()})
+        return status_line({**total, "so_far": so_far, "paused": self.paused()})
 
     def live_line(self, running: int, seconds: float, limits: Limits) -> str:
         """Return the status line ``seconds`` after the start, with the rate of the last seconds.
 
         Call it each second. ``limits`` are those at which the crawl ends.
         """
-        total, paused = self.total(), self._paused()
+        total, paused = self.total(), self.paused()
         done = total["done"]
         self._recent.append((seconds, done, total["queued"]))
         since, before, _ = self._recent[max(0, len(self._recent) - RATE_OVER)]
@@ -99,7 +99,7 @@ class Figures:
         so_far += f", {processes(running)}"
         return status_line({**total, "so_far": so_far, "paused": paused})
 
-    def _paused(self) -> str:
+    def paused(self) -> str:
         """Return which processes send no request, and why; usually empty."""
         each = {name: self._status(name).get("paused") for name in self._before}
         reasons = Counter(reason for reason in each.values() if reason)

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import signal
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TextIO
@@ -21,13 +23,15 @@ from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.support import warm
-from tests.support.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawling import Crawl, frontier_view, scrapy, write_seeds
 from tests.support.crawls import QUICK, impolite
 from tests.support.debian import program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 DELAY = 0.2
+# Seconds in which a pause is obeyed, and in which nothing may come then.
+PAUSED = 5.0
 GRAPH = Graph(hosts=24, pages=10, seed=3, features=QUICK)
 
 
@@ -159,3 +163,52 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         # Each process has a feed of its own, in each start.
         feeds = {path.stem.rpartition("-")[2] for path in tmp_path.glob("job-*-p[12].jsonl")}
         assert feeds == {"p1", "p2"}
+
+
+def order(folder: Path, name: str) -> str:
+    """Give an order at the page of a process; return what it says."""
+    request = urllib.request.Request(
+        (folder / "live-page").read_text().strip() + f"/api/v1/{name}",
+        b"{}",
+        {
+            "Authorization": f"Bearer {(folder / 'control-token').read_text().strip()}",
+            "Content-Type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request) as answer:
+        found: str = json.load(answer)["message"]
+        return found
+
+
+def ask(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
+    """Page, readiness and status line of all say so; any process ends it."""
+    with MockWeb(graph=GRAPH) as web:
+        crawl = node_crawl(web, tmp_path, 2, KROWL_DELAY_MIN=1, PROMETHEUS_PORT=0).start()
+        crawl_until(web, crawl, 40)
+        (page,) = re.findall(r"page of all: (http\S+/) and", crawl.log)
+        assert ask(f"{page}readyz") == (200, "ready\n")
+        p1, p2 = crawl.folders
+        assert order(p1, "pause").startswith("paused at all nodes")
+        crawl.wait_until(lambda: ask(f"{page}readyz")[0] == 503)
+        time.sleep(PAUSED)
+        before = len(web.log())
+        time.sleep(PAUSED)
+        assert len(web.log()) == before
+        why = "paused by a person at all nodes"
+        assert why in ask(f"{page}readyz")[1]
+        assert why in ask(page)[1]
+        assert why in crawl.log
+        assert order(p2, "resume").startswith("it goes on at all nodes")
+        crawl_until(web, crawl, 40)
+        refused = scrapy("frontier", crawl.jobdir, code=2).stderr.decode()
+        assert f"give one of them: {p1}, {p2}" in refused
+        crawl.interrupt()

@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from krowlspider.crawl.monitoring.endpoint import health
 from krowlspider.crawl.monitoring.page_note import METRICS, noted_url
+from krowlspider.errors import error_text
 from krowlspider.node.serving.sums import Sums, read
 
 if TYPE_CHECKING:
@@ -63,7 +64,24 @@ class Metrics:
 
     def routes(self) -> dict[str, Route]:
         """Return what answers at each path."""
-        return {"/healthz": health, self._path: self._answer}
+        return {"/healthz": health, "/readyz": self._ready, self._path: self._answer}
+
+    async def _ready(self, _: web.BaseRequest) -> web.Response:
+        """Answer as the process that is not ready, if one is not."""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT)) as session:
+            asked = [self._why_not(session, process) for process in self._processes]
+            why_not = next(filter(None, await asyncio.gather(*asked)), "")
+        return web.Response(text=f"{why_not or 'ready'}\n", status=503 if why_not else 200)
+
+    async def _why_not(self, session: aiohttp.ClientSession, process: str) -> str:
+        if (url := noted_url(self._tree.path / process, METRICS)) is None:
+            return f"{process}: it does not run"
+        try:
+            async with session.get(url.removesuffix(self._path) + "/readyz") as response:
+                said = (await _body(response)).decode().strip()
+                return "" if response.ok else f"{process}: {said}"
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            return f"{process}: {error_text(error)}"
 
     async def _answer(self, _: web.BaseRequest) -> web.Response:
         kind = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}

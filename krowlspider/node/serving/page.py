@@ -35,17 +35,20 @@ _HEADERS = {
     "Refresh": "5",
 }
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>krowlspider</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>body { font: 1rem sans-serif; margin: 2rem } td, th { padding: .2rem 1rem }
 td, th { text-align: right } td:first-child, th:first-child { text-align: left }
-tr:last-child { font-weight: bold }</style>
+tr:last-child { font-weight: bold } h1 { overflow-wrap: anywhere } div { overflow-x: auto }</style>
 """
+_ORDERS = """</table></div><p>The page of each process has buttons. An order given there, such as a
+pause, a block or a delay, holds for all processes."""
 
 
 def routes(tree: Tree, figures: Figures) -> dict[str, Route]:
     """Return what answers at each path."""
 
     def page(_: web.BaseRequest) -> web.Response:
-        text = _page(tree, figures.of_processes(), figures.total())
+        text = _page(tree, figures.of_processes(), figures.total(), figures.paused())
         return web.Response(text=text, content_type="text/html", headers=_HEADERS)
 
     def status(_: web.BaseRequest) -> web.Response:
@@ -56,12 +59,18 @@ def routes(tree: Tree, figures: Figures) -> dict[str, Route]:
     return {"/": page, "/api/v1/status": status}
 
 
-def _page(tree: Tree, each: dict[str, dict[str, Any]], total: dict[str, Any]) -> str:
+def _page(tree: Tree, each: dict[str, dict[str, Any]], total: dict[str, Any], paused: str) -> str:
     names = "".join(f"<th>{name}" for name in _COLUMNS.values())
     rows = [_row(_link(tree, process), figures) for process, figures in each.items()]
     place = escape(str(tree.path))
     return "\n".join(
-        [_HEAD, f"<h1>{place}</h1><table><tr><th>process{names}", *rows, _row("all", total)]
+        [
+            f"{_HEAD}<h1>{place}</h1><p>{escape(paused)}",
+            f"<div><table><tr><th>process{names}",
+            *rows,
+            _row("all", total),
+            _ORDERS,
+        ]
     )
 
 
