@@ -7,7 +7,9 @@ import logging
 import os
 import random
 import time
+from contextlib import AsyncExitStack
 from functools import partial
+from inspect import isawaitable
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +65,7 @@ from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id,
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from os import PathLike
 
     from scrapy.crawler import Crawler
@@ -456,40 +458,53 @@ class Job:
     async def close(self) -> None:
         """Commit, close the WARC files and the store, unlock the folder.
 
-        Errors go to ``failure``.
+        Errors of disk and archive go to ``failure``. Any other is raised once all is closed.
         """
         self.give_up()
-        await self.snapshot.end()
-        if self.node is not None:
-            await self.node.stop()
-        async with self._commit_lock:
+        async with AsyncExitStack() as parts:
+            parts.push_async_callback(self._close_parts)
+            if self.node is not None:
+                parts.push_async_callback(self.node.stop)
+            parts.push_async_callback(self.snapshot.end)
+
+    async def _close_parts(self) -> None:
+        async with self._commit_lock, AsyncExitStack() as parts:
             if not self._opened:
                 return
             self._opened = False
             # Closing a large store may take long: the watchdog must not report a held event loop.
             self.mark.beat(inf)
-            parts = (self._commit, self._look_back, self.archive.close, self._close_frontier)
-            for part in parts:
-                try:
-                    await part()
-                except (ArchiveError, StoreError, OSError) as error:
-                    self.fail(error)
-            if self.crawl_log is not None:
-                await self.crawl_log.close()
-            if self.traces is not None:
-                await run_in_thread(self.traces.close)
-            self._cap_warnings.end()
-            for clock in (self._checkpoint, self.guard):
-                if clock is not None:
-                    clock.stop()
-            self.store.close()
-            await self.client.close()
-            await self.resolver.close()
-            await self.spills.close()
-            self.decoders.close()
-            self._loop_clock.stop()
-            self.mark.close()
-            self.folder.leave()
+            # The last one is closed first.
+            closing: list[Callable[[], Awaitable[None] | None]] = [
+                self.folder.leave,
+                self.mark.close,
+                self._loop_clock.stop,
+                self.decoders.close,
+                self.spills.close,
+                self.resolver.close,
+                self.client.close,
+                self.store.close,
+                *(clock.stop for clock in (self.guard, self._checkpoint) if clock is not None),
+                self._cap_warnings.end,
+                self._close_traces,
+                *([] if self.crawl_log is None else [self.crawl_log.close]),
+                partial(self._try, self._close_frontier),
+                partial(self._try, self.archive.close),
+                partial(self._try, self._look_back),
+                partial(self._try, self._commit),
+            ]
+            for close in closing:
+                parts.push_async_callback(_called, close)
+
+    async def _try(self, part: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await part()
+        except (ArchiveError, StoreError, OSError) as error:
+            self.fail(error)
+
+    async def _close_traces(self) -> None:
+        if self.traces is not None:
+            await run_in_thread(self.traces.close)
 
     async def _look_back(self) -> None:
         for look in self.at_close:
@@ -500,6 +515,11 @@ class Job:
             # The file is finished: from now on it may be taken away.
             self._open_note.clear()
         await _write(self.frontier.close)
+
+
+async def _called(call: Callable[[], Awaitable[None] | None]) -> None:
+    if isawaitable(done := call()):
+        await done
 
 
 async def _write(write: Callable[[], None]) -> None:
