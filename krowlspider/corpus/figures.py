@@ -71,8 +71,7 @@ def _rules(
     A page comes to a rule if it has passed all before it. Pages that could not be read come first.
     """
     signals = tables["signals"]["refused"]
-    # A corpus of an older version does not know each rule.
-    rules = [name for name in rule_names() if name in tables and tables[name]["enabled"]]
+    rules = [name for name in rule_names() if tables[name]["enabled"]]
     languages = ["language"] if tables["language"]["accepted"] else []
     duplicates = tables["duplicates"]
     copies = [

@@ -1,7 +1,7 @@
 """Digests in the form of WARC fields: a label, then SHA-1 in Base32, or SHA-256 in hexadecimal.
 
 The Base32 form of SHA-256 ends in "=", which WARC 1.1, section 4 does not allow in a token. So
-records written by older versions, or by other tools, may spell a digest otherwise.
+records written by other tools may spell a digest otherwise.
 """
 
 from __future__ import annotations

@@ -39,10 +39,7 @@ _NO_ENTRIES = msgpack.encode([])
 
 
 class OpenWarcNote:
-    """The note in a store; ``last`` is what the last commit noted, None without an open file.
-
-    A store of an earlier version has none.
-    """
+    """The note in a store; ``last`` is what the last commit noted, None without an open file."""
 
     def __init__(self, store: Store):
         self._store = store
