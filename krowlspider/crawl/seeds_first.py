@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.schedule.seed_turns import FRONT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ class SeedsFirst:
         others: Callable[[], bool] | None = None,
     ):
         self._turns = frontier.schedule.seed_turns
+        self._due = frontier.schedule.due
         self._now = frontier.now
         self._budget = budget
         self._wake = wake
@@ -72,20 +74,29 @@ class SeedsFirst:
 
     def only(self) -> bool:
         """Return whether only seeds may be fetched now."""
-        return self.has_own() or self.waits_for_others()
-
-    def has_own(self) -> bool:
-        """Return whether pages are limited, and other pages must wait for seeds of this node."""
         if self._budget.is_limited:
             self._turns.limit()
-        return self._turns.is_limited and self._must_wait(self._now())
+        if not self._turns.is_limited:
+            return False
+        return self._must_wait(self._now()) or self.waits_for_others()
+
+    def has_own(self) -> bool:
+        """Return whether pages are limited, and links must wait for seeds of this node, here and at
+        other nodes."""
+        if self._budget.is_limited:
+            self._turns.limit()
+        return self._turns.is_limited and self._has_own(self._now())
+
+    def _has_own(self, now: float) -> bool:
+        # Here, seeds at the front are popped before links anyway.
+        return self._due.next_due() < FRONT or self._must_wait(now)
 
     def waits_for_others(self) -> bool:
         """Return whether links must wait for the seeds of other nodes alone."""
         if self._others is None or not self._turns.is_limited:
             return False
         now = self._now()
-        if self._must_wait(now):
+        if self._has_own(now):
             return False
         if self._sources != self._turns.sources:
             self._sources = self._turns.sources

@@ -190,7 +190,7 @@ def test_links_wait_for_the_seeds_of_other_nodes(pair: Pair) -> None:
     slow = [site for site in sites if ring.owner(domain_of(site)) == "b"]
     links = anchors(*(f"/p{number}" for number in range(10)))
     spec = [
-        *({"host": f"^{site}", **page("/robots.txt", "", latency=6.0)} for site in slow),
+        *({"host": f"^{site}", **page("/robots.txt", "", latency=2.0)} for site in slow),
         page("/robots.txt", "", status=404),
         page("/", links),
         page("^/p", "leaf"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,11 @@ class Place:
         self.now = 2e9
         self.others_have = False
         self.turns = SeedTurns(lambda _: None)  # type: ignore[arg-type, return-value]
+        # The due time of the next host in the heap.
+        self.next_due = inf
+        due = SimpleNamespace(next_due=lambda: self.next_due)
         frontier: Any = SimpleNamespace(
-            schedule=SimpleNamespace(seed_turns=self.turns), now=lambda: self.now
+            schedule=SimpleNamespace(seed_turns=self.turns, due=due), now=lambda: self.now
         )
         self.first = SeedsFirst(
             frontier,
@@ -61,6 +65,15 @@ def test_own_seeds_do_not_count_as_a_wait_for_others() -> None:
     place = Place()
     place.others_have = True
     place.turns.begin()
+    assert place.first.has_own()
+    assert not place.first.waits_for_others()
+
+
+def test_a_seed_that_was_not_popped_yet_is_the_first_to_go() -> None:
+    """Two nodes that wait for each other would spend the limit on links."""
+    place = Place()
+    place.others_have = True
+    place.next_due = place.turns.next_at_front()
     assert place.first.has_own()
     assert not place.first.waits_for_others()
 
