@@ -255,11 +255,14 @@ class ClusterTraffic:
         candidates = self._candidates(plain)
         # A seed, or a URL from a person: the caps on queues do not hold for it.
         given = [each for each in candidates if not (each.entry.depth or each.entry.redirects)]
+        for each in candidates:
+            entry = each.entry
+            # What a seed redirects to has its depth, and is fetched as a seed too.
+            is_seed = not entry.depth and (bool(entry.chain) or not entry.redirects)
+            if is_seed and self._codec.makes_pages and not each.priority:
+                each.priority = SEED_PRIORITY
         added = 0
         if given:
-            for each in given:
-                if self._codec.makes_pages and not each.priority:
-                    each.priority = SEED_PRIORITY
             added = self._intake.add(given, is_exempt=True, has_lines=True)
             keys = {each.key for each in given}
             candidates = [each for each in candidates if each.key not in keys]

@@ -319,6 +319,7 @@ class Intake:
             if owners is not None and (owner := owners[at]) is not None:
                 foreign += self.outgoing(owner, host, identity, entry)
                 if are_seeds:
+                    self._frontier.schedule.seed_turns.sent()
                     self._note_seed(url, ELSEWHERE, chain)
             else:
                 candidates.append(Candidate(host, identity, entry, priority))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _IN_FLIGHT = 30.0
 _SOON = 10.0
 _AGAIN = 150.0
-# Seconds after all seeds were read: other nodes take theirs in, and say so.
+# Seconds after seeds were sent to other nodes, which take them in, and say so.
 _TAKEN_IN = 3.0
 # Seconds between two looks at what other nodes have.
 _LOOK = 1.0
@@ -53,8 +53,8 @@ class SeedsFirst:
         # Whether they have, and until when that holds.
         self._others_have = False
         self._looks_at = 0.0
-        # How often seeds were read to their end, as far as seen here.
-        self._sources = 0
+        # `SeedTurns.sent_count` at the last look.
+        self._sent = 0
         self.under_way: dict[Request, float] = {}
         # When the last of them ended.
         self._ended = 0.0
@@ -98,8 +98,8 @@ class SeedsFirst:
         now = self._now()
         if self._has_own(now):
             return False
-        if self._sources != self._turns.sources:
-            self._sources = self._turns.sources
+        if self._sent != self._turns.sent_count:
+            self._sent = self._turns.sent_count
             self._others_have, self._looks_at = True, now + _TAKEN_IN
         if now >= self._looks_at:
             self._others_have, self._looks_at = self._others(), now + _LOOK

@@ -21,6 +21,7 @@ from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.seed_table import SeedLine, read_rows
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key
@@ -143,6 +144,27 @@ def test_seeds_from_other_nodes_are_not_in_the_overflow(tmp_path: Path) -> None:
         ]
         overflow = [(OVERFLOW, name) for name in ("6", "7", "8", "moved")]
         assert queued == [*((0, str(number)) for number in range(6)), *overflow]
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_seed_of_another_node_redirects_to_is_a_seed(tmp_path: Path) -> None:
+    """So links wait for it while pages are limited."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path, BroadSpider())
+        chain = ("http://b.test/",)
+        await traffic.take_in(
+            [
+                Message("http://a.test/link", depth=1, redirects=1, chain=chain),
+                Message("http://a.test/seed", redirects=1, chain=chain),
+            ]
+        )
+        host = job.frontier.schedule.cache.get("a.test")
+        leases = [job.frontier.queues.pop(host) for _ in range(2)]
+        found = [(each.entry.url[14:], each.priority) for each in leases if each is not None]
+        assert found == [("seed", SEED_PRIORITY), ("link", 0)]
         await job.close()
 
     asyncio.run(main())

@@ -35,9 +35,9 @@ class SeedTurns:
     """Names of hosts with a seed, by the time at which it may be fetched.
 
     A name may be out of date: the host it belongs to decides. ``is_limited``: the number of pages
-    is limited. ``are_coming``: not all seeds are queued. ``sources`` counts how often they all
-    were. ``in_line`` has hosts that wait for room in a share. While ``is_idle`` is true, no host is
-    known to wait with a seed, and nothing here needs to be asked.
+    is limited. ``are_coming``: not all seeds are queued. ``sent_count`` changes when seeds may have
+    gone to other nodes. ``in_line`` has hosts that wait for room in a share. While ``is_idle`` is
+    true, no host is known to wait with a seed, and nothing here needs to be asked.
 
     ``host`` returns a host by its name.
     """
@@ -46,7 +46,7 @@ class SeedTurns:
         self._host = host
         self.is_limited = False
         self.are_coming = False
-        self.sources = 0
+        self.sent_count = 0
         # Hosts on disk may be at the front.
         self.is_idle = False
         self.in_line: dict[str, None] = {}
@@ -74,7 +74,11 @@ class SeedTurns:
     def end(self) -> None:
         """All seeds are queued."""
         self.are_coming = False
-        self.sources += 1
+        self.sent()
+
+    def sent(self) -> None:
+        """Seeds may be on their way to other nodes."""
+        self.sent_count += 1
 
     def next_at_front(self) -> float:
         """Return the due time of the next host at the front."""
