@@ -104,6 +104,10 @@ def _streams(*files: IO[bytes]) -> Iterator[None]:
             os.close(file)
 
 
+def _nothing() -> None:
+    pass
+
+
 @contextmanager
 def _state_kept() -> Iterator[None]:
     """Restore the state of the process after a command."""
@@ -113,11 +117,14 @@ def _state_kept() -> Iterator[None]:
     observers = list(twisted_log.theLogPublisher.observers)
     # The command adds its own handler; those of the test would format each line again.
     root.handlers.clear()
+    # This process goes on: the garbage of the command is to be collected.
+    freezing = gc.freeze, gc.unfreeze
+    gc.freeze = gc.unfreeze = _nothing
     try:
         yield
     finally:
+        gc.freeze, gc.unfreeze = freezing
         asyncio.set_event_loop(None)
-        gc.unfreeze()
         for observer in set(twisted_log.theLogPublisher.observers) - set(observers):
             twisted_log.removeObserver(observer)
         _uninstall_scrapy_root_handler()
