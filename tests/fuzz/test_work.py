@@ -37,7 +37,7 @@ def test_repeated_pieces_are_read_in_linear_time(name: str) -> None:
     part = st.lists(piece, min_size=1, max_size=2).map(b"".join)
 
     @settings(
-        max_examples=30,
+        max_examples=10,
         derandomize=True,
         database=None,
         deadline=None,
