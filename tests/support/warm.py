@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVED = ("scrapy", "tests.mockweb", "tests.powerloss.child", "tests.commands.dying")
+SERVED = (
+    *("scrapy", "tests.mockweb", "tests.mockweb.audit"),
+    *("tests.powerloss.child", "tests.commands.dying"),
+)
 
 # Imported with all their modules. None may install a reactor.
 _PACKAGES = (
