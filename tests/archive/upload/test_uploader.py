@@ -172,7 +172,9 @@ def test_every_finished_file_is_uploaded_once(
     assert len(proxy.sent) == before
 
 
-@pytest.mark.parametrize("size", [0, 1, PART, PART + 1, 2 * PART])
+@pytest.mark.parametrize(
+    "size", [0, 1, PART, PART + 1, pytest.param(2 * PART, marks=pytest.mark.slow)]
+)
 def test_expected_etag_is_the_servers(tmp_path: Path, there: Destination, size: int) -> None:
     path = tmp_path / "a.warc.gz"
     path.write_bytes(noise(size))
