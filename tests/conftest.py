@@ -79,6 +79,12 @@ def pytest_report_teststatus(
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep Python's garbage collector from looking through all collected tests again and again."""
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the longest."""
     if config.getoption("few_examples"):

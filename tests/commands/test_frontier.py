@@ -554,43 +554,51 @@ def test_an_import_uses_the_crawls_own_dupefilter(tmp_path: Path) -> None:
 
 
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+# Runs each list of words, in one process.
+IN_TURN = """
+import json, sys
+from tests.support.in_process import run_here
+done = [run_here(words) for words in json.loads(sys.argv[1])]
+print(json.dumps([(each.returncode, each.stdout.decode(), each.stderr.decode()) for each in done]))
+"""
 
 
-@pytest.mark.parametrize(
-    "options", [[], ["--host", "HOST"], ["--explain", "URL"], ["--export"], ["--json"]]
-)
-def test_a_read_only_folder_is_shown_as_it_is(original: Path, options: list[str]) -> None:
+def test_a_read_only_folder_is_shown_as_it_is(original: Path) -> None:
     (first, *_) = (row["host"] for row in frontier_view(original)["biggest"])
-    named = {"HOST": first, "URL": f"http://{first}/"}
-    words = [named.get(option, option) for option in options]
-    expected = frontier(original, *words)[0]
+    url = f"http://{first}/"
+    shown = [[], ["--host", first], ["--explain", url], ["--export"], ["--json"]]
+    expected = [frontier(original, *options)[0] for options in shown]
     after = {path: path.stat().st_mtime_ns for path in original.rglob("*")}
-    done = read_only(original, *words)
-    assert (done.returncode, done.stderr.decode().count("Traceback")) == (0, 0), done.stderr
-    assert without_times(done.stdout.decode()) == without_times(expected)
+    done = read_only(original, shown)
+    for (code, out, err), text in zip(done, expected, strict=True):
+        assert (code, err.count("Traceback")) == (0, 0), err
+        assert without_times(out) == without_times(text)
     assert {path: path.stat().st_mtime_ns for path in original.rglob("*")} == after
 
 
-@pytest.mark.parametrize(
-    "options", [["--forget", "a.test"], ["--drop-host", "a.test"], ["--repair"]]
-)
-def test_a_read_only_folder_is_not_changed(original: Path, options: list[str]) -> None:
-    done = read_only(original, *options)
-    assert done.returncode == 2
-    assert b"cannot be used: Read-only file system" in done.stderr
+def test_a_read_only_folder_is_not_changed(original: Path) -> None:
+    changes = [["--forget", "a.test"], ["--drop-host", "a.test"], ["--repair"]]
+    for code, _, err in read_only(original, changes):
+        assert code == 2
+        assert "cannot be used: Read-only file system" in err
 
 
-def read_only(jobdir: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the command where the folder is on a read-only mount."""
-    return subprocess.run(
+def read_only(jobdir: Path, options: list[list[str]]) -> list[tuple[int, str, str]]:
+    """Run the command with each of the options where the folder is on a read-only mount.
+
+    Return the exit code, output and errors of each.
+    """
+    words = json.dumps([["frontier", str(jobdir), *each] for each in options])
+    done = subprocess.run(
         [
             *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", READ_ONLY),
-            *(str(jobdir), sys.executable, "-m", "scrapy", "frontier", str(jobdir), *options),
+            *(str(jobdir), sys.executable, "-c", IN_TURN, words),
         ],
         cwd=ROOT,
-        capture_output=True,
-        check=False,
+        stdout=subprocess.PIPE,
+        check=True,
     )
+    return [tuple(each) for each in json.loads(done.stdout)]
 
 
 def without_times(text: str) -> str:

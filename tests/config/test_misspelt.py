@@ -76,24 +76,12 @@ def test_warning_names_the_known_setting(caplog: pytest.LogCaptureFixture) -> No
 
 def test_misspelt_settings_of_spider_and_command_are_warned_of(tmp_path: Path) -> None:
     """Once each, in a real crawl."""
-    (tmp_path / "own_spiders.py").write_text(
-        "import scrapy\n"
-        "class Own(scrapy.Spider):\n"
-        "    name = 'own'\n"
-        "    custom_settings = {'DOWNLAOD_DELAY': 1, 'MY_DELAY': 2}\n"
-        "    async def start(self):\n"
-        "        yield scrapy.Request(self.url)\n"
-        "    def parse(self, response):\n"
-        "        pass\n"
-    )
     with MockWeb(spec=[page("/", "x")]) as web:
         crawl = Crawl(
             tmp_path / "job",
-            spider="own",
+            spider="misspelt",
             arguments={"url": web.url("a.test")},
-            settings={"SPIDER_MODULES": "own_spiders", "CONCURENT_REQUESTS": 8},
-            prefix=["env", f"PYTHONPATH={tmp_path}"],
-            cold=True,
+            settings={"SPIDER_MODULES": "tests.support.spiders", "CONCURENT_REQUESTS": 8},
         ).run()
     names = [
         line.partition(" WARNING: ")[2].partition(" is not a known setting")[0]

@@ -34,9 +34,11 @@ SITE = [page("/robots.txt", ""), page("/", "<a href=/a>x</a>"), page("/a", "x")]
 @pytest.fixture
 def _thresholds() -> Iterator[None]:
     before = gc.get_threshold()
+    gc.unfreeze()
     gc.set_threshold(700)  # Python's default.
     yield
-    gc.unfreeze()
+    # As conftest.py does.
+    gc.freeze()
     gc.set_threshold(*before)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -242,17 +243,13 @@ class World:
         self.frontier.end_commit(commit)
 
 
-@pytest.fixture(params=["leveldb", "memory"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+@contextmanager
+def _opener(kind: str, folder: Path) -> Iterator[Callable[[], Store]]:
     opened: list[Store] = []
     kept = KeptMemoryStore()
 
     def open_() -> Store:
-        store = (
-            kept
-            if request.param == "memory"
-            else LevelStore(tmp_path / "db", create=not (tmp_path / "db").exists())
-        )
+        store = kept if kind == "memory" else LevelStore(folder, create=not folder.exists())
         opened.append(store)
         return store
 
@@ -261,6 +258,21 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
         store.close()
 
 
-@pytest.fixture(params=[LIMITS, TINY], ids=["roomy", "tiny"])
-def world(open_store: Callable[[], Store], request: pytest.FixtureRequest) -> World:
-    return World(open_store, limits=request.param)
+@pytest.fixture(params=["leveldb", "memory"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    with _opener(request.param, tmp_path / "db") as open_:
+        yield open_
+
+
+# Each store and each size of memory is in one of the quick two.
+WORLDS = [
+    *("leveldb, tiny", "memory, roomy"),
+    *(pytest.param(other, marks=pytest.mark.slow) for other in ("leveldb, roomy", "memory, tiny")),
+]
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    store, _, memory = request.param.partition(", ")
+    with _opener(store, tmp_path / "db") as open_:
+        yield World(open_, limits={"roomy": LIMITS, "tiny": TINY}[memory])

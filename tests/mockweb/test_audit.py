@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.mockweb import Entry, Graph, MockWeb
 from tests.mockweb.asking import entry, get
 from tests.mockweb.audit import Adaptive, Crowd, by_address, by_last_labels, violations
+from tests.support import warm
 
-ROOT = Path(__file__).resolve().parents[2]
-
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROBOTS = entry(0.0, 0.1, "http://h/robots.txt")
 
@@ -183,25 +182,11 @@ def test_the_audit_runs_as_a_command(tmp_path: Path) -> None:
         lines = [json.dumps({n: getattr(e, n) for n in Entry.__slots__}) for e in web.log()]
     log = tmp_path / "log"
     log.write_text("\n".join([*lines, ""]))
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.mockweb.audit",
-            str(log),
-            "--delay",
-            "5",
-            "--graph",
-            web.graph.text(),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["tests.mockweb.audit", str(log), "--delay", "5", "--graph", web.graph.text()]
+    ran = warm.run([sys.executable, "-m", *words])
     assert ran.returncode == 1
-    gap, disallowed, total = sorted(ran.stdout.splitlines(), reverse=True)
+    gap, disallowed, total = sorted(ran.stdout.decode().splitlines(), reverse=True)
     assert gap.startswith("gap of 0.0")
     assert disallowed.startswith("disallowed by robots.txt")
     assert total == "2 violations"
-    assert ran.stderr == ""
+    assert ran.stderr == b""

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from scrapy import cmdline
 from scrapy.cmdline import execute
-from scrapy.settings import SettingsAttribute
+from scrapy.settings import BaseSettings, SettingsAttribute
 from scrapy.utils import versions
 from scrapy.utils.log import _uninstall_scrapy_root_handler
 from twisted.python import log as twisted_log
@@ -36,9 +36,18 @@ def _copied(self: SettingsAttribute, memo: dict[int, Any]) -> SettingsAttribute:
     return made
 
 
+def _all_copied(self: BaseSettings, memo: dict[int, Any]) -> BaseSettings:
+    made = self.__class__.__new__(self.__class__)
+    memo[id(self)] = made
+    made.__dict__.update(self.__dict__)
+    made.attributes = {name: _copied(each, memo) for name, each in self.attributes.items()}
+    return made
+
+
 # A quarter of the CPU time of a small crawl: each start copies all settings four times, and reads
 # the metadata of all installed packages.
 SettingsAttribute.__deepcopy__ = _copied
+BaseSettings.__deepcopy__ = _all_copied
 cmdline.entry_points = cache(cmdline.entry_points)
 versions.version = cache(versions.version)
 
@@ -104,6 +113,10 @@ def _streams(*files: IO[bytes]) -> Iterator[None]:
             os.close(file)
 
 
+def _nothing() -> None:
+    pass
+
+
 @contextmanager
 def _state_kept() -> Iterator[None]:
     """Restore the state of the process after a command."""
@@ -113,11 +126,14 @@ def _state_kept() -> Iterator[None]:
     observers = list(twisted_log.theLogPublisher.observers)
     # The command adds its own handler; those of the test would format each line again.
     root.handlers.clear()
+    # This process goes on: the garbage of the command is to be collected.
+    freezing = gc.freeze, gc.unfreeze
+    gc.freeze = gc.unfreeze = _nothing
     try:
         yield
     finally:
+        gc.freeze, gc.unfreeze = freezing
         asyncio.set_event_loop(None)
-        gc.unfreeze()
         for observer in set(twisted_log.theLogPublisher.observers) - set(observers):
             twisted_log.removeObserver(observer)
         _uninstall_scrapy_root_handler()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVED = ("scrapy", "tests.mockweb", "tests.powerloss.child")
+SERVED = ("scrapy", "tests.mockweb", "tests.mockweb.audit", "tests.powerloss.child")
 
 # Imported with all their modules. None may install a reactor.
 _PACKAGES = (

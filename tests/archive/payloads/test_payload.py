@@ -192,14 +192,14 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_chunk_that_the_fetcher_reads_is_read(size: bytes, end: bytes) -> None:
-    found = fetched(CHUNKED_HEAD + size + HELLO + b"\r\n" + end, [])
-    assert found is not None
-    response, body, whole = found
-    assert whole
-    assert payload_of(response) == body == HELLO
+def test_chunk_that_the_fetcher_reads_is_read(size: bytes) -> None:
+    for end in ENDS:
+        found = fetched(CHUNKED_HEAD + size + HELLO + b"\r\n" + end, [])
+        assert found is not None
+        response, body, whole = found
+        assert whole
+        assert payload_of(response) == body == HELLO
 
 
 @pytest.mark.parametrize("size", BROKEN_SIZES.values(), ids=BROKEN_SIZES)

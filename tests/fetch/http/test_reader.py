@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,13 +66,10 @@ ODD_STARTS = [b"\r\n", b"\n", b"\r\n\r\n", b" \t", b"\r\n" * 8]
 
 
 @pytest.mark.parametrize("before", ODD_STARTS)
-@pytest.mark.parametrize("line", [b"HTTP/1.1 200 OK", b"http/1.1 200"])
 @pytest.mark.parametrize("interim", [b"", INTERIM, b"\r\n" + INTERIM])
-@pytest.mark.parametrize("step", [1, 7, 1000])
-def test_blanks_before_a_status_line_are_kept(
-    before: bytes, line: bytes, interim: bytes, step: int
-) -> None:
-    for response in (LENGTH, CHUNKED):
+def test_blanks_before_a_status_line_are_kept(before: bytes, interim: bytes) -> None:
+    lines, steps = (b"HTTP/1.1 200 OK", b"http/1.1 200"), (1, 7, 1000)
+    for response, line, step in product((LENGTH, CHUNKED), lines, steps):
         sent = before + response.replace(b"HTTP/1.1 200 OK", line)
         wire, reader = interim + sent, ResponseReader("GET", 100)
         for at in range(0, len(wire), step):

@@ -599,5 +599,4 @@ def test_a_connection_that_failed_leaves_nothing_in_memory(run: Run, tls: ssl.SS
     try:
         run(main())
     finally:
-        gc.unfreeze()
         gc.enable()

@@ -11,7 +11,7 @@ from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import SessionLimits
 from krowlspider.urls.host import host_of
-from tests.frontier.conftest import LIMITS, TINY, World
+from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,12 @@ HOSTS = ("a.test", "b.test", "c.test")
 SESSIONS = SessionLimits(requests=3, wait=5.0, hosts=10)
 
 
-@pytest.fixture(params=[LIMITS, TINY], ids=["roomy", "tiny"])
-def world(open_store: Callable[[], Store], request: pytest.FixtureRequest) -> World:
-    return World(open_store, limits=replace(request.param, sessions=SESSIONS))
+@pytest.fixture
+def world(world: World) -> World:
+    world.frontier.close()
+    world.limits = replace(world.limits, sessions=SESSIONS)
+    world.open()
+    return world
 
 
 def with_hosts(world: World, pages: int = 6) -> World:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 SLOTS = 64
 
+# For thousands of hosts, of which others of these tests have a few in LevelDB.
+mostly_in_memory = pytest.mark.parametrize(
+    "open_store", ["memory", pytest.param("leveldb", marks=pytest.mark.slow)], indirect=True
+)
+
 
 @pytest.mark.parametrize(
     ("address", "places"),
@@ -159,6 +164,7 @@ def test_slow_and_failing_hosts_are_of_the_crowd(
     assert len(all_sent(world)) == SLOTS - SLOTS // 32 - 25
 
 
+@mostly_in_memory
 @pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
 def test_each_host_that_waits_for_room_is_sent_once(
     open_store: Callable[[], Store], limits: Limits
@@ -180,6 +186,7 @@ def test_each_host_that_waits_for_room_is_sent_once(
     assert sorted(found) == sorted(urls)
 
 
+@mostly_in_memory
 def test_each_of_many_waiting_hosts_costs_one_look(open_store: Callable[[], Store]) -> None:
     """Nothing is written for them, and hosts behind them are found."""
     sessions = SessionLimits(10, 15.0, 2000)
@@ -283,6 +290,7 @@ def with_address_delay(
     return world
 
 
+@mostly_in_memory
 @pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
 def test_an_address_is_asked_ten_times_a_second(
     open_store: Callable[[], Store], limits: Limits
@@ -627,6 +635,7 @@ def test_a_line_whose_call_was_lost_is_called_within_a_second(
     assert sent(world) is not None
 
 
+@mostly_in_memory
 def test_a_crowd_does_not_outnumber_hosts_that_answer(open_store: Callable[[], Store]) -> None:
     """After 10 s each pop takes 20 ms, as in a crawl that is short of CPU time. Then few hosts of a
     crowd are turned away, and more find room than can be popped."""

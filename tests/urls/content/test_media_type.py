@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,8 +116,6 @@ def test_html_is_html_whatever_its_bytes(value: bytes) -> None:
     assert sniffed(b"\0\1\2", value, options=(b"nosniff",)) in HTML
 
 
-@pytest.mark.parametrize("end", [b" ", b">", b"\n", b"\t"])
-@pytest.mark.parametrize("before", [b"", b"\t\n\f\r ", b"\r\n" * 100])
 @pytest.mark.parametrize(
     "tag",
     [
@@ -135,12 +135,13 @@ def test_html_is_html_whatever_its_bytes(value: bytes) -> None:
         b"<!--",
     ],
 )
-def test_html_begins_with_one_of_these(tag: bytes, before: bytes, end: bytes) -> None:
+def test_html_begins_with_one_of_these(tag: bytes) -> None:
     """MIME Sniffing, section 7.1; Chrome takes any whitespace for the end of a tag."""
-    assert sniffed(before + tag + end + b"x") == "text/html"
-    assert sniffed(before + tag) == sniffed(b"x" + before + tag + end) == ""
-    if tag != b"<!--":
-        assert sniffed(before + tag + b"x" + end) == ""
+    for before, end in product((b"", b"\t\n\f\r ", b"\r\n" * 100), (b" ", b">", b"\n", b"\t")):
+        assert sniffed(before + tag + end + b"x") == "text/html"
+        assert sniffed(before + tag) == sniffed(b"x" + before + tag + end) == ""
+        if tag != b"<!--":
+            assert sniffed(before + tag + b"x" + end) == ""
 
 
 @pytest.mark.parametrize(
