@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import ssl
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
+from krowlspider.fetch.tcp.failures import connect_failure
+from krowlspider.fetch.tcp.order import Order
+from krowlspider.fetch.tcp.race import DELAY, Race
 from krowlspider.fetch.tls.channel import Channel
+from krowlspider.fetch.tls.context import crawler_tls, server_name
 from krowlspider.fetch.tls.work import Slices
 from krowlspider.urls.ports import BLOCKED
 
@@ -20,17 +23,11 @@ if TYPE_CHECKING:
     from krowlspider.fetch.guard import AddressGuard
     from krowlspider.fetch.http.request import Origin
     from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.fetch.tcp.routes import Routes
 
-# Addresses tried for each host: a dead host with many must not hold a slot for each in turn.
-ADDRESSES_TRIED = 3
-# TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
-# no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
-_CIPHERS = (
-    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
-    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
-)
-# SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
-_LEGACY_SERVERS = 0x4
+# Seconds after which an attempt is late at an address that connected before: it may be slow, and it
+# lives.
+REACHED_DELAY = 1.0
 # Failures after which the next address of the host is tried.
 _TRY_NEXT = (
     errors.ConnectRefused,
@@ -39,20 +36,6 @@ _TRY_NEXT = (
     errors.ConnectFailed,
     errors.NetworkDown,
 )
-# Errors of connect(2) about this machine's network.
-_NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
-
-
-def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(_CIPHERS)
-    context.options |= _LEGACY_SERVERS
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 # Returns whether a request may go to an address now.
@@ -64,10 +47,21 @@ def anywhere(address: str) -> bool:
     return True
 
 
+class _Call(NamedTuple):
+    """A connection to open. The name was looked up from ``begun`` to ``found``; these and
+    ``deadline`` are times of the clock."""
+
+    origin: Origin
+    begun: float
+    found: float
+    deadline: float
+    linked: bool
+
+
 class Dialer:
     """Opens connections.
 
-    ``connect_timeout`` is in seconds of ``clock``, for TCP and TLS together, at each address.
+    ``connect_timeout`` is in seconds of ``clock``, for TCP and TLS together, at all addresses.
     """
 
     def __init__(
@@ -91,28 +85,22 @@ class Dialer:
         is connected to.
 
         :raises FetchError: dialling failed; of several addresses, the failure of the first
-        :raises AddressBusy: ``admit`` was false for every address
+        :raises AddressBusy: ``admit`` was false for every address, or for the one that was reached
         """
         begun = self._clock.time()
         addresses = await self.permitted(origin, deadline, linked=linked)
-        name = self._clock.time() - begun
-        failure: errors.FetchError | None = None
-        for address in addresses[:ADDRESSES_TRIED]:
-            if not admit(address):
-                continue
-            if linked:
-                self._ports.add(address, origin.port)
-            try:
-                return await self._connect(origin, address, deadline, name)
-            except _TRY_NEXT as e:
-                failure = failure or e
-        if failure is None:
+        call = _Call(origin, begun, self._clock.time(), deadline, linked)
+        first = next((at for at, address in enumerate(addresses) if admit(address)), None)
+        if first is None:
             raise errors.AddressBusy(addresses[0])
-        try:
-            raise failure
-        finally:
-            # The exception holds this frame, so the local name would make a reference cycle.
-            del failure
+        # The addresses before it have no room.
+        order = Order(addresses[first:])
+        connection = await self._connect(call, order)
+        address = connection.peer.address
+        if address != addresses[first] and not admit(address):
+            connection.close()
+            raise errors.AddressBusy(address)
+        return connection
 
     async def permitted(self, origin: Origin, deadline: float, *, linked: bool) -> list[str]:
         """Return the addresses of ``origin`` that may be connected to, at least one.
@@ -123,12 +111,13 @@ class Dialer:
         _check_port(port)
         addresses = self._resolver.known(host)
         if addresses is None:
-            try:
-                async with self._clock.timeout_at(deadline):
-                    addresses = await self._resolver.resolve(host)
-            except TimeoutError as e:
-                raise errors.TotalTimeout(f"looking up {host} took too long") from e
-        permitted = self._public(host, addresses)
+            addresses = await self._in_time(self._resolver.resolve(host), host, deadline)
+        permitted = self._permitted(addresses)
+        if not permitted:
+            addresses += await self._in_time(self._resolver.others(host), host, deadline)
+            permitted = self._permitted(addresses)
+        if not permitted:
+            raise _forbidden(host, addresses)
         if not linked:
             return permitted
         found = [address for address in permitted if self._ports.has_room(address, port)]
@@ -136,13 +125,25 @@ class Dialer:
             raise _ports_used_up(permitted[0], port)
         return found
 
-    def _public(self, host: str, addresses: list[str]) -> list[str]:
-        permitted = [address for address in addresses if self._guard.permits(address)]
-        if not permitted:
-            raise errors.AddressForbidden(
-                f"{host} is at {', '.join(addresses)}, which is not public"
-            )
-        return permitted
+    async def _in_time(
+        self, look_up: Coroutine[Any, Any, list[str]], host: str, deadline: float
+    ) -> list[str]:
+        try:
+            async with self._clock.timeout_at(deadline):
+                return await look_up
+        except TimeoutError as e:
+            raise errors.TotalTimeout(f"looking up {host} took too long") from e
+
+    async def _others(self, call: _Call) -> list[str]:
+        """Return the addresses of the family that was not asked for, which may be connected to."""
+        host, port = call.origin.host, call.origin.port
+        permitted = self._permitted(await self._resolver.others(host))
+        if not call.linked:
+            return permitted
+        return [address for address in permitted if self._ports.has_room(address, port)]
+
+    def _permitted(self, addresses: list[str]) -> list[str]:
+        return [address for address in addresses if self._guard.permits(address)]
 
     def check_unresolved(self, origin: Origin, *, linked: bool) -> None:
         """Check a target that a proxy connects to, without a look-up.
@@ -159,42 +160,74 @@ class Dialer:
             addresses = self._resolver.known(host)
         except errors.NameFailed:
             addresses = None
-        if addresses is not None:
-            self._public(host, addresses)
+        if addresses is not None and not self._permitted(addresses):
+            raise _forbidden(host, addresses)
         if linked:
             if not self._ports.has_room(host, port):
                 raise _ports_used_up(host, port)
             self._ports.add(host, port)
 
-    async def _connect(
-        self, origin: Origin, address: str, deadline: float, name: float
-    ) -> Connection:
+    async def _connect(self, call: _Call, order: Order) -> Connection:
+        origin, resolver = call.origin, self._resolver
         limit = self._clock.time() + self._connect_timeout
+        first = order.first
+        race = Race(
+            self._clock,
+            order,
+            partial(self._attempt, call),
+            limit=min(limit, call.deadline),
+            next_after=_TRY_NEXT,
+            more=partial(self._others, call),
+            discard=Connection.close,
+        )
+        reached = resolver.reached(origin.host)
         try:
-            async with self._clock.timeout_at(min(limit, deadline)):
-                return await self._open(origin, address, name)
+            connection = await race.run(REACHED_DELAY if first == reached else DELAY)
         except TimeoutError as e:
-            where = f"{address} port {origin.port}"
-            if deadline <= limit:
+            resolver.learn(origin.host, "", order.taken)
+            where = f"{first} port {origin.port}"
+            if call.deadline <= limit:
                 raise errors.TotalTimeout(f"connecting to {where} took too long") from e
             raise errors.ConnectTimeout(f"no connection to {where} in time") from e
-        except OSError as e:
-            failure = connect_failure(e, address, secure=origin.scheme == "https")
-            raise failure(f"{address} port {origin.port}: {e}") from e
+        except _TRY_NEXT:
+            resolver.learn(origin.host, "", order.taken)
+            raise
+        if race.winner != reached or race.failed:
+            resolver.learn(origin.host, race.winner, race.failed + race.late)
+        return connection
 
-    async def _open(self, origin: Origin, address: str, name: float) -> Connection:
-        clock, loop = self._clock, self._clock.loop
-        begun = self._clock.time()
-        if origin.scheme == "http":
-            _, connection = await loop.create_connection(
-                lambda: Connection(clock, origin, address), address, origin.port
-            )
-            connection.dialled = Dialled(name, self._clock.time() - begun)
-            return connection
+    async def _attempt(self, call: _Call, address: str, reached: Callable[[], None]) -> Connection:
+        origin = call.origin
+        if call.linked:
+            self._ports.add(address, origin.port)
+        try:
+            return await self._open(call, address, reached)
+        except OSError as e:
+            raise connect_failure(
+                e,
+                address,
+                f"{address} port {origin.port}",
+                secure=origin.scheme == "https",
+                routes=self.routes,
+            ) from e
+
+    async def _open(self, call: _Call, address: str, reached: Callable[[], None]) -> Connection:
+        clock, loop, origin = self._clock, self._clock.loop, call.origin
+        name = call.found - call.begun
         connection = Connection(clock, origin, address)
+        if origin.scheme == "http":
+            try:
+                await loop.create_connection(lambda: connection, address, origin.port)
+                reached()
+            except BaseException:
+                connection.close()
+                raise
+            connection.dialled = Dialled(name, clock.time() - call.found)
+            return connection
         channel = self.secure(connection)
         try:
             await loop.create_connection(lambda: channel, address, origin.port)
+            reached()
             await channel.secured
         except BaseException:
             channel.abort()
@@ -203,15 +236,19 @@ class Dialer:
             del channel
             raise
         connected = channel.connected
-        connection.dialled = Dialled(name, connected - begun, self._clock.time() - connected)
+        connection.dialled = Dialled(name, connected - call.found, clock.time() - connected)
         return connection
+
+    @property
+    def routes(self) -> Routes:
+        return self._resolver.routes
 
     def secure(self, connection: Connection) -> Channel:
         """Return the TLS of a connection to its origin, to be the protocol of a TCP transport.
 
         :raises TLSFailed: SNI cannot carry the host's name
         """
-        name = _server_name(connection.origin.host)
+        name = server_name(connection.origin.host)
         return Channel(self._clock, self._tls, name, connection, self._slices)
 
 
@@ -220,41 +257,11 @@ def _check_port(port: int) -> None:
         raise errors.PortForbidden(f"port {port} is of another protocol")
 
 
+def _forbidden(host: str, addresses: list[str]) -> errors.AddressForbidden:
+    return errors.AddressForbidden(f"{host} is at {', '.join(addresses)}, which is not public")
+
+
 def _ports_used_up(where: str, port: int) -> errors.PortForbidden:
     return errors.PortForbidden(
         f"links have led to {PORTS_MAX} ports of {where}, so port {port} is not asked"
     )
-
-
-def connect_failure(error: OSError, address: str, *, secure: bool) -> type[errors.FetchError]:
-    """Return the error class for an OSError raised while connecting, ``secure`` or not."""
-    if isinstance(error, ConnectionRefusedError):
-        return errors.ConnectRefused
-    if isinstance(error, ssl.SSLError):
-        return errors.TLSFailed
-    if isinstance(error, ConnectionError):
-        # It is no refusal here, so with TLS it is almost always a handshake cut short.
-        return errors.TLSFailed if secure else errors.ConnectionReset
-    if error.errno in errors.EXHAUSTED:
-        return errors.LocalExhausted
-    # A router on the way may report the error (ICMP), for an address that nobody has. asyncio words
-    # an error of connect(2) itself differently.
-    by_router = str(error.strerror).startswith("Connect call failed")
-    if error.errno in _NETWORK_DOWN and ":" not in address and not by_router:
-        return errors.NetworkDown
-    return errors.ConnectFailed
-
-
-def _server_name(host: str) -> str:
-    """Return the name for SNI; OpenSSL sends none for an address.
-
-    :raises TLSFailed: SNI cannot carry the name
-    """
-    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
-    # open.
-    name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
-    try:
-        name.encode("idna")
-    except UnicodeError as e:
-        raise errors.TLSFailed(f"{host}: not a name for TLS: {e}") from e
-    return name

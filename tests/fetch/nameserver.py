@@ -34,6 +34,8 @@ class Zone:
     """The code by which every question for AAAA is answered, where it is not 0."""
     no_a: int = 0
     """The same for A."""
+    mute: set[int] = field(default_factory=set)
+    """The kinds of questions that have no answer."""
     port: int = 0
 
 
@@ -60,7 +62,7 @@ class _Server(asyncio.DatagramProtocol):
         if name in self.zone.held:
             await self.zone.held[name].wait()
         entry = self.zone.names.get(name, NXDOMAIN)
-        if entry is None:
+        if entry is None or kind in self.zone.mute:
             return
         if code := {A: self.zone.no_a, AAAA: self.zone.no_aaaa}.get(kind):
             entry = code

@@ -204,8 +204,8 @@ POLITENESS_AND_BOUNDS = (
         "private-address-fetched",
         "the address guard: no address that is not public",
         f"{_FETCH}/dial.py",
-        "permitted = [address for address in addresses if self._guard.permits(address)]",
-        "permitted = list(addresses)",
+        "return [address for address in addresses if self._guard.permits(address)]",
+        "return list(addresses)",
         ("tests/fetch/test_client.py",),
     ),
     Mutation(
