@@ -1,4 +1,4 @@
-"""A small real DNS server over UDP on 127.0.0.1."""
+"""A small real DNS server over UDP."""
 
 from __future__ import annotations
 
@@ -112,11 +112,14 @@ def no_sockets_left() -> Iterator[None]:
 
 @asynccontextmanager
 async def nameserver(
-    names: dict[str, tuple[int, list[str]] | int | None], *, hold: Iterable[str] = ()
+    names: dict[str, tuple[int, list[str]] | int | None],
+    *,
+    hold: Iterable[str] = (),
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[Zone]:
     zone = Zone(names, held={name: asyncio.Event() for name in hold})
     transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Server(zone), local_addr=("127.0.0.1", 0)
+        lambda: _Server(zone), local_addr=(host, 0)
     )
     zone.port = transport.get_extra_info("sockname")[1]
     try:
@@ -130,7 +133,7 @@ async def nameserver(
 
 @contextmanager
 def nameserver_in_thread(
-    names: dict[str, tuple[int, list[str]] | int | None],
+    names: dict[str, tuple[int, list[str]] | int | None], host: str = "127.0.0.1"
 ) -> Iterator[Zone]:
     """Run a name server in a thread."""
     loop = asyncio.new_event_loop()
@@ -138,7 +141,7 @@ def nameserver_in_thread(
     thread.start()
 
     async def opened() -> tuple[Any, Zone]:
-        manager = nameserver(names)
+        manager = nameserver(names, host=host)
         return manager, await manager.__aenter__()
 
     try:

@@ -34,11 +34,11 @@ def has_route(version: int) -> bool | None:
     try:
         with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as end:
             end.connect((_PUBLIC[version], _PORT))
-            source = end.getsockname()[0]
+            source = ip_address(end.getsockname()[0].partition("%")[0])
     except OSError as error:
         return None if error.errno in EXHAUSTED else False
-    # Every interface has such an address, and no router passes it on.
-    return not ip_address(source.partition("%")[0]).is_link_local
+    # From these addresses nothing leaves the machine, or the link.
+    return not (source.is_loopback or source.is_link_local)
 
 
 class Routes:
