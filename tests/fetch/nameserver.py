@@ -7,7 +7,7 @@ import resource
 import socket
 import struct
 import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
@@ -97,6 +97,18 @@ def refusing_port() -> Iterator[int]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield int(bound.getsockname()[1])
+
+
+@contextmanager
+def silent(port: int) -> Iterator[None]:
+    """Have the port of 127.0.0.1 answer nothing: the kernel drops what finds no place in a queue
+    that is full."""
+    with socket.socket() as listener, ExitStack() as stack:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(0)
+        stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        yield
 
 
 @contextmanager

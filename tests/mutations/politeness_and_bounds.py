@@ -209,6 +209,14 @@ POLITENESS_AND_BOUNDS = (
         ("tests/fetch/test_client.py",),
     ),
     Mutation(
+        "share-of-an-address-not-used",
+        "1: the limits of an address hold for the one that is connected to",
+        f"{_FETCH}/dial.py",
+        "if address != addresses[first] and not admit(address):",
+        "if address == addresses[first] and not admit(address):",
+        ("tests/fetch/tcp/test_families.py",),
+    ),
+    Mutation(
         "port-of-another-protocol-dialled",
         "no port of another protocol is connected to",
         f"{_FETCH}/dial.py",

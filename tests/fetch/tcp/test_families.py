@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,11 +22,11 @@ from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
 from tests.fetch.machine import routed
-from tests.fetch.nameserver import AAAA, A, nameserver
+from tests.fetch.nameserver import AAAA, A, nameserver, silent
 from tests.fetch.web import Run, answering, client, closing, fetch, serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
     from typing import Any
 
     from krowlspider.fetch.client import Client
@@ -46,18 +45,6 @@ def tls() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("both.test").configure_cert(context)
     return context
-
-
-@contextmanager
-def silent(port: int) -> Iterator[None]:
-    """Have the port of 127.0.0.1 answer nothing: the kernel drops what finds no place in a queue
-    that is full."""
-    with socket.socket() as listener, ExitStack() as stack:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
-        listener.listen(0)
-        stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        yield
 
 
 @asynccontextmanager
