@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
@@ -89,15 +89,17 @@ class Dialer:
         """
         begun = self._clock.time()
         addresses = await self.permitted(origin, deadline, linked=linked)
-        call = _Call(origin, begun, self._clock.time(), deadline, linked)
-        first = next((at for at, address in enumerate(addresses) if admit(address)), None)
-        if first is None:
+        found = self._clock.time()
+        for first in addresses:
+            if admit(first):
+                break
+        else:
             raise errors.AddressBusy(addresses[0])
         # The addresses before it have no room.
-        order = Order(addresses[first:])
-        connection = await self._connect(call, order)
+        tried = addresses[addresses.index(first) :]
+        connection = await self._connect(_Call(origin, begun, found, deadline, linked), tried)
         address = connection.peer.address
-        if address != addresses[first] and not admit(address):
+        if address != first and not admit(address):
             connection.close()
             raise errors.AddressBusy(address)
         return connection
@@ -110,29 +112,26 @@ class Dialer:
         host, port = origin.host, origin.port
         _check_port(port)
         addresses = self._resolver.known(host)
-        if addresses is None:
-            addresses = await self._in_time(self._resolver.resolve(host), host, deadline)
-        permitted = self._permitted(addresses)
+        permitted = self._permitted(addresses or [])
         if not permitted:
-            addresses += await self._in_time(self._resolver.others(host), host, deadline)
-            permitted = self._permitted(addresses)
+            try:
+                async with self._clock.timeout_at(deadline):
+                    if addresses is None:
+                        addresses = await self._resolver.resolve(host)
+                        permitted = self._permitted(addresses)
+                    if not permitted:
+                        addresses += await self._resolver.others(host)
+                        permitted = self._permitted(addresses)
+            except TimeoutError as e:
+                raise errors.TotalTimeout(f"looking up {host} took too long") from e
         if not permitted:
-            raise _forbidden(host, addresses)
+            raise _forbidden(host, addresses or [])
         if not linked:
             return permitted
         found = [address for address in permitted if self._ports.has_room(address, port)]
         if not found:
             raise _ports_used_up(permitted[0], port)
         return found
-
-    async def _in_time(
-        self, look_up: Coroutine[Any, Any, list[str]], host: str, deadline: float
-    ) -> list[str]:
-        try:
-            async with self._clock.timeout_at(deadline):
-                return await look_up
-        except TimeoutError as e:
-            raise errors.TotalTimeout(f"looking up {host} took too long") from e
 
     async def _others(self, call: _Call) -> list[str]:
         """Return the addresses of the family that was not asked for, which may be connected to."""
@@ -167,77 +166,73 @@ class Dialer:
                 raise _ports_used_up(host, port)
             self._ports.add(host, port)
 
-    async def _connect(self, call: _Call, order: Order) -> Connection:
-        origin, resolver = call.origin, self._resolver
-        limit = self._clock.time() + self._connect_timeout
-        first = order.first
+    async def _connect(self, call: _Call, addresses: list[str]) -> Connection:
+        """Return a connection to the first of the addresses, or to others where that pays.
+
+        :raises FetchError: there is none
+        """
+        host, resolver = call.origin.host, self._resolver
+        limit = call.found + self._connect_timeout
         race = Race(
             self._clock,
-            order,
+            Order(addresses),
             partial(self._attempt, call),
             limit=min(limit, call.deadline),
             next_after=_TRY_NEXT,
             more=partial(self._others, call),
             discard=Connection.close,
         )
-        reached = resolver.reached(origin.host)
+        reached = resolver.reached(host)
         try:
-            connection = await race.run(REACHED_DELAY if first == reached else DELAY)
+            connection = await race.run(REACHED_DELAY if addresses[0] == reached else DELAY)
         except TimeoutError as e:
-            resolver.learn(origin.host, "", order.taken)
-            where = f"{first} port {origin.port}"
+            resolver.learn(host, "", race.order.taken)
+            where = f"{addresses[0]} port {call.origin.port}"
             if call.deadline <= limit:
                 raise errors.TotalTimeout(f"connecting to {where} took too long") from e
             raise errors.ConnectTimeout(f"no connection to {where} in time") from e
         except _TRY_NEXT:
-            resolver.learn(origin.host, "", order.taken)
+            resolver.learn(host, "", race.order.taken)
             raise
         if race.winner != reached or race.failed:
-            resolver.learn(origin.host, race.winner, race.failed + race.late)
+            resolver.learn(host, race.winner, race.unreached)
         return connection
 
     async def _attempt(self, call: _Call, address: str, reached: Callable[[], None]) -> Connection:
-        origin = call.origin
+        """Return a connection to an address; call ``reached`` once TCP is connected.
+
+        :raises FetchError: there is none
+        """
+        clock, origin = self._clock, call.origin
         if call.linked:
             self._ports.add(address, origin.port)
-        try:
-            return await self._open(call, address, reached)
-        except OSError as e:
-            raise connect_failure(
-                e,
-                address,
-                f"{address} port {origin.port}",
-                secure=origin.scheme == "https",
-                routes=self.routes,
-            ) from e
-
-    async def _open(self, call: _Call, address: str, reached: Callable[[], None]) -> Connection:
-        clock, loop, origin = self._clock, self._clock.loop, call.origin
-        name = call.found - call.begun
         connection = Connection(clock, origin, address)
-        if origin.scheme == "http":
-            try:
-                await loop.create_connection(lambda: connection, address, origin.port)
-                reached()
-            except BaseException:
-                connection.close()
-                raise
-            connection.dialled = Dialled(name, clock.time() - call.found)
-            return connection
-        channel = self.secure(connection)
+        channel = self.secure(connection) if origin.scheme == "https" else None
         try:
-            await loop.create_connection(lambda: channel, address, origin.port)
+            protocol = channel or connection
+            await clock.loop.create_connection(lambda: protocol, address, origin.port)
             reached()
-            await channel.secured
-        except BaseException:
-            channel.abort()
+            if channel is not None:
+                await channel.secured
+        except BaseException as e:
+            if channel is None:
+                connection.close()
+            else:
+                channel.abort()
             # The exception holds this frame and, through the channel, itself. That would keep 40 kB
             # of OpenSSL memory until the next full collection.
-            del channel
+            del channel, protocol
+            if isinstance(e, OSError):
+                raise self._failure(e, call, address) from e
             raise
-        connected = channel.connected
-        connection.dialled = Dialled(name, connected - call.found, clock.time() - connected)
+        connected = clock.time() if channel is None else channel.connected
+        tls = 0.0 if channel is None else clock.time() - connected
+        connection.dialled = Dialled(call.found - call.begun, connected - call.found, tls)
         return connection
+
+    def _failure(self, error: OSError, call: _Call, address: str) -> errors.FetchError:
+        where, secure = f"{address} port {call.origin.port}", call.origin.scheme == "https"
+        return connect_failure(error, address, where, secure=secure, routes=self.routes)
 
     @property
     def routes(self) -> Routes:

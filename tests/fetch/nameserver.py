@@ -100,15 +100,15 @@ def refusing_port() -> Iterator[int]:
 
 
 @contextmanager
-def silent(port: int) -> Iterator[None]:
-    """Have the port of 127.0.0.1 answer nothing: the kernel drops what finds no place in a queue
-    that is full."""
+def silent(port: int = 0) -> Iterator[int]:
+    """Have a port of 127.0.0.1, which is returned, answer nothing: the kernel drops what finds no
+    place in a queue that is full."""
     with socket.socket() as listener, ExitStack() as stack:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen(0)
-        stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        yield
+        stack.enter_context(socket.create_connection(listener.getsockname()))
+        yield int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -212,8 +212,8 @@ POLITENESS_AND_BOUNDS = (
         "share-of-an-address-not-used",
         "1: the limits of an address hold for the one that is connected to",
         f"{_FETCH}/dial.py",
-        "if address != addresses[first] and not admit(address):",
-        "if address == addresses[first] and not admit(address):",
+        "if address != first and not admit(address):",
+        "if address == first and not admit(address):",
         ("tests/fetch/tcp/test_families.py",),
     ),
     Mutation(

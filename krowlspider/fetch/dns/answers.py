@@ -109,7 +109,8 @@ class Answers:
             return
         if reached or answer.reached in unreached:
             answer.reached = reached
-        answer.addresses.sort(key=lambda each: (each in unreached) - (each == reached))
+        if unreached or answer.addresses[0] != reached:
+            answer.addresses.sort(key=lambda each: (each in unreached) - (each == reached))
 
     def reached(self, name: str) -> str:
         """Return the address of a name that was connected to last; "" if none is known."""

@@ -25,6 +25,11 @@ class _NoRecord(Exception):
     """The name has no record of a kind."""
 
 
+# After these the other kind is asked for: without and with a route for its family.
+_NEXT = (_NoRecord, NameServerFailed)
+_NEXT_ON_BOTH = (*_NEXT, NameTimeout)
+
+
 class Families:
     """Asks for A, and for AAAA if there is none; the other way round where only IPv6 has a route.
 
@@ -53,7 +58,7 @@ class Families:
         :raises NameFailed: the look-up failed; the subclass names the cause
         :raises TimeoutError: there was no answer in time
         """
-        version = 6 if self._routes.only_ipv6() else 4
+        version = self._routes.first()
         first, second = KINDS[version], KINDS[10 - version]
         has_other = self._routes.has(10 - version)
         asked = _Asked(self._ask, name)
@@ -62,7 +67,7 @@ class Families:
             Order([first, second]),
             asked.question,
             limit=self._clock.time() + self._timeout,
-            next_after=(_NoRecord, NameServerFailed, *((NameTimeout,) if has_other else ())),
+            next_after=_NEXT_ON_BOTH if has_other else _NEXT,
         )
         try:
             records = await race.run(self._timeout / 3 if has_other else inf)
@@ -81,6 +86,8 @@ class Families:
 
 class _Asked:
     """The questions about one name."""
+
+    __slots__ = ("_ask", "_name", "empty", "failure")
 
     def __init__(self, ask: Callable[[str, str], Awaitable[Records]], name: str) -> None:
         self._ask = ask

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,10 +53,6 @@ class ResolverStats:
     """Seconds that all look-ups took together."""
     failures: Counter[str] = field(default_factory=Counter)
     """Look-ups that returned no address, by ``kind``."""
-
-
-class _Closed(Exception):
-    """The resolver was closed."""
 
 
 class Resolver:
@@ -115,11 +112,14 @@ class Resolver:
         if known is not None:
             return known
         name = _bare(name)
+        task = self._share(self._asking, name, self._look_up)
         try:
-            answer = await self._share(self._asking, name, self._look_up)
-        except _Closed:
-            raise errors.NameFailed(f"{name}: the resolver was closed") from None
-        return _addresses(name, answer)
+            # Shielded: a caller that is cancelled must not cancel the look-up for the others.
+            return _addresses(name, await asyncio.shield(task))
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise errors.NameFailed(f"{name}: the resolver was closed") from None
+            raise
 
     async def others(self, name: str) -> list[str]:
         """Return the addresses of the family that `resolve` has not queried.
@@ -133,15 +133,17 @@ class Resolver:
         if answer is not None and answer.addresses:
             version = 10 - version_of(answer.addresses[0])
         else:
-            version = 4 if self.routes.only_ipv6() else 6
+            version = 10 - self.routes.first()
         if not self.routes.has(version):
             return []
+        look_up = partial(self._look_up_others, kind=KINDS[version])
+        task = self._share(self._asking_others, name, look_up)
         try:
-            return await self._share(
-                self._asking_others, name, lambda name: self._look_up_others(name, KINDS[version])
-            )
-        except _Closed:
-            return []
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                return []
+            raise
 
     def learn(self, name: str, reached: str, unreached: Collection[str]) -> None:
         """Record which address of a name was connected to ("" for none), and which could not be.
@@ -177,28 +179,19 @@ class Resolver:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._nameservers.close()
 
-    async def _share(
+    def _share(
         self,
         asking: dict[str, asyncio.Task[T]],
         name: str,
         look_up: Callable[[str], Coroutine[Any, Any, T]],
-    ) -> T:
-        """Return the result of a look-up, which concurrent calls share.
-
-        :raises _Closed: the resolver was closed
-        """
+    ) -> asyncio.Task[T]:
+        """Return the look-up of a name, which concurrent calls share."""
         task = asking.get(name)
         if task is None:
             task = asking[name] = asyncio.get_running_loop().create_task(look_up(name))
         else:
             self.stats.joined += 1
-        try:
-            # Shielded: a caller that is cancelled must not cancel the look-up for the others.
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise _Closed from None
-            raise
+        return task
 
     async def _look_up(self, name: str) -> Answer:
         begun = self._clock()
@@ -249,9 +242,9 @@ class Resolver:
         self._answers.add_others(name, records, retry_after)
         return kept_of(records)
 
-    async def _ask(self, name: str, kind: str) -> Records:
+    def _ask(self, name: str, kind: str) -> Coroutine[Any, Any, Records]:
         self.stats.questions += 1
-        return await self._nameservers.ask(name, kind)
+        return self._nameservers.ask(name, kind)
 
 
 def _bare(name: str) -> str:

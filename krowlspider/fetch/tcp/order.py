@@ -16,6 +16,8 @@ ADDRESSES_TRIED = 3
 class Order:
     """The addresses to try. Families alternate where there are both (RFC 8305, section 4)."""
 
+    __slots__ = ("_left", "taken")
+
     def __init__(self, addresses: Iterable[str]) -> None:
         self._left = list(addresses)
         self.taken: list[str] = []
@@ -23,11 +25,6 @@ class Order:
     def add(self, addresses: Iterable[str]) -> None:
         known = {*self._left, *self.taken}
         self._left += [address for address in addresses if address not in known]
-
-    @property
-    def first(self) -> str:
-        """The address that is tried first."""
-        return (self.taken or self._left)[0]
 
     @property
     def has_more(self) -> bool:

@@ -37,6 +37,11 @@ class Race(Generic[T]):
     takes a result that nobody waits for any more.
     """
 
+    __slots__ = (
+        *("_attempt", "_failure", "_interrupt", "_limit", "_others", "_timer"),
+        *("clock", "discard", "failed", "more", "next_after", "order", "winner"),
+    )
+
     def __init__(
         self,
         clock: LoopClock,
@@ -71,9 +76,30 @@ class Race(Generic[T]):
         :raises TimeoutError: the limit passed, and the first attempt had not failed
         :raises Exception: the failure of the first attempt if all failed, or what ended the race
         """
+        first = self.order.take()
+        assert first is not None
         try:
-            result = await self._run_first(patience)
-            return await self._await_others() if result is None else result
+            try:
+                # In no local name: the task of a timeout holds the exception that cancelled it.
+                self._interrupt = asyncio.timeout(None)
+                async with self._interrupt:
+                    self._begin_timer(patience)
+                    try:
+                        return await self.attempt(first)
+                    finally:
+                        self._interrupt = None
+                        self._end_timer()
+            except Overtaken:
+                pass
+            except self.next_after as error:
+                if self.winner == first:
+                    raise
+                self.failed.append(first)
+                self._failure = error
+            except TimeoutError:
+                if self.winner in ("", first):
+                    raise
+            return await self._await_others()
         finally:
             self._failure = None
             if self._others is not None:
@@ -81,11 +107,11 @@ class Race(Generic[T]):
                 self._others = None
 
     @property
-    def late(self) -> list[str]:
-        """The addresses tried before the one that was reached, without those that failed."""
+    def unreached(self) -> list[str]:
+        """The addresses that failed, or were tried before the one that was reached."""
         tried = self.order.taken
         before = tried[: tried.index(self.winner)] if self.winner else tried
-        return [address for address in before if address not in self.failed]
+        return [address for address in tried if address in before or address in self.failed]
 
     @property
     def first_is_running(self) -> bool:
@@ -94,32 +120,6 @@ class Race(Generic[T]):
     def attempt(self, address: str) -> Coroutine[Any, Any, T]:
         """Return an attempt to reach an address."""
         return self._attempt(address, partial(self._claim, address))
-
-    async def _run_first(self, patience: float) -> T | None:
-        """Return the result of the first attempt; None if it has failed or was overtaken."""
-        first = self.order.take()
-        assert first is not None
-        try:
-            # In no local name: the task of a timeout holds the exception that cancelled it.
-            self._interrupt = asyncio.timeout(None)
-            async with self._interrupt:
-                self._begin_timer(patience)
-                try:
-                    return await self.attempt(first)
-                except Overtaken:
-                    pass
-                except self.next_after as error:
-                    if self.winner == first:
-                        raise
-                    self.failed.append(first)
-                    self._failure = error
-                finally:
-                    self._interrupt = None
-                    self._end_timer()
-        except TimeoutError:
-            if self.winner in ("", first):
-                raise
-        return None
 
     async def _await_others(self) -> T:
         if self._others is None:

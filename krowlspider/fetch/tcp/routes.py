@@ -63,9 +63,9 @@ class Routes:
             self.look_again()
         return self._found[version]
 
-    def only_ipv6(self) -> bool:
-        """Return whether there is a route for IPv6, and none for IPv4."""
-        return not self.has(4) and self._found[6]
+    def first(self) -> int:
+        """Return the version to try first: 6 if there is a route for that alone, otherwise 4."""
+        return 4 if self.has(4) or not self._found[6] else 6
 
     def look_again(self) -> None:
         """Find the routes out anew: a failure shows that they may have changed."""

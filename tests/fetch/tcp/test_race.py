@@ -102,7 +102,7 @@ def test_an_address_in_time_is_the_only_one_tried() -> None:
         track.answers = {V4[0]: DELAY - 0.01}
         assert await track.run(V4) == V4[0]
         assert (track.begun, track.asked) == ([(0, V4[0])], [])
-        assert (track.race.winner, track.race.failed, track.race.late) == (V4[0], [], [])
+        assert (track.race.winner, track.race.failed, track.race.unreached) == (V4[0], [], [])
 
     simulated(main())
 
@@ -141,7 +141,7 @@ def test_attempts_begin_a_delay_apart_and_families_alternate() -> None:
         assert track.begun == [(0, V4[0]), (0.25, V6[0]), (0.5, V4[1]), (0.75, V6[1])]
         assert track.now == 0.85
         assert sorted(track.ended) == sorted([*V4[:2], *V6[:2]])
-        assert track.race.late == [V4[0], V6[0], V4[1]]
+        assert track.race.unreached == [V4[0], V6[0], V4[1]]
 
     simulated(main())
 
@@ -152,7 +152,7 @@ def test_the_next_attempt_begins_at_once_when_one_fails() -> None:
         track.answers = {V4[0]: refused(), V6[0]: refused(), V4[1]: 0.02}
         assert await track.run([*V4[:3], *V6[:3]]) == V4[1]
         assert track.begun == [(0, V4[0]), (0.01, V6[0]), (0.02, V4[1])]
-        assert (track.race.failed, track.race.late) == ([V4[0], V6[0]], [])
+        assert track.race.failed == track.race.unreached == [V4[0], V6[0]]
 
     simulated(main())
 
@@ -174,7 +174,7 @@ def test_a_late_address_wins_if_it_is_reached_first() -> None:
         assert await track.run([V4[0], V6[0]]) == V4[0]
         assert track.now == 0.3
         assert sorted(track.ended) == [V4[0], V6[0]]
-        assert (track.race.failed, track.race.late) == ([], [])
+        assert track.race.failed == track.race.unreached == []
 
     simulated(main())
 
@@ -291,7 +291,7 @@ def test_silent_addresses_end_at_the_limit() -> None:
             await track.run(V4[:2])
         assert track.now == LIMIT
         assert track.ended == V4[:2]
-        assert track.race.late == V4[:2]
+        assert track.race.unreached == V4[:2]
 
     simulated(main())
 

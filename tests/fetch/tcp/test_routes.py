@@ -25,13 +25,13 @@ def test_routes_are_looked_at_when_they_are_needed_and_held_for_a_minute() -> No
 
     routes = Routes(look, clock)
     assert looks == []
-    assert (routes.has(4), routes.has(6), routes.only_ipv6()) == (True, False, False)
+    assert (routes.has(4), routes.has(6), routes.first()) == (True, False, 4)
     assert looks == [4, 6]
     found.update({4: False, 6: True})
     clock.now += HELD - 1
-    assert not routes.only_ipv6()
+    assert routes.first() == 4
     clock.now += 1
-    assert routes.only_ipv6()
+    assert routes.first() == 6
     assert looks == [4, 6, 4, 6]
 
 
@@ -71,8 +71,8 @@ def test_lack_of_one_family_is_no_outage(
 def test_a_failure_has_the_routes_looked_at_again() -> None:
     found = {4: True, 6: True}
     routes = Routes(found.__getitem__)
-    assert not routes.only_ipv6()
+    assert routes.first() == 4
     found[4] = False
     error = OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
     connect_failure(error, "192.0.2.1", "there", secure=False, routes=routes)
-    assert routes.only_ipv6()
+    assert routes.first() == 6
