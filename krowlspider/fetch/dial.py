@@ -114,16 +114,8 @@ class Dialer:
         addresses = self._resolver.known(host)
         permitted = self._permitted(addresses or [])
         if not permitted:
-            try:
-                async with self._clock.timeout_at(deadline):
-                    if addresses is None:
-                        addresses = await self._resolver.resolve(host)
-                        permitted = self._permitted(addresses)
-                    if not permitted:
-                        addresses += await self._resolver.others(host)
-                        permitted = self._permitted(addresses)
-            except TimeoutError as e:
-                raise errors.TotalTimeout(f"looking up {host} took too long") from e
+            addresses = await self._look_up(host, addresses, deadline)
+            permitted = self._permitted(addresses)
         if not permitted:
             raise _forbidden(host, addresses or [])
         if not linked:
@@ -132,6 +124,26 @@ class Dialer:
         if not found:
             raise _ports_used_up(permitted[0], port)
         return found
+
+    async def _look_up(self, host: str, known: list[str] | None, deadline: float) -> list[str]:
+        """Return the addresses of a host of which none that is ``known`` is permitted.
+
+        :raises FetchError: the look-up failed
+        """
+        # Two look-ups end by themselves before, so that no timer is needed.
+        if deadline - self._clock.time() > 2 * self._resolver.timeout:
+            return await self._addresses(host, known)
+        try:
+            async with self._clock.timeout_at(deadline):
+                return await self._addresses(host, known)
+        except TimeoutError as e:
+            raise errors.TotalTimeout(f"looking up {host} took too long") from e
+
+    async def _addresses(self, host: str, known: list[str] | None) -> list[str]:
+        addresses = await self._resolver.resolve(host) if known is None else known
+        if self._permitted(addresses):
+            return addresses
+        return addresses + await self._resolver.others(host)
 
     async def _others(self, call: _Call) -> list[str]:
         """Return the addresses of the family that was not asked for, which may be connected to."""

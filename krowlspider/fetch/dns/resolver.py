@@ -84,7 +84,7 @@ class Resolver:
         self.routes = routes
         self._nameservers = NameServers(servers, timeout)
         self._families = Families(self._ask, routes, loop_clock, timeout)
-        self._timeout = timeout
+        self.timeout = timeout
         self._loop_clock = loop_clock
         self._clock = clock
         self._on_answer = on_answer
@@ -228,7 +228,7 @@ class Resolver:
         clock, retry_after = self._loop_clock, inf
         records: Records = []
         try:
-            async with clock.timeout_at(clock.time() + self._timeout):
+            async with clock.timeout_at(clock.time() + self.timeout):
                 records = await self._ask(name, kind)
             self.stats.answered += 1
         except errors.FetchError as e:

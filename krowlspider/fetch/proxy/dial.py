@@ -95,17 +95,15 @@ class ProxyDialer:
         race = Race(
             self._clock,
             Order(await self._addresses(proxy, limit)),
-            partial(self._attempt, proxy.port),
+            partial(self._attempt, proxy),
             limit=limit,
-            next_after=(OSError,),
+            next_after=(ProxyFailed,),
             discard=_abort,
         )
         try:
             return await race.run()
         except TimeoutError as error:
             raise _not_in_time(proxy) from error
-        except OSError as error:
-            raise _not_reached(proxy, error) from error
 
     async def _addresses(self, proxy: Proxy, limit: float) -> list[str]:
         """Return the addresses of a proxy.
@@ -125,12 +123,15 @@ class ProxyDialer:
             raise _not_reached(proxy, error) from error
         return [str(end[0]) for *_, end in found]
 
-    async def _attempt(self, port: int, address: str, reached: Callable[[], None]) -> _Stream:
+    async def _attempt(self, proxy: Proxy, address: str, reached: Callable[[], None]) -> _Stream:
         loop = self._clock.loop
         reader = asyncio.StreamReader(_ANSWER_MAX, loop)
-        transport, _ = await loop.create_connection(
-            lambda: asyncio.StreamReaderProtocol(reader, loop=loop), address, port
-        )
+        try:
+            transport, _ = await loop.create_connection(
+                lambda: asyncio.StreamReaderProtocol(reader, loop=loop), address, proxy.port
+            )
+        except OSError as error:
+            raise _not_reached(proxy, error) from error
         try:
             reached()
         except Overtaken:
