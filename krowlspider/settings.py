@@ -77,7 +77,7 @@ CONCURRENT_ITEMS = 1
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 1024 * 1024
 # Seconds for a whole fetch, from the name look-up to the last byte.
 DOWNLOAD_TIMEOUT = 60
-# Seconds to connect to an address of a host, TLS included; up to three addresses are tried.
+# Seconds to connect to a host, TLS included, at all its addresses together: see operations.md.
 KROWL_CONNECT_TIMEOUT = 10.0
 # Seconds from the last byte of the request to the first of the answer.
 KROWL_FIRST_BYTE_TIMEOUT = 30.0

@@ -16,6 +16,7 @@ from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
+from krowlspider.fetch.tcp.routes import Routes
 from krowlspider.frontier.limits import Limits, SessionLimits
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
@@ -171,6 +172,7 @@ def resolver(
         cache_size=settings.getint("DNSCACHE_SIZE"),
         timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
         loop_clock=clock,
+        routes=Routes(),
         on_answer=on_answer,
         on_look_up=on_look_up,
     )

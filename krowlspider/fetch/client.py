@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class Client:
     """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds of ``clock``.
 
-    ``connect_timeout`` holds for each address tried, TLS included. ``first_byte_timeout`` counts
-    from the request sent. An answer that has begun must come at ``rate_min`` bytes a second or more
-    (0: at any rate). At most ``max_idle`` idle connections are kept, each for ``idle_timeout``
-    seconds of the loop. The caller closes ``clock`` and ``resolver``.
+    ``connect_timeout`` holds for all addresses together, TLS included. ``first_byte_timeout``
+    counts from the request sent. An answer that has begun must come at ``rate_min`` bytes a second
+    or more (0: at any rate). At most ``max_idle`` idle connections are kept, each for
+    ``idle_timeout`` seconds of the loop. The caller closes ``clock`` and ``resolver``.
     """
 
     def __init__(

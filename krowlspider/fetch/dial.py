@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
+from krowlspider.fetch.tcp.failures import connect_failure
+from krowlspider.fetch.tcp.order import Order
+from krowlspider.fetch.tcp.race import DELAY, Race
 from krowlspider.fetch.tls.channel import Channel
+from krowlspider.fetch.tls.context import crawler_tls, server_name
 from krowlspider.fetch.tls.work import Slices
 from krowlspider.urls.ports import BLOCKED
 
@@ -20,17 +23,11 @@ if TYPE_CHECKING:
     from krowlspider.fetch.guard import AddressGuard
     from krowlspider.fetch.http.request import Origin
     from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.fetch.tcp.routes import Routes
 
-# Addresses tried for each host: a dead host with many must not hold a slot for each in turn.
-ADDRESSES_TRIED = 3
-# TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
-# no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
-_CIPHERS = (
-    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
-    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
-)
-# SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
-_LEGACY_SERVERS = 0x4
+# Seconds after which an attempt is late at an address that connected before: it may be slow, and it
+# lives.
+REACHED_DELAY = 1.0
 # Failures after which the next address of the host is tried.
 _TRY_NEXT = (
     errors.ConnectRefused,
@@ -39,20 +36,6 @@ _TRY_NEXT = (
     errors.ConnectFailed,
     errors.NetworkDown,
 )
-# Errors of connect(2) about this machine's network.
-_NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
-
-
-def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(_CIPHERS)
-    context.options |= _LEGACY_SERVERS
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 # Returns whether a request may go to an address now.
@@ -64,10 +47,21 @@ def anywhere(address: str) -> bool:
     return True
 
 
+class _Call(NamedTuple):
+    """A connection to open. The name was looked up from ``begun`` to ``found``; these and
+    ``deadline`` are times of the clock."""
+
+    origin: Origin
+    begun: float
+    found: float
+    deadline: float
+    linked: bool
+
+
 class Dialer:
     """Opens connections.
 
-    ``connect_timeout`` is in seconds of ``clock``, for TCP and TLS together, at each address.
+    ``connect_timeout`` is in seconds of ``clock``, for TCP and TLS together, at all addresses.
     """
 
     def __init__(
@@ -91,28 +85,24 @@ class Dialer:
         is connected to.
 
         :raises FetchError: dialling failed; of several addresses, the failure of the first
-        :raises AddressBusy: ``admit`` was false for every address
+        :raises AddressBusy: ``admit`` was false for every address, or for the one that was reached
         """
         begun = self._clock.time()
         addresses = await self.permitted(origin, deadline, linked=linked)
-        name = self._clock.time() - begun
-        failure: errors.FetchError | None = None
-        for address in addresses[:ADDRESSES_TRIED]:
-            if not admit(address):
-                continue
-            if linked:
-                self._ports.add(address, origin.port)
-            try:
-                return await self._connect(origin, address, deadline, name)
-            except _TRY_NEXT as e:
-                failure = failure or e
-        if failure is None:
+        found = self._clock.time()
+        for first in addresses:
+            if admit(first):
+                break
+        else:
             raise errors.AddressBusy(addresses[0])
-        try:
-            raise failure
-        finally:
-            # The exception holds this frame, so the local name would make a reference cycle.
-            del failure
+        # The addresses before it have no room.
+        tried = addresses[addresses.index(first) :]
+        connection = await self._connect(_Call(origin, begun, found, deadline, linked), tried)
+        address = connection.peer.address
+        if address != first and not admit(address):
+            connection.close()
+            raise errors.AddressBusy(address)
+        return connection
 
     async def permitted(self, origin: Origin, deadline: float, *, linked: bool) -> list[str]:
         """Return the addresses of ``origin`` that may be connected to, at least one.
@@ -122,13 +112,12 @@ class Dialer:
         host, port = origin.host, origin.port
         _check_port(port)
         addresses = self._resolver.known(host)
-        if addresses is None:
-            try:
-                async with self._clock.timeout_at(deadline):
-                    addresses = await self._resolver.resolve(host)
-            except TimeoutError as e:
-                raise errors.TotalTimeout(f"looking up {host} took too long") from e
-        permitted = self._public(host, addresses)
+        permitted = self._permitted(addresses or [])
+        if not permitted:
+            addresses = await self._look_up(host, addresses, deadline)
+            permitted = self._permitted(addresses)
+        if not permitted:
+            raise _forbidden(host, addresses or [])
         if not linked:
             return permitted
         found = [address for address in permitted if self._ports.has_room(address, port)]
@@ -136,13 +125,36 @@ class Dialer:
             raise _ports_used_up(permitted[0], port)
         return found
 
-    def _public(self, host: str, addresses: list[str]) -> list[str]:
-        permitted = [address for address in addresses if self._guard.permits(address)]
-        if not permitted:
-            raise errors.AddressForbidden(
-                f"{host} is at {', '.join(addresses)}, which is not public"
-            )
-        return permitted
+    async def _look_up(self, host: str, known: list[str] | None, deadline: float) -> list[str]:
+        """Return the addresses of a host of which none that is ``known`` is permitted.
+
+        :raises FetchError: the look-up failed
+        """
+        # Two look-ups end by themselves before, so that no timer is needed.
+        if deadline - self._clock.time() > 2 * self._resolver.timeout:
+            return await self._addresses(host, known)
+        try:
+            async with self._clock.timeout_at(deadline):
+                return await self._addresses(host, known)
+        except TimeoutError as e:
+            raise errors.TotalTimeout(f"looking up {host} took too long") from e
+
+    async def _addresses(self, host: str, known: list[str] | None) -> list[str]:
+        addresses = await self._resolver.resolve(host) if known is None else known
+        if self._permitted(addresses):
+            return addresses
+        return addresses + await self._resolver.others(host)
+
+    async def _others(self, call: _Call) -> list[str]:
+        """Return the addresses of the family that was not asked for, which may be connected to."""
+        host, port = call.origin.host, call.origin.port
+        permitted = self._permitted(await self._resolver.others(host))
+        if not call.linked:
+            return permitted
+        return [address for address in permitted if self._ports.has_room(address, port)]
+
+    def _permitted(self, addresses: list[str]) -> list[str]:
+        return [address for address in addresses if self._guard.permits(address)]
 
     def check_unresolved(self, origin: Origin, *, linked: bool) -> None:
         """Check a target that a proxy connects to, without a look-up.
@@ -159,59 +171,91 @@ class Dialer:
             addresses = self._resolver.known(host)
         except errors.NameFailed:
             addresses = None
-        if addresses is not None:
-            self._public(host, addresses)
+        if addresses is not None and not self._permitted(addresses):
+            raise _forbidden(host, addresses)
         if linked:
             if not self._ports.has_room(host, port):
                 raise _ports_used_up(host, port)
             self._ports.add(host, port)
 
-    async def _connect(
-        self, origin: Origin, address: str, deadline: float, name: float
-    ) -> Connection:
-        limit = self._clock.time() + self._connect_timeout
+    async def _connect(self, call: _Call, addresses: list[str]) -> Connection:
+        """Return a connection to the first of the addresses, or to others where that pays.
+
+        :raises FetchError: there is none
+        """
+        host, resolver = call.origin.host, self._resolver
+        limit = call.found + self._connect_timeout
+        race = Race(
+            self._clock,
+            Order(addresses),
+            partial(self._attempt, call),
+            limit=min(limit, call.deadline),
+            next_after=_TRY_NEXT,
+            more=partial(self._others, call),
+            discard=Connection.close,
+        )
+        reached = resolver.reached(host)
         try:
-            async with self._clock.timeout_at(min(limit, deadline)):
-                return await self._open(origin, address, name)
+            connection = await race.run(REACHED_DELAY if addresses[0] == reached else DELAY)
         except TimeoutError as e:
-            where = f"{address} port {origin.port}"
-            if deadline <= limit:
+            resolver.learn(host, "", race.order.taken)
+            where = f"{addresses[0]} port {call.origin.port}"
+            if call.deadline <= limit:
                 raise errors.TotalTimeout(f"connecting to {where} took too long") from e
             raise errors.ConnectTimeout(f"no connection to {where} in time") from e
-        except OSError as e:
-            failure = connect_failure(e, address, secure=origin.scheme == "https")
-            raise failure(f"{address} port {origin.port}: {e}") from e
+        except _TRY_NEXT:
+            resolver.learn(host, "", race.order.taken)
+            raise
+        if race.winner != reached or race.failed:
+            resolver.learn(host, race.winner, race.unreached)
+        return connection
 
-    async def _open(self, origin: Origin, address: str, name: float) -> Connection:
-        clock, loop = self._clock, self._clock.loop
-        begun = self._clock.time()
-        if origin.scheme == "http":
-            _, connection = await loop.create_connection(
-                lambda: Connection(clock, origin, address), address, origin.port
-            )
-            connection.dialled = Dialled(name, self._clock.time() - begun)
-            return connection
+    async def _attempt(self, call: _Call, address: str, reached: Callable[[], None]) -> Connection:
+        """Return a connection to an address; call ``reached`` once TCP is connected.
+
+        :raises FetchError: there is none
+        """
+        clock, origin = self._clock, call.origin
+        if call.linked:
+            self._ports.add(address, origin.port)
         connection = Connection(clock, origin, address)
-        channel = self.secure(connection)
+        channel = self.secure(connection) if origin.scheme == "https" else None
         try:
-            await loop.create_connection(lambda: channel, address, origin.port)
-            await channel.secured
-        except BaseException:
-            channel.abort()
+            protocol = channel or connection
+            await clock.loop.create_connection(lambda: protocol, address, origin.port)
+            reached()
+            if channel is not None:
+                await channel.secured
+        except BaseException as e:
+            if channel is None:
+                connection.close()
+            else:
+                channel.abort()
             # The exception holds this frame and, through the channel, itself. That would keep 40 kB
             # of OpenSSL memory until the next full collection.
-            del channel
+            del channel, protocol
+            if isinstance(e, OSError):
+                raise self._failure(e, call, address) from e
             raise
-        connected = channel.connected
-        connection.dialled = Dialled(name, connected - begun, self._clock.time() - connected)
+        connected = clock.time() if channel is None else channel.connected
+        tls = 0.0 if channel is None else clock.time() - connected
+        connection.dialled = Dialled(call.found - call.begun, connected - call.found, tls)
         return connection
+
+    def _failure(self, error: OSError, call: _Call, address: str) -> errors.FetchError:
+        where, secure = f"{address} port {call.origin.port}", call.origin.scheme == "https"
+        return connect_failure(error, address, where, secure=secure, routes=self.routes)
+
+    @property
+    def routes(self) -> Routes:
+        return self._resolver.routes
 
     def secure(self, connection: Connection) -> Channel:
         """Return the TLS of a connection to its origin, to be the protocol of a TCP transport.
 
         :raises TLSFailed: SNI cannot carry the host's name
         """
-        name = _server_name(connection.origin.host)
+        name = server_name(connection.origin.host)
         return Channel(self._clock, self._tls, name, connection, self._slices)
 
 
@@ -220,41 +264,11 @@ def _check_port(port: int) -> None:
         raise errors.PortForbidden(f"port {port} is of another protocol")
 
 
+def _forbidden(host: str, addresses: list[str]) -> errors.AddressForbidden:
+    return errors.AddressForbidden(f"{host} is at {', '.join(addresses)}, which is not public")
+
+
 def _ports_used_up(where: str, port: int) -> errors.PortForbidden:
     return errors.PortForbidden(
         f"links have led to {PORTS_MAX} ports of {where}, so port {port} is not asked"
     )
-
-
-def connect_failure(error: OSError, address: str, *, secure: bool) -> type[errors.FetchError]:
-    """Return the error class for an OSError raised while connecting, ``secure`` or not."""
-    if isinstance(error, ConnectionRefusedError):
-        return errors.ConnectRefused
-    if isinstance(error, ssl.SSLError):
-        return errors.TLSFailed
-    if isinstance(error, ConnectionError):
-        # It is no refusal here, so with TLS it is almost always a handshake cut short.
-        return errors.TLSFailed if secure else errors.ConnectionReset
-    if error.errno in errors.EXHAUSTED:
-        return errors.LocalExhausted
-    # A router on the way may report the error (ICMP), for an address that nobody has. asyncio words
-    # an error of connect(2) itself differently.
-    by_router = str(error.strerror).startswith("Connect call failed")
-    if error.errno in _NETWORK_DOWN and ":" not in address and not by_router:
-        return errors.NetworkDown
-    return errors.ConnectFailed
-
-
-def _server_name(host: str) -> str:
-    """Return the name for SNI; OpenSSL sends none for an address.
-
-    :raises TLSFailed: SNI cannot carry the name
-    """
-    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
-    # open.
-    name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
-    try:
-        name.encode("idna")
-    except UnicodeError as e:
-        raise errors.TLSFailed(f"{host}: not a name for TLS: {e}") from e
-    return name

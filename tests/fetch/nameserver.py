@@ -1,4 +1,4 @@
-"""A small real DNS server over UDP on 127.0.0.1."""
+"""A small real DNS server over UDP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import resource
 import socket
 import struct
 import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +34,8 @@ class Zone:
     """The code by which every question for AAAA is answered, where it is not 0."""
     no_a: int = 0
     """The same for A."""
+    mute: set[int] = field(default_factory=set)
+    """The kinds of questions that have no answer."""
     port: int = 0
 
 
@@ -60,7 +62,7 @@ class _Server(asyncio.DatagramProtocol):
         if name in self.zone.held:
             await self.zone.held[name].wait()
         entry = self.zone.names.get(name, NXDOMAIN)
-        if entry is None:
+        if entry is None or kind in self.zone.mute:
             return
         if code := {A: self.zone.no_a, AAAA: self.zone.no_aaaa}.get(kind):
             entry = code
@@ -98,6 +100,18 @@ def refusing_port() -> Iterator[int]:
 
 
 @contextmanager
+def silent(port: int = 0) -> Iterator[int]:
+    """Have a port of 127.0.0.1, which is returned, answer nothing: the kernel drops what finds no
+    place in a queue that is full."""
+    with socket.socket() as listener, ExitStack() as stack:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(0)
+        stack.enter_context(socket.create_connection(listener.getsockname()))
+        yield int(listener.getsockname()[1])
+
+
+@contextmanager
 def no_sockets_left() -> Iterator[None]:
     """Let this process open no more descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -110,11 +124,14 @@ def no_sockets_left() -> Iterator[None]:
 
 @asynccontextmanager
 async def nameserver(
-    names: dict[str, tuple[int, list[str]] | int | None], *, hold: Iterable[str] = ()
+    names: dict[str, tuple[int, list[str]] | int | None],
+    *,
+    hold: Iterable[str] = (),
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[Zone]:
     zone = Zone(names, held={name: asyncio.Event() for name in hold})
     transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Server(zone), local_addr=("127.0.0.1", 0)
+        lambda: _Server(zone), local_addr=(host, 0)
     )
     zone.port = transport.get_extra_info("sockname")[1]
     try:
@@ -128,7 +145,7 @@ async def nameserver(
 
 @contextmanager
 def nameserver_in_thread(
-    names: dict[str, tuple[int, list[str]] | int | None],
+    names: dict[str, tuple[int, list[str]] | int | None], host: str = "127.0.0.1"
 ) -> Iterator[Zone]:
     """Run a name server in a thread."""
     loop = asyncio.new_event_loop()
@@ -136,7 +153,7 @@ def nameserver_in_thread(
     thread.start()
 
     async def opened() -> tuple[Any, Zone]:
-        manager = nameserver(names)
+        manager = nameserver(names, host=host)
         return manager, await manager.__aenter__()
 
     try:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.dial import connect_failure
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
     AddressForbidden,
@@ -28,25 +27,37 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
+from krowlspider.fetch.tcp.failures import connect_failure
+from tests.fetch.machine import routed
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
 from tests.fetch.web import Run, answering, client, fetch, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
+    from krowlspider.fetch.tcp.routes import Routes
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The kernel has no route for TCP to it, and says so before anything is sent.
 NOWHERE = "255.255.255.255"
 
 
-def asking(port: int) -> Resolver:
+def asking(port: int, routes: Routes | None = None) -> Resolver:
     return Resolver(
         overrides={},
         servers=[f"127.0.0.1:{port}"],
         cache_size=10,
         timeout=2,
         loop_clock=LoopClock(asyncio.get_running_loop()),
+        routes=routes or routed(4),
     )
+
+
+def class_of(
+    error: OSError, address: str = "192.0.2.1", *versions: int, secure: bool = False
+) -> type[FetchError]:
+    """Return the class of a failure on a machine with these versions of IP; with IPv4 alone."""
+    routes = routed(*(versions or (4,)))
+    return type(connect_failure(error, address, "there", secure=secure, routes=routes))
 
 
 def failing(number: int) -> OSError:
@@ -74,26 +85,26 @@ def failing(number: int) -> OSError:
     ],
 )
 def test_connect_error_has_its_class(number: int, expected: type[FetchError]) -> None:
-    assert connect_failure(failing(number), "192.0.2.1", secure=False) is expected
+    assert class_of(failing(number)) is expected
 
 
 @pytest.mark.parametrize(
     "error", [failing(errno.ECONNRESET), ConnectionResetError(), ssl.SSLError("no shared cipher")]
 )
 def test_failed_or_cut_handshake_is_a_failure_of_tls(error: OSError) -> None:
-    assert connect_failure(error, "192.0.2.1", secure=True) is TLSFailed
+    assert class_of(error, secure=True) is TLSFailed
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
 def test_machine_without_ipv6_is_not_down(number: int) -> None:
-    assert connect_failure(failing(number), "2001:db8::1", secure=False) is ConnectFailed
+    assert class_of(failing(number), "2001:db8::1") is ConnectFailed
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
 def test_error_from_a_router_is_not_our_network(number: int) -> None:
     """It comes by ICMP, from the owner of the address, or from a provider if nobody has it."""
     error = OSError(number, "Connect call failed ('192.0.2.1', 80)")
-    assert connect_failure(error, "192.0.2.1", secure=False) is ConnectFailed
+    assert class_of(error) is ConnectFailed
 
 
 def test_asyncio_words_connect_errors_as_expected() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,8 @@ from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.http.request import Proxy
 from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.proxy.url import parse_proxy
+from tests.fetch.conftest import bounded
+from tests.fetch.nameserver import silent
 from tests.fetch.web import Peer, Run, answering, client, closing, serve
 
 if TYPE_CHECKING:
@@ -73,6 +75,25 @@ def test_connections_of_proxies_and_targets_do_not_mix(run: Run) -> None:
         assert (one.connections, two.connections) == (3, 1)
 
     run(main())
+
+
+class _TwoAddresses(asyncio.SelectorEventLoop):
+    """A loop on which every name has two addresses."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        found = await super().getaddrinfo("127.0.0.1", port, **options)
+        return found + await super().getaddrinfo("::1", port, **options)
+
+
+def test_a_proxy_with_a_silent_address_is_reached_at_another() -> None:
+    async def main() -> None:
+        async with serve(answering(OK), host="::1") as web, client(connect_timeout=60) as made:
+            with silent(web.port):
+                exchange = await through(made, f"http://proxy.example:{web.port}")
+            assert exchange.status == 200
+
+    with asyncio.Runner(loop_factory=_TwoAddresses) as runner:
+        runner.run(bounded(main()))
 
 
 def test_forbidden_targets_are_not_asked_of_a_proxy(run: Run) -> None:

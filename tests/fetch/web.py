@@ -16,6 +16,7 @@ from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
+from tests.fetch.machine import routed
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange, Observer
@@ -121,10 +122,10 @@ class Web:
 
 @asynccontextmanager
 async def serve(
-    script: Script, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    script: Script, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[Web]:
     web = Web(script)
-    server = await asyncio.start_server(web.accept, host, 0, ssl=tls)
+    server = await asyncio.start_server(web.accept, host, port, ssl=tls)
     web.port = server.sockets[0].getsockname()[1]
     try:
         yield web
@@ -168,6 +169,7 @@ async def client(**changes: Any) -> AsyncIterator[Client]:
         cache_size=10,
         timeout=2,
         loop_clock=clock,
+        routes=routed(4),
     )
     options: dict[str, Any] = {
         "clock": clock,

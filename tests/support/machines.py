@@ -18,6 +18,7 @@ _T = TypeVar("_T")
 
 # For tests between networks (RFC 2544, appendix C.2.2).
 FIRST, SECOND = "198.18.0.1", "198.18.0.2"
+FIRST_V6, SECOND_V6 = "2001:db8::1", "2001:db8::2"
 # sched.h
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -83,7 +84,7 @@ def _here() -> int:
 
 @contextmanager
 def two_machines() -> Iterator[tuple[Machine, Machine]]:
-    """Two machines that reach each other at `FIRST` and `SECOND`.
+    """Two machines that reach each other at `FIRST` and `SECOND`, and over IPv6.
 
     :raises OSError: as of `Machine`
     """
@@ -92,8 +93,11 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
     try:
         peer = ("peer", "name", "cable", "netns", second.path)
         first.ip("link", "add", "cable", "type", "veth", *peer)
-        for machine, address in ((first, FIRST), (second, SECOND)):
+        own = ((first, FIRST, FIRST_V6), (second, SECOND, SECOND_V6))
+        for machine, address, address_v6 in own:
             machine.ip("address", "add", f"{address}/30", "dev", "cable")
+            # An address that is not looked for elsewhere is there at once.
+            machine.ip("address", "add", f"{address_v6}/64", "dev", "cable", "nodad")
             machine.ip("link", "set", "cable", "up")
             machine.ip("link", "set", "lo", "up")
         yield first, second

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.dial import connect_failure
+from krowlspider.fetch.dns.hosts_file import is_address
 from krowlspider.fetch.errors import (
     EXHAUSTED,
     ConnectTimeout,
@@ -17,12 +19,19 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.proxy import http, socks5
 from krowlspider.fetch.proxy.http import ForwardingTransport, ForwardObserver
+from krowlspider.fetch.tcp.failures import connect_failure
+from krowlspider.fetch.tcp.order import Order
+from krowlspider.fetch.tcp.race import Overtaken, Race
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.fetch.dial import Dialer
     from krowlspider.fetch.exchange import Observer
     from krowlspider.fetch.http.request import Origin, Proxy
     from krowlspider.fetch.loop_clock import LoopClock
+
+    _Stream = tuple[asyncio.StreamReader, asyncio.Transport]
 
 # Most bytes of a proxy's answer to CONNECT.
 _ANSWER_MAX = 16_384
@@ -58,8 +67,7 @@ class ProxyDialer:
         self._dialer.check_unresolved(origin, linked=linked)
         begun = self._clock.time()
         limit = min(begun + self._connect_timeout, deadline)
-        reader = asyncio.StreamReader(_ANSWER_MAX, self._clock.loop)
-        transport = await self._reach(proxy, reader, limit)
+        reader, transport = await self._reach(proxy, limit)
         try:
             async with self._clock.timeout_at(limit):
                 connection = Connection(self._clock, origin, "")
@@ -78,28 +86,58 @@ class ProxyDialer:
             raise
         return connection
 
-    async def _reach(
-        self, proxy: Proxy, reader: asyncio.StreamReader, limit: float
-    ) -> asyncio.Transport:
-        """Return a TCP connection to the proxy, from which ``reader`` reads.
-
-        The system's resolver looks up its name, which may be one of a private network.
+    async def _reach(self, proxy: Proxy, limit: float) -> _Stream:
+        """Return a TCP connection to the proxy, and what reads from it.
 
         :raises ProxyFailed: it cannot be reached before ``limit``, a time of the clock
         :raises LocalExhausted: this machine has no file or port left
         """
-        loop = self._clock.loop
+        race = Race(
+            self._clock,
+            Order(await self._addresses(proxy, limit)),
+            partial(self._attempt, proxy),
+            limit=limit,
+            next_after=(ProxyFailed,),
+            discard=_abort,
+        )
+        try:
+            return await race.run()
+        except TimeoutError as error:
+            raise _not_in_time(proxy) from error
+
+    async def _addresses(self, proxy: Proxy, limit: float) -> list[str]:
+        """Return the addresses of a proxy.
+
+        The system's resolver looks up its name, which may be one of a private network.
+        """
+        if is_address(proxy.host):
+            return [proxy.host]
         try:
             async with self._clock.timeout_at(limit):
-                transport, _ = await loop.create_connection(
-                    lambda: asyncio.StreamReaderProtocol(reader, loop=loop), proxy.host, proxy.port
+                found = await self._clock.loop.getaddrinfo(
+                    proxy.host, proxy.port, type=socket.SOCK_STREAM
                 )
         except TimeoutError as error:
-            raise ProxyFailed(f"no connection to proxy {proxy.name} in time") from error
+            raise _not_in_time(proxy) from error
         except OSError as error:
-            failure = LocalExhausted if error.errno in EXHAUSTED else ProxyFailed
-            raise failure(f"proxy {proxy.name}: {error}") from error
-        return transport
+            raise _not_reached(proxy, error) from error
+        return [str(end[0]) for *_, end in found]
+
+    async def _attempt(self, proxy: Proxy, address: str, reached: Callable[[], None]) -> _Stream:
+        loop = self._clock.loop
+        reader = asyncio.StreamReader(_ANSWER_MAX, loop)
+        try:
+            transport, _ = await loop.create_connection(
+                lambda: asyncio.StreamReaderProtocol(reader, loop=loop), address, proxy.port
+            )
+        except OSError as error:
+            raise _not_reached(proxy, error) from error
+        try:
+            reached()
+        except Overtaken:
+            transport.abort()
+            raise
+        return reader, transport
 
     async def _tunnel(
         self,
@@ -145,11 +183,25 @@ class ProxyDialer:
             # As in `Dialer`: no cycle that keeps the memory of OpenSSL.
             del channel
             if isinstance(error, OSError):
-                failure = connect_failure(error, "", secure=True)
-                raise failure(f"{origin.host} through proxy {proxy.name}: {error}") from error
+                where, routes = f"{origin.host} through proxy {proxy.name}", self._dialer.routes
+                raise connect_failure(error, "", where, secure=True, routes=routes) from error
             raise
         assert dialled is not None
         connection.dialled = dialled._replace(tls=self._clock.time() - channel.connected)
+
+
+def _abort(stream: _Stream) -> None:
+    _, transport = stream
+    transport.abort()
+
+
+def _not_in_time(proxy: Proxy) -> ProxyFailed:
+    return ProxyFailed(f"no connection to proxy {proxy.name} in time")
+
+
+def _not_reached(proxy: Proxy, error: OSError) -> LocalExhausted | ProxyFailed:
+    failure = LocalExhausted if error.errno in EXHAUSTED else ProxyFailed
+    return failure(f"proxy {proxy.name}: {error}")
 
 
 def _is_forwarded(origin: Origin) -> bool:

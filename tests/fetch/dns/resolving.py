@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.loop_clock import LoopClock
+from tests.fetch.machine import routed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from krowlspider.fetch.tcp.routes import Routes
     from tests.fetch.nameserver import Zone
 
 
@@ -32,6 +34,7 @@ async def resolver(
     on_answer: Callable[[str, list[tuple[str, float]]], None] | None = None,
     *,
     on_look_up: Callable[[float], None] | None = None,
+    routes: Routes | None = None,
 ) -> AsyncIterator[Resolver]:
     """Open a resolver that asks ``zone``, or the servers at these ports of 127.0.0.1."""
     ports = zone if isinstance(zone, list) else [zone.port]
@@ -43,6 +46,7 @@ async def resolver(
         cache_size=cache_size,
         timeout=timeout,
         loop_clock=loop_clock,
+        routes=routes or routed(4),
         clock=clock or Clock(),
         on_answer=on_answer,
         on_look_up=on_look_up,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.fetch.dns.answers import ADDRESSES_KEPT
 from krowlspider.fetch.dns.hosts_file import parse_hosts
 from krowlspider.fetch.dns.nameservers import NameServers
-from krowlspider.fetch.dns.resolver import ADDRESSES_KEPT, HOSTS_FILE, Resolver
+from krowlspider.fetch.dns.resolver import HOSTS_FILE, Resolver
 from krowlspider.fetch.errors import (
     FetchError,
     LocalExhausted,

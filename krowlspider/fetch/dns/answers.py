@@ -1,0 +1,127 @@
+"""The answers of the DNS that are kept, and which addresses of them could be connected to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from krowlspider.fetch import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from krowlspider.fetch.dns.families import Records
+
+# Seconds that addresses are kept. A crawl soon asks again, so short TTLs are raised to a minute; an
+# hour at most, so that a moved site is followed within one.
+POSITIVE_MIN, POSITIVE_MAX = 60.0, 3600.0
+# Seconds to keep a failure, at most the five minutes of RFC 2308, section 7: c-ares hides the
+# zone's TTL (section 5). A timeout may be one lost packet. Others are cheap or not about the name.
+NEGATIVE: dict[type[errors.FetchError], float] = {
+    errors.NameNotFound: 300.0,
+    errors.NameWithoutAddress: 60.0,
+    errors.NameServerFailed: 60.0,
+    errors.NameTimeout: 10.0,
+}
+# Of each family. A name may list hundreds of addresses; only three are tried.
+ADDRESSES_KEPT = 8
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """The addresses of a name, those to try first in front, or the failure of its look-up.
+
+    ``reached`` is the address that was connected to last. ``others_at`` is when the family that was
+    not asked for may be asked for; inf once it is known. Times are in seconds of a clock.
+    """
+
+    addresses: list[str]
+    expires: float
+    failure: type[errors.FetchError] | None = None
+    reason: str = ""
+    reached: str = ""
+    others_at: float = 0.0
+
+
+class Answers:
+    """Keeps the answers for ``size`` names; the least recently used is dropped.
+
+    ``clock`` returns monotonic seconds.
+    """
+
+    def __init__(self, size: int, clock: Callable[[], float]) -> None:
+        self._size = size
+        self._clock = clock
+        self._kept: OrderedDict[str, Answer] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def found(self, records: Records, *, both_known: bool) -> Answer:
+        """Return an answer with addresses; ``both_known`` as from `Families.look_up`."""
+        return Answer(kept_of(records), self._expiry(records), others_at=inf if both_known else 0.0)
+
+    def failed(self, failure: type[errors.FetchError], reason: str) -> Answer:
+        """Return the answer of a look-up that has failed."""
+        return Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)
+
+    def get(self, name: str) -> Answer | None:
+        """Return the answer for a name if it has not expired; it is the last to be dropped then."""
+        answer = self._kept.get(name)
+        if answer is None:
+            return None
+        if answer.expires <= self._clock():
+            del self._kept[name]
+            return None
+        self._kept.move_to_end(name)
+        return answer
+
+    def put(self, name: str, answer: Answer) -> None:
+        """Keep an answer, unless it is of a failure that may be over at once."""
+        if answer.failure is None or answer.failure in NEGATIVE:
+            self._kept[name] = answer
+            if len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+
+    def may_ask_others(self, name: str) -> bool:
+        """Return whether the family that was not asked for may be asked for now."""
+        answer = self._kept.get(name)
+        return answer is None or self._clock() >= answer.others_at
+
+    def add_others(self, name: str, records: Records, retry_after: float) -> None:
+        """Add the records of the other family. It may be asked for again in ``retry_after``
+        seconds."""
+        answer = self._kept.get(name)
+        if answer is None:
+            return
+        answer.others_at = self._clock() + retry_after
+        answer.addresses += [each for each in kept_of(records) if each not in answer.addresses]
+        if records:
+            answer.expires = min(answer.expires, self._expiry(records))
+
+    def learn(self, name: str, reached: str, unreached: Collection[str]) -> None:
+        """Put the address of a name that was connected to in front, and those that could not be at
+        the end. ``reached`` is "" for none."""
+        answer = self._kept.get(name)
+        if answer is None:
+            return
+        if reached or answer.reached in unreached:
+            answer.reached = reached
+        if unreached or answer.addresses[0] != reached:
+            answer.addresses.sort(key=lambda each: (each in unreached) - (each == reached))
+
+    def reached(self, name: str) -> str:
+        """Return the address of a name that was connected to last; "" if none is known."""
+        answer = self._kept.get(name)
+        return "" if answer is None else answer.reached
+
+    def _expiry(self, records: Records) -> float:
+        ttl = min(ttl for _, ttl in records)
+        return self._clock() + min(max(ttl, POSITIVE_MIN), POSITIVE_MAX)
+
+
+def kept_of(records: Records) -> list[str]:
+    """Return the addresses to keep."""
+    return [address for address, _ in records[:ADDRESSES_KEPT]]
