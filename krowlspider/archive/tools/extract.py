@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.lookup import SoughtOriginals
 from krowlspider.archive.payloads.payload import media_type
 from krowlspider.archive.reading import Advance, ignore
-from krowlspider.archive.tools.inputs import records_of
+from krowlspider.archive.tools.inputs import records_of, refuse_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,11 +84,10 @@ def extract(
     read three times; ``advance`` is called with each member's length in bytes. Memory holds about
     200 bytes for each chosen capture. Raises OSError.
 
-    :raises ArchiveError: two input files would have the same name
+    :raises KrowlError: two input files would have the same name
     """
     names = [_SUFFIX.sub(cdxj.WARC, path.name) for path in paths]
-    if len(set(names)) < len(names):
-        raise ArchiveError("two input files have the same name but for its ending: rename one")
+    refuse_same(zip(names, map(str, paths), strict=True), " but for its ending")
     found = Extracted()
     wanted = _Wanted()
     for path in paths:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 # The ends of the names of finished files.
 SUFFIXES = (".warc.gz", ".warc", ".warc.zst")
+# The folder of a WACZ that has its WARC files.
+_ARCHIVED = "archive/"
 _PIECE = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 # Bytes of a head: fastwarc reads no longer one.
@@ -33,9 +37,11 @@ _DICTIONARY = b"\x5d\x2a\x4d\x18"
 _DICTIONARY_MAX = 16 * 1024 * 1024
 
 
-def files_in(folder: Path) -> list[Path]:
-    """Return the finished WARC files of a folder, sorted."""
-    return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+def files_in(source: Path) -> list[Path]:
+    """Return the finished WARC files of a folder, sorted; a single WARC file is its own folder."""
+    if source.is_file():
+        return [source]
+    return sorted(path for path in source.iterdir() if path.name.endswith(SUFFIXES))
 
 
 def refuse_names(paths: Iterable[Path]) -> None:
@@ -45,6 +51,56 @@ def refuse_names(paths: Iterable[Path]) -> None:
             path.name.encode()
         except UnicodeEncodeError as error:
             raise KrowlError(f"{path.name!r} has a name that is not in UTF-8: rename it") from error
+
+
+def refuse_same(names: Iterable[tuple[str, str]], how: str = "") -> None:
+    """:raises KrowlError: two files have the same name; ``names`` are pairs of that and the path
+
+    ``how`` ends the message: where they are, or how they are compared.
+    """
+    known: dict[str, str] = {}
+    for name, path in names:
+        if name in known:
+            raise KrowlError(f"{known[name]} and {path} have the same name{how}: rename one")
+        known[name] = path
+
+
+def warcs_in(wacz: Path) -> dict[str, str]:
+    """Return the WARC files of a WACZ: the name of each, and of its entry. Raises OSError.
+
+    :raises KrowlError: the WACZ cannot be read, has none, or has two of the same name
+    """
+    try:
+        with ZipFile(wacz) as archive:
+            entries = archive.namelist()
+    except (BadZipFile, NotImplementedError) as error:
+        raise KrowlError(f"{wacz} cannot be read: {error}") from error
+    found = [
+        (entry.rpartition("/")[2], entry)
+        for entry in entries
+        if entry.startswith(_ARCHIVED) and entry.endswith(SUFFIXES)
+    ]
+    if not found:
+        raise KrowlError(f"{wacz} has no WARC file in {_ARCHIVED}")
+    refuse_same(found, f" in {wacz}")
+    return dict(found)
+
+
+def unpack(wacz: Path, folder: Path) -> None:
+    """Write the WARC files of a WACZ into ``folder``. Raises OSError.
+
+    :raises KrowlError: the WACZ cannot be read
+    """
+    for name, entry in warcs_in(wacz).items():
+        try:
+            with (
+                ZipFile(wacz) as archive,
+                archive.open(entry) as packed,
+                (folder / name).open("wb") as file,
+            ):
+                shutil.copyfileobj(packed, file, _PIECE)
+        except (BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
+            raise KrowlError(f"{wacz}: {entry} cannot be read: {error}") from error
 
 
 def read_records(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
