@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest
-from krowlspider.archive.payloads.payload import head_bytes, payload_of, status_of, unfolded
+from krowlspider.archive.payloads.payload import body_of, head_bytes, status_of, unfolded
 from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record
 from krowlspider.urls.content.media_type import HTML, PDF, ContentType, computed_type
@@ -121,7 +121,7 @@ def page_of(
     if given := _type_of(headers, b"").essence:
         _check(given, pdf=pdf)
     try:
-        body = decode(payload_of(block), codings_of(headers))
+        body = body_of(block, decode)
     except ValueError as error:
         raise Unreadable("not decodable") from error
     media, charset = _type_of(headers, body)

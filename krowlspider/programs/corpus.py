@@ -31,6 +31,7 @@ from krowlspider.corpus.quality.rules import default_text, read_rules
 from krowlspider.corpus.shards import ENDINGS
 from krowlspider.corpus.worker import Choice, Job
 from krowlspider.errors import KrowlError
+from krowlspider.fetch.http.stored import decoded
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.programs.warc import folder_of
@@ -211,7 +212,7 @@ class Command(Program):
                     "text": opts.text,
                 }
             )
-            decode = partial(captures.decoded, cap=BLOCK_MAX)
+            decode = partial(decoded, cap=BLOCK_MAX)
             sites = folder.sites if rules.source["signals"]["sites"] else None
             reading = Reading(opts.extractor, opts.text == "markdown", opts.links, opts.pdf)
             job = Job(

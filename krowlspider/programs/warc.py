@@ -10,6 +10,7 @@ import sys
 import time
 from argparse import RawDescriptionHelpFormatter
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -43,6 +44,7 @@ from krowlspider.crawl.archiving.open_note import read_synced
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, scrapy_with
+from krowlspider.fetch.http.stored import decoded
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.views import captures
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from krowlspider.archive.upload.uploader import UploadStats
 
 _MERGED = "index.cdxj"
+# Bytes of a decoded body: a hundred times the limit of a crawl by default.
+_DECODE = partial(decoded, cap=1_000_000_000)
 # What extract chooses by: the captures that it copies.
 _CHOICE = {
     "--url PREFIX": "of URLs that begin so",
@@ -302,7 +306,13 @@ class Command(Program):
         if opts.all:
             return f"{views_warc.captures(found)}\n".encode()
         chosen = captures.choose(found, url, opts.at)
-        return captures.read(folder, indexes, chosen, payload=opts.payload)
+        if not opts.payload:
+            return captures.read(folder, indexes, chosen)
+        body, fault = captures.body(folder, indexes, chosen, _DECODE)
+        if fault:
+            what = f"{chosen.url} cannot be decoded, {fault}: printed as it is stored"
+            self.complain(what, FOUND_WRONG)
+        return body
 
     def _wacz(self, names: list[str], opts: argparse.Namespace) -> None:
         folder, *earlier = [self._folder(name) for name in names]
@@ -327,7 +337,7 @@ class Command(Program):
                 out,
                 software=f"krowlspider {__version__}",
                 created=time.time(),
-                decode=captures.decoded,
+                decode=_DECODE,
                 progress=bar,
                 about=about,
             )

@@ -9,7 +9,7 @@ import msgspec
 from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest, target
-from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.payloads.payload import body_of
 from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.pages import BLOCK_MAX, codings_of, head_of, records
 from krowlspider.corpus.sites.answers import FILES, READ_MAX, Site, site_of
@@ -103,7 +103,7 @@ def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answe
     if record.record_type == WarcRecordType.revisit:
         return _Answer(b"", digest, codings, is_revisit=True)
     try:
-        return _Answer(decode(payload_of(block[:READ_MAX]), codings), digest, codings)
+        return _Answer(body_of(block[:READ_MAX], decode), digest, codings)
     except ValueError:
         return None
 
