@@ -23,7 +23,7 @@ from tqdm import tqdm
 from krowlspider import __version__
 from krowlspider.archive.disk import OPEN, lock_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import WARC, index_path
+from krowlspider.archive.index.cdxj import WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.dedup import build, source_at
@@ -197,7 +197,7 @@ class Command(Program):
         folder = self._folder(name)
         out = _writable(opts.output or folder / _MERGED)
         damaged = _index_missing(folder)[1]
-        indexes = [*indexes_in(folder).there, *{index_path(warc): 0 for warc, _ in damaged}]
+        indexes = indexes_in(folder).there
         with bar("merging", _size(indexes)) as count_bytes:
             count = merge(indexes, out, count_bytes)
         self.say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
@@ -286,6 +286,10 @@ class Command(Program):
         if indexes.missing:
             count, way = len(indexes.missing), scrapy_with("warc", "index", name)
             self.complain(f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0)
+        if indexes.damaged:
+            count, way = len(indexes.damaged), scrapy_with("warc", "check", name)
+            what = f"searched as far as they can be read: {counted(count, 'damaged file')}"
+            self.complain(f"{what}: {way}", 0)
         self._complain_of_other_forms(0, folder)
         try:
             with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
@@ -480,11 +484,13 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
 
 def _index_missing(folder: Path) -> tuple[int, list[tuple[Path, RecordError]]]:
     """Write the missing indexes; return how many files lacked one, and the damage in those."""
-    missing = indexes_in(folder).missing
+    found = indexes_in(folder)
+    # Those of damaged files are made again, so that the damage is named.
+    made = [*found.missing, *found.damaged]
     damaged: list[tuple[Path, RecordError]] = []
-    with bar("indexing", _size(missing)) as count_bytes:
-        make_indexes(missing, lambda warc, error: damaged.append((warc, error)), count_bytes)
-    return len(missing), damaged
+    with bar("indexing", _size(made)) as count_bytes:
+        make_indexes(made, lambda warc, error: damaged.append((warc, error)), count_bytes)
+    return len(found.missing), damaged
 
 
 def _left_out(folder: Path, packed: set[str]) -> str:

@@ -501,8 +501,15 @@ def test_damaged_file_is_named_and_the_others_are_used(folder: Path, tmp_path: P
     for words in (["index", folder], ["wacz", folder, "-o", out]):
         text, said = warc(*words, code=1)
         assert text.startswith((b"8 captures of 2 files in ", b"2 files, 8 captures, "))
-        assert said.startswith(f"krowlspider: {first} is damaged at byte {at}: ")
-        assert said.count("\n") == 1
+        *others, last = said.splitlines()
+        assert last.startswith(f"krowlspider: {first} is damaged at byte {at}: ")
+        # The damaged record is the original of a revisit.
+        missing = words[0] == "wacz"
+        assert ["the bodies of 1 revisit" in other for other in others] == [True] * missing
+    # Its records that can be read are found.
+    text, said = warc("cat", "http://example.org/page/1", folder, "--all")
+    assert text.count(b"\n") == 2
+    assert said.startswith("krowlspider: searched as far as they can be read: 1 damaged file: ")
 
 
 @pytest.mark.parametrize("words", [["check"], ["stats"], ["cat", "http://example.org/page/1"]])
