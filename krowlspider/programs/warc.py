@@ -217,7 +217,7 @@ class Command(Program):
     def _stats(self, name: str, opts: argparse.Namespace) -> None:
         files = files_in(self._folder(name))
         with bar("counting", _size(files)) as count_bytes:
-            stats = count_files(files, count_bytes)
+            stats = count_files(files, _DECODE, count_bytes)
         self.say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
         for file, offset, reason in stats.damaged:
             self.complain(f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG)
@@ -248,7 +248,7 @@ class Command(Program):
             raise KrowlError(f"{out} exists: give a new folder") from error
         try:
             with bar("extracting", 3 * _size(files)) as count_bytes:
-                found = extract(files, choice, out, compress, count_bytes)
+                found = extract(files, choice, out, compress, decode=_DECODE, advance=count_bytes)
         except BaseException:
             # The same command can be given again.
             shutil.rmtree(out, ignore_errors=True)

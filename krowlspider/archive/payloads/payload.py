@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -107,15 +109,25 @@ def header(message: bytes, name: str) -> str:
 
 def _values(message: bytes, name: str) -> Iterator[str]:
     """Yield the values of all headers ``name``, folds undone."""
-    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
-    lines = re.compile(field, re.IGNORECASE)
-    for found in lines.finditer(message, 0, _end_of_head(message) or len(message)):
+    for found in _lines(name).finditer(message, 0, _end_of_head(message) or len(message)):
         yield unfolded(found[1]).strip().decode("latin-1")
 
 
-def media_type(message: bytes) -> str:
-    """Return the Content-Type of a message in lower case, without parameters; empty without one."""
-    return header(message, "Content-Type").partition(";")[0].strip().lower()
+@cache
+def _lines(name: str) -> re.Pattern[bytes]:
+    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
+    return re.compile(field, re.IGNORECASE)
+
+
+def media_type(message: bytes, decode: Decode) -> str:
+    """Return the media type of a message as browsers find it, in lower case; empty if they find
+    none. Its body is decoded only if its header names no type."""
+    if named := type_of(message, b"").essence:
+        return named
+    body = b""
+    with suppress(ValueError):
+        body = body_of(message, decode)
+    return type_of(message, body).essence
 
 
 def type_of(message: bytes, body: bytes) -> ContentType:
