@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BLOCK_MAX = 16 * 1024 * 1024
 _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
+# In each record that has part of what was fetched: the others are continuation records.
+SEGMENT = "WARC-Segment-Number"
 # Bytes in which the head of a message must end.
 _HEAD_MAX = 64 * 1024
 
@@ -107,9 +109,11 @@ def page_of(
 ) -> Page:
     """Return the page in a response; ``decode`` undoes a Content-Encoding.
 
-    :raises NoPage: it is no HTML page with status 200, nor with ``pdf`` a PDF
+    :raises NoPage: it is no whole HTML page with status 200, nor with ``pdf`` a PDF
     :raises Unreadable: it is too large, cut off, or not in its coding
     """
+    if SEGMENT in record.headers:
+        raise NoPage("segmented")
     if record.content_length > BLOCK_MAX:
         raise Unreadable("too large")
     block = record.reader.read()

@@ -310,13 +310,13 @@ class Command(Program):
         if opts.all:
             return f"{views_warc.captures(found)}\n".encode()
         chosen = captures.choose(found, url, opts.at)
-        if not opts.payload:
-            return captures.read(folder, indexes, chosen)
-        body, fault = captures.body(folder, indexes, chosen, _DECODE)
+        if opts.payload:
+            content, fault = captures.body(folder, indexes, chosen, _DECODE)
+        else:
+            content, fault = captures.read(folder, indexes, chosen)
         if fault:
-            what = f"{chosen.url} cannot be decoded, {fault}: printed as it is stored"
-            self.complain(what, FOUND_WRONG)
-        return body
+            self.complain(f"{chosen.url}: {fault}", FOUND_WRONG)
+        return content
 
     def _wacz(self, names: list[str], opts: argparse.Namespace) -> None:
         folder, *earlier = [self._folder(name) for name in names]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # The end of the revisit profile for a 304, in any version of WARC.
 _UNCHANGED = "/server-not-modified"
+_SEGMENT = "it is the first of several segments, and the others are not printed"
 # A year, and optionally further parts of a date, down to the second.
 _DATE = re.compile(r"\d{4}(?:-?\d\d(?:-?\d\d(?:[T ]?\d\d(?::?\d\d(?::?\d\d(?:\.\d*)?)?)?)?)?)?Z?")
 _STAMP = "%Y%m%d%H%M%S"
@@ -101,34 +102,37 @@ def _moment(stamp: str) -> float:
     return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
 
 
-def read(folder: Path, indexes: Sequence[Path], line: IndexLine) -> bytes:
-    """Return the stored bytes of a capture: the HTTP message as it was on the wire.
+def read(folder: Path, indexes: Sequence[Path], line: IndexLine) -> tuple[bytes, str]:
+    """Return the stored bytes of a capture, the HTTP message as it was on the wire, and why they
+    are not all of it; empty if they are.
 
     A revisit is returned with its own head and the body of its original. A revisit for a 304 is
     returned as its original.
 
     :raises NotThereError: the WARC file is missing, or the original of a revisit
     """
-    return _read(folder, indexes, line)[1]
+    fields, block = _read(folder, indexes, line)
+    return block, _SEGMENT if "WARC-Segment-Number" in fields else ""
 
 
 def body(
     folder: Path, indexes: Sequence[Path], line: IndexLine, decode: Decode
 ) -> tuple[bytes, str]:
-    """Return the decoded body of a capture, and an empty text.
+    """Return the decoded body of a capture, and as `read` why it is not all of that.
 
     If it cannot be decoded, return the body as it is stored, and why. Raises the errors of `read`.
     """
     fields, block = _read(folder, indexes, line)
+    fault = _SEGMENT if "WARC-Segment-Number" in fields else ""
     if not fields.get("Content-Type", "").startswith("application/http"):
-        return block, ""
+        return block, fault
     try:
         found = body_of(block, decode)
     except ValueError as error:
-        return without_head(block), str(error)
+        return without_head(block), f"it cannot be decoded, {error}: printed as it is stored"
     if not found and lacks_chunk(block):
-        return without_head(block), "its first chunk is cut off"
-    return found, ""
+        return without_head(block), "its first chunk is cut off: printed as it is stored"
+    return found, fault
 
 
 def _read(

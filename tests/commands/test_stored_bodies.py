@@ -26,6 +26,9 @@ GZIP = f"{TYPE}\r\nContent-Encoding: gzip"
 BOTH = f"{CHUNKED}\r\nContent-Encoding: gzip"
 
 
+ZIPPED = gzip.compress(html(0), mtime=0)
+
+
 def in_chunks(body: bytes) -> bytes:
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
 
@@ -100,11 +103,12 @@ def test_every_reader_finds_the_bodies(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("headers", "stored", "reason"),
     [
-        (GZIP, gzip.compress(html(0))[:99] + b"\xff" * 99, "broken gzip data"),
-        (GZIP, gzip.compress(html(0))[:11], "gzip data that is cut off before its first byte"),
+        (GZIP, ZIPPED[:99] + b"\xff" * 99, "it cannot be decoded, broken gzip data"),
+        (GZIP, ZIPPED[:11], "it cannot be decoded, gzip data that is cut"),
         (CHUNKED, b"4d", "its first chunk is cut off"),
         (CHUNKED, b"4d\r\n", "its first chunk is cut off"),
     ],
+    ids=["broken", "cut", "no chunk", "no data"],
 )
 def test_a_body_that_cannot_be_decoded_is_printed_as_it_is(
     tmp_path: Path, headers: str, stored: bytes, reason: str
@@ -113,7 +117,7 @@ def test_a_body_that_cannot_be_decoded_is_printed_as_it_is(
     warc("index", tmp_path)
     body, said = warc("cat", "http://a.example/", tmp_path, "--payload", code=1)
     assert body == stored
-    assert said.startswith(f"krowlspider: http://a.example/ cannot be decoded, {reason}")
+    assert said.startswith(f"krowlspider: http://a.example/: {reason}")
     assert said.endswith(": printed as it is stored\n")
 
 

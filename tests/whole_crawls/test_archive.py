@@ -199,7 +199,7 @@ def test_unambiguous_answers_are_stored_and_read_by_every_reader(tmp_path: Path)
         [line] = captures(indexes, url)
         assert (line.status, line.mime) == ("200", "text/html")
         assert line.digest == sha1(HELLO)
-        assert read(folder, indexes, line) == sent
+        assert read(folder, indexes, line) == (sent, "")
         assert body(folder, indexes, line, partial(decoded, cap=1000)) == (HELLO, "")
     corpus = {}
     for warc in folder.glob("*.warc.gz"):

@@ -11,7 +11,7 @@ from fastwarc.warc import WarcRecordType
 from krowlspider.archive.index.cdxj import payload_digest, target
 from krowlspider.archive.payloads.payload import body_of
 from krowlspider.corpus.folder import LINES
-from krowlspider.corpus.pages import BLOCK_MAX, codings_of, head_of, records
+from krowlspider.corpus.pages import BLOCK_MAX, SEGMENT, codings_of, head_of, records
 from krowlspider.corpus.sites.answers import FILES, READ_MAX, Site, site_of
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -86,7 +86,10 @@ class _Answer(NamedTuple):
 
 
 def _answer(record: WarcRecord, decode: Callable[[bytes, str], bytes]) -> _Answer | None:
-    """Return what a record says of a file; None if it leaves open whether there is one."""
+    """Return what a record says of a file; None if it leaves open whether there is one, or has
+    part of it."""
+    if SEGMENT in record.headers:
+        return None
     try:
         block = record.reader.read(BLOCK_MAX)
     except OSError as error:

@@ -29,6 +29,8 @@ TEXTS = {
     "iso-2022-jp": "日本語の頁".encode("iso-2022-jp") * 9,
 }
 
+ZIPPED = gzip.compress(PAGE, mtime=0)
+
 coding = pytest.mark.parametrize("coding", CODERS)
 
 
@@ -74,8 +76,8 @@ def test_one_of_two_codings_may_be_undone_already() -> None:
 @pytest.mark.parametrize(
     ("coding", "body"),
     [
-        ("gzip", gzip.compress(PAGE)[:99] + b"\xff" * 99),
-        ("gzip", gzip.compress(PAGE)[:11]),
+        ("gzip", ZIPPED[:99] + b"\xff" * 99),
+        ("gzip", ZIPPED[:11]),
         ("deflate", zlib.compress(PAGE)[:99] + b"\xff" * 99),
         ("deflate", raw_deflate(PAGE)[:99] + b"\xff" * 99),
         ("br", b"\x00\x01\xff" * 99),
