@@ -220,7 +220,10 @@ class Command(Program):
             stats = count_files(files, _DECODE, count_bytes)
         self.say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
         for file, offset, reason in stats.damaged:
-            self.complain(f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG)
+            self.complain(
+                f"{file} at byte {offset}: {reason}; what cannot be read is not counted",
+                FOUND_WRONG,
+            )
 
     def _extract(self, name: str, opts: argparse.Namespace) -> None:
         files = files_in(self._folder(name))
@@ -261,7 +264,9 @@ class Command(Program):
             what = "without their original: it is not in the input, or they name none"
             self.complain(f"{counted(found.missing, 'revisit')} {what}", 0)
         for file, offset, reason in found.damaged:
-            self.complain(f"{file} at byte {offset}: {reason}; not read from there", FOUND_WRONG)
+            self.complain(
+                f"{file} at byte {offset}: {reason}; what cannot be read is not copied", FOUND_WRONG
+            )
 
     def _mend(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
