@@ -79,6 +79,11 @@ def write_durably(path: Path) -> Iterator[BinaryIO]:
     sync_directory(path.parent)
 
 
+def is_draft(path: Path, name: str) -> bool:
+    """Return whether ``path`` is a draft of a file ``name``."""
+    return path.name.startswith(f"{name}.") and path.name.endswith(_DRAFT)
+
+
 def remove_drafts(directory: Path, suffix: str) -> None:
     """Remove the drafts of files ending in ``suffix`` that dead processes left. Raises OSError."""
     for draft in directory.glob(f"*{suffix}.*{_DRAFT}"):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from krowlspider.archive.errors import CutOffError, RecordError
 from krowlspider.archive.reading import (
+    ALL,
     GZIP,
     PIECE,
     RECORD_END,
@@ -28,6 +29,8 @@ from krowlspider.archive.reading import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fastwarc.warc import WarcRecord
+
 # Called with the error of each damaged stretch.
 Damage = Callable[[RecordError], object]
 
@@ -36,6 +39,8 @@ _SEARCHED_AT_ONCE = 1024 * 1024
 _MAGIC = re.compile(rb"\x1f\x8b\x08")
 # fastwarc reads no longer head.
 _HEAD_MAX = 32 * 1024
+# Bytes behind a record that are looked at.
+_FOLLOWING = 64
 # Decoded at a time: what was decoded before damage is lost only within one step.
 _STEP = 256
 _FIELD = re.compile(
@@ -61,15 +66,19 @@ class RecordSearch:
         # Whether its records name them; None if that is not known yet.
         self._is_named: bool | None = None
 
-    def add(self, member: Member) -> None:
+    def add(self, record: WarcRecord) -> None:
         """Note a record that lies in no other."""
-        self._add(_parsed(member.offset, member.content[:_HEAD_MAX]))
+        fields = record.headers
+        is_info = fields.get("WARC-Type") == "warcinfo"
+        info = fields.get_bytes(b"WARC-Record-ID" if is_info else b"WARC-Warcinfo-ID")
+        if info:
+            self._infos.add(info)
 
     def _add(self, head: _Head | None) -> None:
         if head is not None and head.info:
             self._infos.add(head.info)
 
-    def next(self, start: int) -> Member | None:
+    def next(self, start: int) -> tuple[Member, WarcRecord] | None:
         """Return the first record from ``start`` on, which is behind damage; None without one.
 
         Raises OSError.
@@ -80,23 +89,42 @@ class RecordSearch:
             if head.info in self._infos or not self._is_named:
                 with suppress(RecordError):
                     member = read_member(self._stream, head.offset)
-                    member.record()
-                    return member
+                    return member, member.record()
         return None
 
     def behind(self, start: int) -> int | None:
         """Return the offset of the first record behind damage, which follows the record at
         ``start`` or is within it; None without one. Raises OSError.
+
+        Behind a whole member that is no record, the next member is that record.
         """
         offset, size = start, os.fstat(self._stream.fileno()).st_size
         try:
             while offset < size:
-                head, offset = _skip(self._stream, offset)
+                head, is_fit, end = _skip(self._stream, offset)
+                if not is_fit:
+                    return end if end < size else None
                 self._add(head)
+                offset = end
         except RecordError:
             start = offset
         found = self.next(start + 1)
-        return None if found is None else found.offset
+        return None if found is None else found[0].offset
+
+    def misfit(self, start: int) -> tuple[int, int] | None:
+        """Return the offset and the end of a whole member that is no record: that at ``start``, or
+        the next one. None without one. Raises OSError.
+        """
+        size = os.fstat(self._stream.fileno()).st_size
+        with suppress(RecordError):
+            for _ in range(2):
+                if start >= size:
+                    break
+                _, is_fit, end = _skip(self._stream, start)
+                if not is_fit:
+                    return start, end
+                start = end
+        return None
 
     def _learn(self) -> bool:
         """Return whether the records of the file name a warcinfo record, and note its id."""
@@ -113,27 +141,39 @@ class RecordSearch:
 
 
 def read_readable(
-    stream: BinaryIO, damage: Damage, advance: Advance = ignore, start: int = 0
-) -> Iterator[Member]:
-    """Yield each member from ``start`` on that is a WARC record; after damage, go on with the next.
+    stream: BinaryIO,
+    damage: Damage,
+    advance: Advance = ignore,
+    start: int = 0,
+    most: int = ALL,
+) -> Iterator[tuple[Member, WarcRecord]]:
+    """Yield each member from ``start`` on that is a WARC record, with that; after damage, go on
+    with the next.
 
-    ``damage`` is called once for each stretch between two records. ``advance`` is called with the
-    bytes up to the end of each record. Raises OSError.
+    A whole member that is no record hides none: the next one begins where it ends. ``damage`` is
+    called once for each stretch between two records. ``advance`` is called with the bytes up to the
+    end of each record. Of a record larger than ``most``, about so many bytes are kept. Raises
+    OSError.
     """
     search = RecordSearch(stream)
     offset, size = start, os.fstat(stream.fileno()).st_size
     while offset < size:
+        member: Member | None = None
         try:
-            member = read_member(stream, offset)
-            member.record()
+            member = read_member(stream, offset, most)
+            record = member.record()
         except RecordError as error:
             damage(error)
+            if member is not None:
+                advance(member.length)
+                offset += member.length
+                continue
             found = search.next(offset + 1)
             if found is None:
                 return
-            member = found
-        search.add(member)
-        yield member
+            member, record = found
+        search.add(record)
+        yield member, record
         advance(member.offset + member.length - offset)
         offset = member.offset + member.length
 
@@ -200,18 +240,19 @@ def _parsed(offset: int, content: bytes) -> _Head | None:
     return _Head(offset, is_info, info, len(head) + len(end) + block + len(RECORD_END))
 
 
-def _skip(stream: BinaryIO, offset: int) -> tuple[_Head, int]:
-    """Return the head of the record at ``offset`` and the offset behind it, in bounded memory.
+def _skip(stream: BinaryIO, offset: int) -> tuple[_Head | None, bool, int]:
+    """Return the head of the record at ``offset``, whether records alone fill its member, and the
+    offset behind that, in bounded memory. Without a head, the member is no record.
 
-    :raises RecordError: no whole record begins there
+    Some tools put several records into one member, or more empty lines behind one.
+
+    :raises RecordError: no whole member begins there
     """
     head = _head_at(stream, offset)
-    if head is None:
-        raise RecordError(offset, "not a WARC record")
     decoder = zlib.decompressobj(GZIP)
     whole, end = 0, offset
+    following = left = b""
     stream.seek(offset)
-    left = b""
     while not decoder.eof:
         if not left:
             left = stream.read(PIECE)
@@ -219,10 +260,14 @@ def _skip(stream: BinaryIO, offset: int) -> tuple[_Head, int]:
             if not left:
                 raise CutOffError(offset)
         try:
-            whole += len(decoder.decompress(left, _SEARCHED_AT_ONCE))
+            piece = decoder.decompress(left, _SEARCHED_AT_ONCE)
         except zlib.error as error:
             raise RecordError(offset, f"not a gzip member: {error}") from error
+        if head is not None and len(following) < _FOLLOWING:
+            following += piece[max(head.whole - whole, 0) :][:_FOLLOWING]
+        whole += len(piece)
         left = decoder.unconsumed_tail
-    if whole != head.whole:
-        raise RecordError(offset, "Content-Length does not fit the block")
-    return head, end - len(decoder.unused_data)
+    end -= len(decoder.unused_data)
+    following = following.lstrip(b"\r\n")
+    is_fit = head is not None and whole >= head.whole and following[:5] in {b"", b"WARC/"}
+    return head, is_fit, end

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from backports.zstd import ZstdFile
 
-from krowlspider.archive.disk import lock_directory, make_directory, remove_drafts, write_durably
+from krowlspider.archive.disk import (
+    LOCK,
+    is_draft,
+    lock_directory,
+    make_directory,
+    remove_drafts,
+    write_durably,
+)
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.corpus.tallies import Tallies
 from krowlspider.errors import KrowlError
@@ -21,6 +28,7 @@ LINES = ".jsonl.zst"
 # Of Zstandard. It is low because most files of lines are read once, and removed.
 _LEVEL = 1
 _MARKER = ".json"
+_OPTIONS = "options.json"
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -63,10 +71,11 @@ class Fatal(msgspec.Struct):
 class Folder:
     """``data`` has the shards, ``state`` what a restart needs. One process has it, by a lock.
 
-    :raises KrowlError: another process has it
+    :raises KrowlError: another process has it, or there is something that is no corpus
     """
 
     def __init__(self, path: Path):
+        _refuse_others(path)
         self.path = path
         self.data = path / "data"
         state = path / "state"
@@ -76,6 +85,8 @@ class Folder:
         self.index, self.answers = state / "index", state / "answers"
         # The answers of sites, published for workers.
         self.sites = state / "sites"
+        # The WARC files of a WACZ, while they are read.
+        self.unpacked = state / "unpacked"
         self._fatal = state / "fatal.jsonl"
         folders = (self.data, self.work, self.done, self.rejected)
         for each in folders:
@@ -168,8 +179,26 @@ def _done(path: Path) -> Path:
     return path / "state" / "done"
 
 
+def _refuse_others(path: Path) -> None:
+    """:raises KrowlError: there is a file at ``path``, or a folder that holds some and is no corpus
+
+    A process that was killed before it noted its options leaves a lock and empty folders.
+    """
+    if _options(path).exists():
+        return
+    held = path.rglob("*") if path.is_dir() else [path]
+    if any(
+        not each.is_dir() and not _is_left_behind(each) for each in held if os.path.lexists(each)
+    ):
+        raise KrowlError(f"{path} exists and is no corpus: give a new folder")
+
+
+def _is_left_behind(path: Path) -> bool:
+    return path.name == LOCK or is_draft(path, _OPTIONS)
+
+
 def _options(path: Path) -> Path:
-    return path / "state" / "options.json"
+    return path / "state" / _OPTIONS
 
 
 def read_options(path: Path) -> dict[str, Any]:

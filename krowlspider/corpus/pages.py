@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest
-from krowlspider.archive.payloads.payload import head_bytes, payload_of, status_of, unfolded
+from krowlspider.archive.payloads.payload import body_of, head_bytes, status_of, unfolded
 from krowlspider.archive.readable import RecordSearch
-from krowlspider.archive.tools.inputs import cut_record
+from krowlspider.archive.tools.inputs import cut_record, read_records
 from krowlspider.urls.content.media_type import HTML, PDF, ContentType, computed_type
 
 if TYPE_CHECKING:
@@ -18,10 +19,28 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+    from krowlspider.archive.errors import RecordError
+
 # Bytes of a stored response, and of a decoded body: larger ones are skipped.
 BLOCK_MAX = 16 * 1024 * 1024
 _STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"WARC/")
 _GZIP = b"\x1f\x8b"
+# In each record that has part of what was fetched: the others are continuation records.
+SEGMENT = "WARC-Segment-Number"
+# The end of a record, and the next one. No HTML has its id, because "<" is escaped there.
+_NEXT = b"\r\n\r\nWARC/1."
+_NEXT_HEAD = re.compile(
+    rb"\r\n\r\nWARC/1\.[01]\r\n(?:[^\r\n]+\r\n)*?WARC-Record-ID:[ \t]*<", re.IGNORECASE
+)
+# The types of records that the standard has.
+_KINDS = {
+    name: getattr(WarcRecordType, name)
+    for name in (
+        *("warcinfo", "response", "resource", "request", "metadata", "revisit", "conversion"),
+        "continuation",
+    )
+}
+_ANY_KIND = sum(map(int, _KINDS.values()))
 # Bytes in which the head of a message must end.
 _HEAD_MAX = 64 * 1024
 
@@ -75,10 +94,20 @@ def records(
         stream.seek(start)
         last = start
         try:
-            for record in ArchiveIterator(stream, parse_http=False, record_types=kinds):
+            for record in ArchiveIterator(stream, parse_http=False):
                 last = record.stream_pos
-                yield last, record
-            # fastwarc ends without an error where a file ends within a record.
+                if _is_misread(record) and is_record_start(stream, last):
+                    yield from _records_by_name(stream, last, damage, kinds)
+                    return
+                if record.record_type & kinds:
+                    yield last, record
+            # fastwarc ends without an error where a record is longer than the rest of the file, at
+            # an empty member, and where a file ends within a record.
+            misfit = search.misfit(last) if gzip else None
+            if misfit is not None:
+                place, start = misfit
+                damage(place, "the member is not one record")
+                continue
             cut = cut_record(stream, last if is_record_start(stream, last) else 0)
             if cut is not None:
                 damage(cut, "the file ends within this record")
@@ -91,6 +120,30 @@ def records(
         if following is None:
             return
         start = following
+
+
+def _is_misread(record: WarcRecord) -> bool:
+    """Return whether fastwarc has missed a field, because it is not spelt as in the standard."""
+    fields = record.headers
+    if not record.record_type & _ANY_KIND:
+        return fields.get("WARC-Type") in _KINDS
+    return not record.content_length and (fields.get("Content-Length") or "").strip("0") != ""
+
+
+def _records_by_name(
+    stream: BinaryIO, start: int, damage: Callable[[int, str], object], kinds: WarcRecordType
+) -> Iterator[tuple[int, WarcRecord]]:
+    """Yield what `records` does, of a file with names of fields in any case.
+
+    A record is in memory, up to the size of one that is read.
+    """
+
+    def note(error: RecordError) -> None:
+        damage(error.offset, error.reason)
+
+    for member, record in read_records(stream, note, start=start, most=BLOCK_MAX + _HEAD_MAX):
+        if record.record_type & kinds:
+            yield member.offset, record
 
 
 def is_record_start(stream: BinaryIO, offset: int) -> bool:
@@ -107,21 +160,26 @@ def page_of(
 ) -> Page:
     """Return the page in a response; ``decode`` undoes a Content-Encoding.
 
-    :raises NoPage: it is no HTML page with status 200, nor with ``pdf`` a PDF
-    :raises Unreadable: it is too large, cut off, or not in its coding
+    :raises NoPage: it is no whole HTML page with status 200, nor with ``pdf`` a PDF
+    :raises Unreadable: it is too large, cut off, not in its coding, or reaches into the next record
     """
+    if SEGMENT in record.headers:
+        raise NoPage("segmented")
     if record.content_length > BLOCK_MAX:
         raise Unreadable("too large")
     block = record.reader.read()
     if len(block) < record.content_length:
         raise Unreadable("cut off")
+    if block.find(_NEXT) != -1 and _NEXT_HEAD.search(block):
+        # Its Content-Length is too large, and fastwarc reads on into the next record.
+        raise Unreadable("damaged")
     status, headers = head_of(block)
     if status != "200":
         raise NoPage("not status 200")
     if given := _type_of(headers, b"").essence:
         _check(given, pdf=pdf)
     try:
-        body = decode(payload_of(block), codings_of(headers))
+        body = body_of(block, decode)
     except ValueError as error:
         raise Unreadable("not decodable") from error
     media, charset = _type_of(headers, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ import msgspec
 from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
-from krowlspider.archive.disk import write_durably
+from krowlspider.archive.disk import make_directory, write_durably
+from krowlspider.archive.tools.inputs import SUFFIXES, unpack, warcs_in
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.card import card
@@ -30,6 +32,7 @@ from krowlspider.corpus.record import FORM
 from krowlspider.corpus.shards import ENDINGS
 from krowlspider.corpus.worker import Choice, Job
 from krowlspider.errors import KrowlError
+from krowlspider.fetch.http.stored import decoded
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.programs.warc import folder_of
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
     from krowlspider.corpus.quality.rules import Rules
 
+# The end of the name of a WACZ, in any case.
+_WACZ = ".wacz"
 # CPU seconds for one page.
 _SECONDS = 10.0
 
@@ -55,8 +60,9 @@ class Command(Program):
     def long_desc(self) -> str:
         return (
             "Make a corpus of text from the finished WARC files of a JOBDIR, or of a folder of"
-            " WARC files. The same command again goes on where it stopped. `report` writes"
-            " report.html and report.json into the folder of a corpus, from its counts."
+            " WARC files, or of one such file, or of a WACZ. The same command again goes on where"
+            " it stopped. `report` writes report.html and report.json into the folder of a corpus,"
+            " from its counts."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -171,8 +177,22 @@ class Command(Program):
                 need(module, extra)
         return args[0]
 
+    def _source(self, name: str) -> Path:
+        """Return the folder of WARC files, or the single WARC file or WACZ.
+
+        :raises KrowlError: there is none, or the WACZ has no WARC file
+        """
+        path = Path(name)
+        if not path.is_file():
+            return folder_of(self.settings, name)
+        if _is_wacz(path):
+            warcs_in(path)
+        elif not path.name.endswith(SUFFIXES):
+            raise KrowlError(f"{name} is no WARC file: give {', '.join(SUFFIXES)} or {_WACZ}")
+        return path
+
     def _build(self, name: str, opts: argparse.Namespace) -> None:
-        source = folder_of(self.settings, name)
+        source = self._source(name)
         rules = read_rules(Path(opts.rules) if opts.rules else None)
         since = captures.stamp(opts.since) if opts.since else ""
         choice = Choice(since, opts.host.lower(), opts.sample)
@@ -194,14 +214,24 @@ class Command(Program):
                     "text": opts.text,
                 }
             )
-            decode = partial(captures.decoded, cap=BLOCK_MAX)
+            decode = partial(decoded, cap=BLOCK_MAX)
             sites = folder.sites if rules.source["signals"]["sites"] else None
             reading = Reading(opts.extractor, opts.text == "markdown", opts.links, opts.pdf)
             job = Job(
                 folder.work, rules, choice, decode, opts.page_seconds, opts.limit,
                 sites=sites, reading=reading,
             )  # fmt: skip
-            self._run(folder, job, source, rules, opts)
+            if not _is_wacz(source):
+                self._run(folder, job, source, rules, opts)
+                return
+            try:
+                # What a killed process has left may be half a file.
+                shutil.rmtree(folder.unpacked, ignore_errors=True)
+                make_directory(folder.unpacked)
+                unpack(source, folder.unpacked)
+                self._run(folder, job, folder.unpacked, rules, opts)
+            finally:
+                shutil.rmtree(folder.unpacked)
 
     def _run(
         self, folder: Folder, job: Job, source: Path, rules: Rules, opts: argparse.Namespace
@@ -242,3 +272,7 @@ class Command(Program):
                 " make a new folder with all of them",
                 FOUND_WRONG,
             )
+
+
+def _is_wacz(path: Path) -> bool:
+    return path.is_file() and path.name.lower().endswith(_WACZ)

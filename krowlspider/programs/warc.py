@@ -10,6 +10,7 @@ import sys
 import time
 from argparse import RawDescriptionHelpFormatter
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from tqdm import tqdm
 from krowlspider import __version__
 from krowlspider.archive.disk import OPEN, lock_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import WARC, index_path
+from krowlspider.archive.index.cdxj import WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.dedup import build, source_at
@@ -43,6 +44,7 @@ from krowlspider.crawl.archiving.open_note import read_synced
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, scrapy_with
+from krowlspider.fetch.http.stored import decoded
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.views import captures
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from krowlspider.archive.upload.uploader import UploadStats
 
 _MERGED = "index.cdxj"
+# Bytes of a decoded body: a hundred times the limit of a crawl by default.
+_DECODE = partial(decoded, cap=1_000_000_000)
 # What extract chooses by: the captures that it copies.
 _CHOICE = {
     "--url PREFIX": "of URLs that begin so",
@@ -193,7 +197,7 @@ class Command(Program):
         folder = self._folder(name)
         out = _writable(opts.output or folder / _MERGED)
         damaged = _index_missing(folder)[1]
-        indexes = [*indexes_in(folder).there, *{index_path(warc): 0 for warc, _ in damaged}]
+        indexes = indexes_in(folder).there
         with bar("merging", _size(indexes)) as count_bytes:
             count = merge(indexes, out, count_bytes)
         self.say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
@@ -213,10 +217,13 @@ class Command(Program):
     def _stats(self, name: str, opts: argparse.Namespace) -> None:
         files = files_in(self._folder(name))
         with bar("counting", _size(files)) as count_bytes:
-            stats = count_files(files, count_bytes)
+            stats = count_files(files, _DECODE, count_bytes)
         self.say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
         for file, offset, reason in stats.damaged:
-            self.complain(f"{file} at byte {offset}: {reason}; not counted from there", FOUND_WRONG)
+            self.complain(
+                f"{file} at byte {offset}: {reason}; what cannot be read is not counted",
+                FOUND_WRONG,
+            )
 
     def _extract(self, name: str, opts: argparse.Namespace) -> None:
         files = files_in(self._folder(name))
@@ -244,7 +251,7 @@ class Command(Program):
             raise KrowlError(f"{out} exists: give a new folder") from error
         try:
             with bar("extracting", 3 * _size(files)) as count_bytes:
-                found = extract(files, choice, out, compress, count_bytes)
+                found = extract(files, choice, out, compress, decode=_DECODE, advance=count_bytes)
         except BaseException:
             # The same command can be given again.
             shutil.rmtree(out, ignore_errors=True)
@@ -257,7 +264,9 @@ class Command(Program):
             what = "without their original: it is not in the input, or they name none"
             self.complain(f"{counted(found.missing, 'revisit')} {what}", 0)
         for file, offset, reason in found.damaged:
-            self.complain(f"{file} at byte {offset}: {reason}; not read from there", FOUND_WRONG)
+            self.complain(
+                f"{file} at byte {offset}: {reason}; what cannot be read is not copied", FOUND_WRONG
+            )
 
     def _mend(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -282,6 +291,10 @@ class Command(Program):
         if indexes.missing:
             count, way = len(indexes.missing), scrapy_with("warc", "index", name)
             self.complain(f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0)
+        if indexes.damaged:
+            count, way = len(indexes.damaged), scrapy_with("warc", "check", name)
+            what = f"searched as far as they can be read: {counted(count, 'damaged file')}"
+            self.complain(f"{what}: {way}", 0)
         self._complain_of_other_forms(0, folder)
         try:
             with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
@@ -302,7 +315,13 @@ class Command(Program):
         if opts.all:
             return f"{views_warc.captures(found)}\n".encode()
         chosen = captures.choose(found, url, opts.at)
-        return captures.read(folder, indexes, chosen, payload=opts.payload)
+        if opts.payload:
+            content, fault = captures.body(folder, indexes, chosen, _DECODE)
+        else:
+            content, fault = captures.read(folder, indexes, chosen)
+        if fault:
+            self.complain(f"{chosen.url}: {fault}", FOUND_WRONG)
+        return content
 
     def _wacz(self, names: list[str], opts: argparse.Namespace) -> None:
         folder, *earlier = [self._folder(name) for name in names]
@@ -327,7 +346,7 @@ class Command(Program):
                 out,
                 software=f"krowlspider {__version__}",
                 created=time.time(),
-                decode=captures.decoded,
+                decode=_DECODE,
                 progress=bar,
                 about=about,
             )
@@ -470,11 +489,13 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
 
 def _index_missing(folder: Path) -> tuple[int, list[tuple[Path, RecordError]]]:
     """Write the missing indexes; return how many files lacked one, and the damage in those."""
-    missing = indexes_in(folder).missing
+    found = indexes_in(folder)
+    # Those of damaged files are made again, so that the damage is named.
+    made = [*found.missing, *found.damaged]
     damaged: list[tuple[Path, RecordError]] = []
-    with bar("indexing", _size(missing)) as count_bytes:
-        make_indexes(missing, lambda warc, error: damaged.append((warc, error)), count_bytes)
-    return len(missing), damaged
+    with bar("indexing", _size(made)) as count_bytes:
+        make_indexes(made, lambda warc, error: damaged.append((warc, error)), count_bytes)
+    return len(found.missing), damaged
 
 
 def _left_out(folder: Path, packed: set[str]) -> str:

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.index.cdxj import REVISIT, timestamp
 from krowlspider.archive.index.lookup import captures_of, original_of
-from krowlspider.archive.payloads.payload import header, payload_of, without_head
+from krowlspider.archive.payloads.payload import body_of, lacks_chunk, without_head
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.errors import KrowlError
-from krowlspider.fetch.errors import FetchError
-from krowlspider.fetch.http.decode import decode_body
 from krowlspider.urls.canonical import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.archive.payloads.payload import Decode
 
-# Bytes of a decoded body: a hundred times the limit of a crawl by default.
-_DECODED_MAX = 1_000_000_000
 # The end of the revisit profile for a 304, in any version of WARC.
 _UNCHANGED = "/server-not-modified"
+_SEGMENT = "it is the first of several segments, and the others are not printed"
 # A year, and optionally further parts of a date, down to the second.
 _DATE = re.compile(r"\d{4}(?:-?\d\d(?:-?\d\d(?:[T ]?\d\d(?::?\d\d(?::?\d\d(?:\.\d*)?)?)?)?)?)?Z?")
 _STAMP = "%Y%m%d%H%M%S"
@@ -104,38 +102,58 @@ def _moment(stamp: str) -> float:
     return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
 
 
-def read(folder: Path, indexes: Sequence[Path], line: IndexLine, *, payload: bool) -> bytes:
-    """Return the stored bytes of a capture.
+def read(folder: Path, indexes: Sequence[Path], line: IndexLine) -> tuple[bytes, str]:
+    """Return the stored bytes of a capture, the HTTP message as it was on the wire, and why they
+    are not all of it; empty if they are.
 
-    These are the HTTP message as it was on the wire, or with ``payload`` its decoded body. A
-    revisit is returned with its own head and the body of its original. A revisit for a 304 is
+    A revisit is returned with its own head and the body of its original. A revisit for a 304 is
     returned as its original.
 
     :raises NotThereError: the WARC file is missing, or the original of a revisit
-    :raises KrowlError: the payload cannot be decoded
     """
-    fields, block = _record(folder, line)
-    if line.mime == REVISIT:
-        revisit = fields
-        original = original_of(indexes, line, revisit)
-        if original is None:
-            raise NotThereError(
-                f"the capture of {line.url} at {line.timestamp} is a revisit, and the record"
-                " that it refers to is missing"
-            )
-        head = block
-        fields, block = _record(folder, original)
-        # Revisits written by other tools may have no head.
-        if head and not revisit.get("WARC-Profile", "").endswith(_UNCHANGED):
-            block = head + without_head(block)
-    if not payload or not fields.get("Content-Type", "").startswith("application/http"):
-        return block
+    fields, block = _read(folder, indexes, line)
+    return block, _SEGMENT if "WARC-Segment-Number" in fields else ""
+
+
+def body(
+    folder: Path, indexes: Sequence[Path], line: IndexLine, decode: Decode
+) -> tuple[bytes, str]:
+    """Return the decoded body of a capture, and as `read` why it is not all of that.
+
+    If it cannot be decoded, return the body as it is stored, and why. Raises the errors of `read`.
+    """
+    fields, block = _read(folder, indexes, line)
+    fault = _SEGMENT if "WARC-Segment-Number" in fields else ""
+    if not fields.get("Content-Type", "").startswith("application/http"):
+        return block, fault
     try:
-        return decoded(payload_of(block), header(block, "Content-Encoding"))
+        found = body_of(block, decode)
     except ValueError as error:
-        raise KrowlError(
-            f"{line.url} cannot be decoded, {error}: without --payload it is printed as it was sent"
-        ) from error
+        return without_head(block), f"it cannot be decoded, {error}: printed as it is stored"
+    if not found and lacks_chunk(block):
+        return without_head(block), "its first chunk is cut off: printed as it is stored"
+    return found, fault
+
+
+def _read(
+    folder: Path, indexes: Sequence[Path], line: IndexLine
+) -> tuple[Mapping[str, str], bytes]:
+    """Return the fields of the record that has the body of a capture, and what `read` does."""
+    fields, block = _record(folder, line)
+    if line.mime != REVISIT:
+        return fields, block
+    revisit, head = fields, block
+    original = original_of(indexes, line, revisit)
+    if original is None:
+        raise NotThereError(
+            f"the capture of {line.url} at {line.timestamp} is a revisit, and the record"
+            " that it refers to is missing"
+        )
+    fields, block = _record(folder, original)
+    # Revisits written by other tools may have no head.
+    if head and not revisit.get("WARC-Profile", "").endswith(_UNCHANGED):
+        block = head + without_head(block)
+    return fields, block
 
 
 def _record(folder: Path, line: IndexLine) -> tuple[dict[str, str], bytes]:
@@ -152,14 +170,3 @@ def _record(folder: Path, line: IndexLine) -> tuple[dict[str, str], bytes]:
             f"{line.url} is in {line.filename}, which is not in {folder}"
             + (f": it was uploaded to {there}" if there else "")
         ) from error
-
-
-def decoded(payload: bytes, codings: str, cap: int = _DECODED_MAX) -> bytes:
-    """Return a payload without its content codings.
-
-    :raises ValueError: it is not encoded so, or is larger than ``cap`` bytes once decoded
-    """
-    try:
-        return decode_body(payload, codings.encode("latin-1"), cap)
-    except FetchError as error:
-        raise ValueError(str(error)) from error

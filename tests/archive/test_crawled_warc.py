@@ -10,7 +10,8 @@ import pytest
 from isal import isal_zlib
 
 from krowlspider.archive.index.cdxj import index_file, index_path, index_readable, parse
-from krowlspider.archive.reading import read_members
+from krowlspider.archive.reading import ignore, read_members
+from krowlspider.archive.tools.inputs import records_of
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.corpus.pages import records
 from tests.archive.captures import Odd, capture, finished, series, written
@@ -114,6 +115,34 @@ def test_only_own_pages_are_read_into_a_corpus(path: Path, at: int) -> None:
             ]
             # The damaged record itself may be yielded: its block is not read yet.
             assert [url for url in found if url != CRAWLED] == pages
+
+
+@pytest.mark.parametrize("at", [0, 30, 700_000, -6])
+def test_only_own_records_are_counted(path: Path, at: int) -> None:
+    """By stats, extract and check, which read on in the same way."""
+    begin, end = place(path)
+    flip(path, (end if at < 0 else begin) + at)
+    damaged: list[tuple[str, int, str]] = []
+    found = [
+        record.headers["WARC-Target-URI"]
+        for _, record in records_of(path, ignore, damaged)
+        if record.headers["WARC-Type"] == "response"
+    ]
+    assert (found, [offset for _, offset, _ in damaged]) == ([OWN[0], OWN[2]], [begin])
+
+
+def test_misfit_is_passed_over_with_the_members_in_it(path: Path) -> None:
+    """Also if the records of the file name no warcinfo record."""
+    unnamed(path)
+    with path.open("rb") as stream:
+        contents = [member.content for member in read_members(stream)]
+    [at] = [number for number, each in enumerate(contents) if len(each) > 1_000_000]
+    contents[at] = contents[at].replace(b"Content-Length: ", b"Content-Length: 9", 1)
+    path.write_bytes(b"".join(isal_zlib.compress(each, 1, 31) for each in contents))
+    assert readable(path) == [OWN[0], OWN[2]]
+    with path.open("rb") as stream:
+        found = [each.headers["WARC-Target-URI"] for _, each in records(stream, 0, lambda *_: None)]
+    assert [url for url in found if url != CRAWLED] == [OWN[0], OWN[2]]
 
 
 @pytest.mark.parametrize("at", [0, 30, 120, -6])

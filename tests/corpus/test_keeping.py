@@ -36,6 +36,7 @@ OTHER_B = "http://B.example:80/"
 def prepared(path: Path, pages: Sequence[Given]) -> Folder:
     """Return a folder in which workers have read a WARC file for each page."""
     folder = Folder(path)
+    folder.begin({})
     for number, (url, day, text, canonical) in enumerate(pages):
         marks = fingerprints(text)
         record = {"url": url, "date": f"2026-01-{day:02}T00:00:00Z", "canonical": canonical or None}

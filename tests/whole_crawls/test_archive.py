@@ -7,6 +7,7 @@ import re
 import ssl
 import zlib
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import brotli
@@ -15,7 +16,8 @@ from backports import zstd
 
 from krowlspider.corpus.pages import NoPage, page_of
 from krowlspider.corpus.pages import records as corpus_records
-from krowlspider.views.captures import captures, read
+from krowlspider.fetch.http.stored import decoded
+from krowlspider.views.captures import body, captures, read
 from tests.support.archived import Record, sha1, valid_records
 from tests.support.crawls import crawl_raw
 from tests.support.rawweb import HTML, Raw, answer
@@ -197,8 +199,8 @@ def test_unambiguous_answers_are_stored_and_read_by_every_reader(tmp_path: Path)
         [line] = captures(indexes, url)
         assert (line.status, line.mime) == ("200", "text/html")
         assert line.digest == sha1(HELLO)
-        assert read(folder, indexes, line, payload=False) == sent
-        assert read(folder, indexes, line, payload=True) == HELLO
+        assert read(folder, indexes, line) == (sent, "")
+        assert body(folder, indexes, line, partial(decoded, cap=1000)) == (HELLO, "")
     corpus = {}
     for warc in folder.glob("*.warc.gz"):
         with warc.open("rb") as stream:

@@ -148,7 +148,8 @@ def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
     ``advance`` is called with each member's length in bytes. Raises RecordError and OSError.
     """
     with warc.open("rb") as stream:
-        yield from _lines(read_members(stream, advance), warc.name)
+        members = ((member, member.record()) for member in read_members(stream, advance))
+        yield from _lines(members, warc.name)
 
 
 def index_readable(warc: Path, damage: Damage, advance: Advance = ignore) -> Iterator[str]:
@@ -166,11 +167,11 @@ def index_whole_records(warc: Path, advance: Advance = ignore) -> Iterator[str]:
         yield from index_file(warc, advance)
 
 
-def _lines(members: Iterable[Member], filename: str) -> Iterator[str]:
+def _lines(members: Iterable[tuple[Member, WarcRecord]], filename: str) -> Iterator[str]:
     lines = LineMaker(filename)
     try:
-        for member in members:
-            yield from lines.take(member)
+        for member, record in members:
+            yield from lines.take_record(record, record.reader.read(), member)
     except RecordError:
         yield from lines.end()
         raise

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # Called with a damaged file and the error of a stretch of it.
 FileDamage = Callable[[Path, RecordError], object]
-_SECOND = 1_000_000_000
+# Nanoseconds by which the index of a damaged file is older than that.
+_OF_DAMAGED = 1_000_000_000
 # Files merged at a time, below the 1,024 that a process may have open. More are merged in parts.
 MERGED_AT_ONCE = 200
 
@@ -41,12 +42,13 @@ class Indexes:
     """The indexes of a folder.
 
     ``there`` are the indexes to use. ``missing`` are finished WARC files without an index, or with
-    one older than the file. ``away`` are the names of WARC files that were moved elsewhere and left
-    only their index.
+    one older than the file. ``damaged`` are those whose index has only what can be read of them.
+    ``away`` are the names of WARC files that were moved elsewhere and left only their index.
     """
 
     there: list[Path]
     missing: list[Path]
+    damaged: list[Path]
     away: list[str]
 
 
@@ -55,7 +57,7 @@ def indexes_in(directory: Path, newest: int = 0) -> Indexes:
 
     With ``newest``, look only at so many files, those that were begun last.
     """
-    found = Indexes([], [], [])
+    found = Indexes([], [], [], [])
     # Making a path of each name takes several times as long.
     there = os.listdir(directory) if directory.is_dir() else []  # noqa: PTH208
     names = {name for name in there if name.endswith(WARC)}
@@ -70,8 +72,13 @@ def indexes_in(directory: Path, newest: int = 0) -> Indexes:
             if named == warc.name:
                 found.there.append(index)
                 found.away.append(warc.name)
-        elif indexed is not None and indexed >= written and named in {warc.name, ""}:
+        elif indexed is None or named not in {warc.name, ""}:
+            found.missing.append(warc)
+        elif indexed >= written:
             found.there.append(index)
+        elif indexed == written - _OF_DAMAGED:
+            found.there.append(index)
+            found.damaged.append(warc)
         else:
             found.missing.append(warc)
     return found
@@ -113,8 +120,8 @@ def make_indexes(warcs: Iterable[Path], damage: FileDamage, advance: Advance = i
 
     The lines of one file are in memory, about 300 bytes a capture. A file that was uploaded and
     removed in the meantime is skipped. Of a damaged file the readable records are indexed, and
-    ``damage`` is called with each damaged stretch; its index counts as missing all the same, so
-    that the next call names the damage again. Raises OSError.
+    ``damage`` is called with each damaged stretch; `indexes_in` lists it as damaged, so that the
+    next call can name the damage again. Raises OSError.
     """
     for warc in warcs:
         errors: list[RecordError] = []
@@ -125,7 +132,7 @@ def make_indexes(warcs: Iterable[Path], damage: FileDamage, advance: Advance = i
             continue
         write_index(warc, lines)
         if errors:
-            os.utime(index_path(warc), ns=(modified - _SECOND, modified - _SECOND))
+            os.utime(index_path(warc), ns=(modified - _OF_DAMAGED, modified - _OF_DAMAGED))
         for error in errors:
             damage(warc, error)
 

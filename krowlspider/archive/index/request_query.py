@@ -15,13 +15,15 @@ from email.parser import BytesParser
 from typing import NamedTuple
 from urllib.parse import unquote_plus, urlencode
 
-from krowlspider.archive.payloads.payload import header, without_head
+from krowlspider.archive.payloads.payload import header, payload_of, without_head
 
 # The methods that replay looks up by the URL alone.
 _PLAIN = (b"GET ", b"HEAD ")
 _METHOD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ")
 # Characters of a body that are added at most.
 _ADDED = 4096
+# Bytes that cdxj-indexer reads of a body without Content-Length.
+_WITHOUT_LENGTH = 8192
 _BOUNDARY = re.compile(r"[ -~]{0,200}[!-~]")
 
 
@@ -53,9 +55,13 @@ def query_of(message: bytes) -> RequestQuery | None:
     if name not in {"POST", "PUT"}:
         return RequestQuery(name, "")
     length = header(message, "Content-Length")
-    # isdecimal() knows digits of other scripts, which int() takes as well.
-    size = int(length) if length.isdecimal() and len(length) < 20 else 0
-    body = without_head(message)[:size]
+    if length:
+        # isdecimal() knows digits of other scripts, which int() takes as well.
+        size = int(length) if length.isdecimal() and len(length) < 20 else 0
+        body = without_head(message)[:size]
+    else:
+        body = payload_of(message)[:_WITHOUT_LENGTH]
+        size = len(body)
     return RequestQuery(
         name, _query(body, header(message, "Content-Type"))[:_ADDED] if size else ""
     )

@@ -7,6 +7,9 @@ The index line written with a capture has that digest; a line made from its reco
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from krowlspider.urls.content.media_type import ContentType
+
+# Returns a body without these content codings; raises ValueError if it is broken.
+Decode = Callable[[bytes, str], bytes]
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 # Servers send such before a status line; the fetcher keeps them.
@@ -31,6 +37,11 @@ _REGULAR_HEAD = re.compile(rb"HTTP/[^\r\n\0]*(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+
 _CHUNK_SIZE = re.compile(
     rb"[ \t]*+(0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\n]*+|\r?)\n"
 )
+# The start of such a line, at which a message may be cut off.
+_CHUNK_SIZE_START = re.compile(
+    rb"[ \t]*+(?:(?:0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\n]*+|\r?))?"
+)
+_LAST_CHUNK = re.compile(rb"[ \t]*+0++[ \t]*+(?:;[^\n]*+|\r?)\n")
 _CHUNK_END = re.compile(rb"\r?\n")
 # The longest head that the fetcher takes. Longer ones are not parsed, because the parser's time is
 # quadratic in the folds of a field.
@@ -38,13 +49,29 @@ _PARSED = 64 * 1024
 
 
 def payload_of(message: bytes) -> bytes:
-    """Return the payload of a request or response; it ends where the message is cut or broken."""
+    """Return the payload of a request or response; it ends where the message is cut or broken.
+
+    A body that does not begin with the size of a chunk is not chunked, whatever its head says: many
+    archives store it so.
+    """
     end = _end_of_head(message)
     if end is None:
         return b""
     if _MAY_BE_CHUNKED.search(message, 0, end) and is_chunked(message[:end]):
         return _dechunk(message, end)
     return message[end:]
+
+
+def body_of(message: bytes, decode: Decode) -> bytes:
+    """Return the payload of a message without its content codings. Raises what ``decode`` does."""
+    return decode(payload_of(message), ",".join(_values(message, "Content-Encoding")))
+
+
+def lacks_chunk(message: bytes) -> bool:
+    """Return whether a message without payload is one cut off before the data of its first chunk,
+    rather than one of no data."""
+    end = _end_of_head(message) or len(message)
+    return end < len(message) and _LAST_CHUNK.match(message, end) is None
 
 
 def without_head(message: bytes) -> bytes:
@@ -82,15 +109,25 @@ def header(message: bytes, name: str) -> str:
 
 def _values(message: bytes, name: str) -> Iterator[str]:
     """Yield the values of all headers ``name``, folds undone."""
-    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
-    lines = re.compile(field, re.IGNORECASE)
-    for found in lines.finditer(message, 0, _end_of_head(message) or len(message)):
+    for found in _lines(name).finditer(message, 0, _end_of_head(message) or len(message)):
         yield unfolded(found[1]).strip().decode("latin-1")
 
 
-def media_type(message: bytes) -> str:
-    """Return the Content-Type of a message in lower case, without parameters; empty without one."""
-    return header(message, "Content-Type").partition(";")[0].strip().lower()
+@cache
+def _lines(name: str) -> re.Pattern[bytes]:
+    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
+    return re.compile(field, re.IGNORECASE)
+
+
+def media_type(message: bytes, decode: Decode) -> str:
+    """Return the media type of a message as browsers find it, in lower case; empty if they find
+    none. Its body is decoded only if its header names no type."""
+    if named := type_of(message, b"").essence:
+        return named
+    body = b""
+    with suppress(ValueError):
+        body = body_of(message, decode)
+    return type_of(message, body).essence
 
 
 def type_of(message: bytes, body: bytes) -> ContentType:
@@ -172,6 +209,8 @@ def _mended(head: bytes) -> list[bytes]:
 
 
 def _dechunk(message: bytes, position: int) -> bytes:
+    if not _CHUNK_SIZE.match(message, position):
+        return b"" if _CHUNK_SIZE_START.fullmatch(message, position) else message[position:]
     chunks = []
     while size := _CHUNK_SIZE.match(message, position):
         length = int(size[1], 16)

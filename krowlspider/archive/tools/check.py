@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import DAMAGED, OPEN
-from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.indexes import indexes_in, merged
 from krowlspider.archive.index.lookup import lines_with, may_be_same, place_of_original
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+    from krowlspider.archive.errors import RecordError
     from krowlspider.archive.index.cdxj import IndexLine
     from krowlspider.archive.reading import Member
 
@@ -138,32 +138,28 @@ class _FileCheck:
         # The line of each capture, by its `_essence`.
         self._captures: dict[int, IndexLine] = {}
         self._lines = cdxj.LineMaker(path.name)
+        self._is_whole = True
         self.unindexed: list[str] | None = None if cdxj.index_path(path).exists() else []
 
     def run(self, stream: BinaryIO, advance: Advance) -> None:
-        """Check the open file; a broken member ends the check."""
+        """Check the records of the open file that can be read, and its index."""
         if not os.fstat(stream.fileno()).st_size:
             self._problem(0, "the file is empty")
-        try:
-            for member in read_records(stream, advance):
-                self._check_member(member)
-        except RecordError as error:
-            self._problem(error.offset, error.reason)
-        else:
-            self._add_captures(self._lines.end())
-            self._check_index()
+        for member, record in read_records(stream, self._damage, advance):
+            self._check_record(member, record)
+        self._add_captures(self._lines.end())
+        self._check_index()
         self._ids.end_file()
+
+    def _damage(self, error: RecordError) -> None:
+        self._is_whole = False
+        self._problem(error.offset, error.reason)
 
     def _problem(self, offset: int, what: str) -> None:
         self._report.add(self._path.name, offset, what)
 
-    def _check_member(self, member: Member) -> None:
+    def _check_record(self, member: Member, record: WarcRecord) -> None:
         self._report.records += 1
-        try:
-            record = member.record()
-        except RecordError as error:
-            self._problem(error.offset, error.reason)
-            return
         for is_fault, what in faults_in(record):
             (self._report.add if is_fault else self._report.warn)(
                 self._path.name, member.offset, what
@@ -201,7 +197,7 @@ class _FileCheck:
         if not index.exists():
             self._report.warn(index.name, 0, "the index is missing")
             return
-        size = _check_lines(index, self._captures, self._report)
+        size = _check_lines(index, self._captures, self._report, is_whole=self._is_whole)
         if self._captures:
             number = len(self._captures)
             what = "1 capture has no line" if number == 1 else f"{number:,} captures have no line"
@@ -224,11 +220,17 @@ def _essence(line: IndexLine) -> int:
     return hash((line.key, line.timestamp, line.url, line.length, line.offset, line.filename))
 
 
-def _check_lines(index: Path, captures: dict[int, IndexLine] | None, report: CheckReport) -> int:
+def _check_lines(
+    index: Path,
+    captures: dict[int, IndexLine] | None,
+    report: CheckReport,
+    *,
+    is_whole: bool = True,
+) -> int:
     """Check that lines are sorted and that each leads to a capture; return the bytes of the index.
 
     A found capture is removed from ``captures``. With None, for a file that was moved elsewhere,
-    a line need only be valid.
+    a line need only be valid; so of a file that is not whole, whose damaged records have lines too.
     """
     last, offset = b"", 0
     with index.open("rb") as file:
@@ -236,7 +238,9 @@ def _check_lines(index: Path, captures: dict[int, IndexLine] | None, report: Che
             if text < last:
                 report.add(index.name, offset, "a line is out of order")
             line = _valid(text)
-            leads = line is not None and (captures is None or _essence(line) in captures)
+            leads = line is not None and (
+                captures is None or not is_whole or _essence(line) in captures
+            )
             if not leads and text != last:
                 report.add(index.name, offset, "a line points to no capture")
             elif captures is not None and line is not None:

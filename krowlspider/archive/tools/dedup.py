@@ -33,6 +33,8 @@ _HEADS_MAX = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 # WARC files that are open at a time.
 _OPEN_MAX = 64
+# Fields of records that have part of a payload.
+_PARTS = frozenset({"warc-truncated", "warc-segment-number"})
 _ID = re.compile("<[!-;=?-~]{1,200}>")
 _URL = re.compile("https?://[!-~]{1,16000}")
 # WARC 1.1, section 5.4. Python reads more forms, some of which have blanks.
@@ -203,7 +205,7 @@ def _by_heads(line: IndexLine, member: bytes) -> Stored | None:
             each.partition(":") for each in head.decode("latin-1").split("\r\n")[1:]
         )
     }
-    if fields.get("warc-type") != "response" or "warc-truncated" in fields:
+    if fields.get("warc-type") != "response" or not _PARTS.isdisjoint(fields):
         return None
     found = _by_line(line)
     http = head_bytes(block)

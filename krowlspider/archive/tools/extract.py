@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
-from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.lookup import SoughtOriginals
 from krowlspider.archive.payloads.payload import media_type
 from krowlspider.archive.reading import Advance, ignore
-from krowlspider.archive.tools.inputs import records_of
+from krowlspider.archive.tools.inputs import records_of, refuse_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from fastwarc.warc import WarcRecord
 
     from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.archive.payloads.payload import Decode
     from krowlspider.archive.reading import Member
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -76,26 +76,32 @@ def extract(
     choice: Choice,
     out: Path,
     compress: Callable[[bytes], bytes],
+    *,
+    decode: Decode,
     advance: Advance = ignore,
 ) -> Extracted:
     """Copy the chosen captures of finished files to the folder ``out``, with new indexes.
 
-    gzip members are copied as they are; ``compress`` makes one of any other record. With a capture
-    go its request and metadata, its warcinfo record, and the original of a revisit. The files are
-    read three times; ``advance`` is called with each member's length in bytes. Memory holds about
-    200 bytes for each chosen capture. Raises OSError.
+    gzip members are copied as they are; ``compress`` makes one of any other record. ``decode``
+    undoes content codings, where a media type shows in a body alone. With a capture go its request
+    and metadata, its warcinfo record, and the original of a revisit. The files are read three
+    times; ``advance`` is called with each member's length in bytes. Memory holds about 200 bytes
+    for each chosen capture. Raises OSError.
 
-    :raises ArchiveError: two input files would have the same name
+    :raises KrowlError: two input files would have the same name
     """
     names = [_SUFFIX.sub(cdxj.WARC, path.name) for path in paths]
-    if len(set(names)) < len(names):
-        raise ArchiveError("two input files have the same name but for its ending: rename one")
+    refuse_same(zip(names, map(str, paths), strict=True), " but for its ending")
     found = Extracted()
     wanted = _Wanted()
     for path in paths:
         for member, record in records_of(path, advance, found.damaged):
-            line, mime = _line(member, record, path.name)
-            if line is not None and choice.fits(line, mime):
+            line, block = _line(member, record, path.name)
+            if line is None:
+                continue
+            # Found only if it is asked for.
+            mime = _media_type(record, line, block, decode) if choice.mime else ""
+            if choice.fits(line, mime):
                 found.captures += 1
                 wanted.add(record, line, path)
     for path in paths:
@@ -153,15 +159,17 @@ def _ids(record: WarcRecord, name: str) -> list[str]:
     return list(record.headers.get_multiple(name))
 
 
-def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | None, str]:
-    """Return the index line of a record that may be chosen, and its media type."""
+def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | None, bytes]:
+    """Return the index line of a record that may be chosen, and its block."""
     if record.headers.get("WARC-Type") not in _CHOSEN:
-        return None, ""
+        return None, b""
     block = record.reader.read()
-    line = cdxj.capture_of(record, block, member, file)
-    if line is None:
-        return None, ""
-    return line, media_type(block) if line.mime == cdxj.REVISIT else line.mime
+    return cdxj.capture_of(record, block, member, file), block
+
+
+def _media_type(record: WarcRecord, line: IndexLine, block: bytes, decode: Decode) -> str:
+    http = (record.headers.get("Content-Type") or "").startswith("application/http")
+    return media_type(block, decode) if http else line.mime
 
 
 def _chosen(

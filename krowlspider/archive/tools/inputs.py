@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
+from zipfile import BadZipFile, ZipFile
 
 from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
 
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.reading import Advance, Member, ignore, read_members
+from krowlspider.archive.readable import read_readable
+from krowlspider.archive.reading import ALL, Advance, Member, ignore
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -19,10 +22,19 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+    from krowlspider.archive.readable import Damage
+
 # The ends of the names of finished files.
 SUFFIXES = (".warc.gz", ".warc", ".warc.zst")
+# The folder of a WACZ that has its WARC files.
+_ARCHIVED = "archive/"
 _PIECE = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
+# Places of damage that are kept: those of a broken disk would fill the memory.
+_DAMAGE_KEPT = 1000
+# The empty lines behind a record, and how many bytes of such lines some tools write.
+_RECORD_END = b"\r\n\r\n"
+_LINES_MAX = 64
 # Bytes of a head: fastwarc reads no longer one.
 _HEAD_MAX = 32 * 1024
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
@@ -33,9 +45,11 @@ _DICTIONARY = b"\x5d\x2a\x4d\x18"
 _DICTIONARY_MAX = 16 * 1024 * 1024
 
 
-def files_in(folder: Path) -> list[Path]:
-    """Return the finished WARC files of a folder, sorted."""
-    return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+def files_in(source: Path) -> list[Path]:
+    """Return the finished WARC files of a folder, sorted; a single WARC file is its own folder."""
+    if source.is_file():
+        return [source]
+    return sorted(path for path in source.iterdir() if path.name.endswith(SUFFIXES))
 
 
 def refuse_names(paths: Iterable[Path]) -> None:
@@ -47,34 +61,109 @@ def refuse_names(paths: Iterable[Path]) -> None:
             raise KrowlError(f"{path.name!r} has a name that is not in UTF-8: rename it") from error
 
 
-def read_records(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
-    """Yield each record as it is stored, then call ``advance`` with its length. Raises OSError.
+def refuse_same(names: Iterable[tuple[str, str]], how: str = "") -> None:
+    """:raises KrowlError: two files have the same name; ``names`` are pairs of that and the path
 
-    :raises RecordError: the file is damaged from there on, or is no WARC file
+    ``how`` ends the message: where they are, or how they are compared.
     """
+    known: dict[str, str] = {}
+    for name, path in names:
+        if name in known:
+            raise KrowlError(f"{known[name]} and {path} have the same name{how}: rename one")
+        known[name] = path
+
+
+def warcs_in(wacz: Path) -> dict[str, str]:
+    """Return the WARC files of a WACZ: the name of each, and of its entry. Raises OSError.
+
+    :raises KrowlError: the WACZ cannot be read, has none, or has two of the same name
+    """
+    try:
+        with ZipFile(wacz) as archive:
+            entries = archive.namelist()
+    except (BadZipFile, NotImplementedError) as error:
+        raise KrowlError(f"{wacz} cannot be read: {error}") from error
+    found = [
+        (entry.rpartition("/")[2], entry)
+        for entry in entries
+        if entry.startswith(_ARCHIVED) and entry.endswith(SUFFIXES)
+    ]
+    if not found:
+        raise KrowlError(f"{wacz} has no WARC file in {_ARCHIVED}")
+    refuse_same(found, f" in {wacz}")
+    return dict(found)
+
+
+def unpack(wacz: Path, folder: Path) -> None:
+    """Write the WARC files of a WACZ into ``folder``. Raises OSError.
+
+    :raises KrowlError: the WACZ cannot be read
+    """
+    for name, entry in warcs_in(wacz).items():
+        try:
+            with (
+                ZipFile(wacz) as archive,
+                archive.open(entry) as packed,
+                (folder / name).open("wb") as file,
+            ):
+                shutil.copyfileobj(packed, file, _PIECE)
+        except (BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
+            raise KrowlError(f"{wacz}: {entry} cannot be read: {error}") from error
+
+
+def read_records(
+    stream: BinaryIO,
+    damage: Damage,
+    advance: Advance = ignore,
+    start: int = 0,
+    most: int = ALL,
+) -> Iterator[tuple[Member, WarcRecord]]:
+    """Yield each record from ``start`` on, as it is stored and as it is read.
+
+    Damage is passed over as by `read_readable`, whose arguments these are. Behind bytes that are
+    no member, or no record of an uncompressed file, only a file of gzip members is read on. Raises
+    OSError.
+    """
+    stream.seek(0)
     magic = stream.read(4)
     stream.seek(0)
     if magic in {_ZSTD_MAGIC, _DICTIONARY}:
-        yield from _zstd_frames(stream, advance)
+        yield from _fitting(_zstd_frames(stream, start), damage, advance)
     elif magic == b"WARC":
-        yield from _plain_records(stream, advance)
+        yield from _fitting(_plain_records(stream, start, most), damage, advance)
     else:
-        yield from read_members(stream, advance)
+        yield from read_readable(stream, damage, advance, start, most)
+
+
+def _fitting(
+    members: Iterator[Member], damage: Damage, advance: Advance
+) -> Iterator[tuple[Member, WarcRecord]]:
+    """Yield the members that are one record each, up to damage between them."""
+    try:
+        for member in members:
+            try:
+                yield member, member.record()
+            except RecordError as error:
+                damage(error)
+            advance(member.length)
+    except RecordError as error:
+        damage(error)
 
 
 def records_of(
     path: Path, advance: Advance, damaged: list[tuple[str, int, str]]
 ) -> Iterator[tuple[Member, WarcRecord]]:
-    """Yield the records of a file, up to its damage: name, place and reason go to ``damaged``.
+    """Yield the records of a file as `read_records`. Raises OSError.
 
-    Raises OSError.
+    The first thousand places of damage go to ``damaged``: name of the file, offset, reason.
     """
-    try:
-        with path.open("rb") as stream:
-            for member in read_records(stream, advance):
-                yield member, member.record()
-    except RecordError as error:
-        damaged.append((path.name, error.offset, error.reason))
+
+    def damage(error: RecordError) -> None:
+        if len(damaged) < _DAMAGE_KEPT:
+            damaged.append((path.name, error.offset, error.reason))
+
+    with path.open("rb") as stream:
+        yield from read_records(stream, damage, advance)
 
 
 def cut_record(stream: BinaryIO, start: int) -> int | None:
@@ -128,32 +217,38 @@ def _cut_plain(stream: BinaryIO) -> int | None:
     return None
 
 
-def _plain_records(stream: BinaryIO, advance: Advance) -> Iterator[Member]:
-    offset, size = 0, os.fstat(stream.fileno()).st_size
+def _plain_records(stream: BinaryIO, start: int, most: int) -> Iterator[Member]:
+    """Yield each record with the empty lines behind it."""
+    offset, size = start, os.fstat(stream.fileno()).st_size
     while offset < size:
         stream.seek(offset)
         head, end, _ = stream.read(_HEAD_MAX).partition(b"\r\n\r\n")
         length = _LENGTH.search(head + b"\r\n")
         if not head.startswith(b"WARC/") or not end or length is None:
             raise RecordError(offset, "not a WARC record")
-        whole = len(head) + len(end) + int(length[1]) + len(b"\r\n\r\n")
-        if offset + whole > size:
+        block = len(head) + len(end) + int(length[1])
+        if offset + block > size:
             raise RecordError(offset, "the record is cut off")
+        stream.seek(offset + block)
+        behind = stream.read(_LINES_MAX)
+        lines = len(behind) - len(behind.lstrip(b"\r\n"))
+        if lines < len(_RECORD_END) and lines == len(behind):
+            raise RecordError(offset, "the record is cut off")
+        whole = block + lines
         stream.seek(offset)
-        yield Member(offset, whole, stream.read(whole))
+        content = stream.read(min(whole, most))
+        yield Member(offset, whole, content, whole - len(content))
         offset += whole
-        advance(whole)
 
 
-def _zstd_frames(stream: BinaryIO, advance: Advance) -> Iterator[Member]:
+def _zstd_frames(stream: BinaryIO, start: int) -> Iterator[Member]:
     size = os.fstat(stream.fileno()).st_size
-    dictionary, offset = _dictionary(stream)
-    advance(offset)
+    dictionary, first = _dictionary(stream)
+    offset = max(first, start)
     while offset < size:
         frame = _zstd_frame(stream, offset, dictionary)
         yield frame
         offset += frame.length
-        advance(frame.length)
 
 
 def _dictionary(stream: BinaryIO) -> tuple[ZstdDict | None, int]:

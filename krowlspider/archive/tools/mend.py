@@ -190,7 +190,7 @@ def _is_damaged(stream: BinaryIO, whole: _Whole, size: int, synced: int | None) 
     if not whole.records and size and not whole.cut_off:
         return True
     readable = read_readable(stream, ignore_damage, start=whole.last)
-    return any(member.offset >= whole.end for member in readable)
+    return any(member.offset >= whole.end for member, _ in readable)
 
 
 def _put_aside(path: Path) -> Path:
@@ -208,7 +208,7 @@ def _salvage(path: Path, report: MendReport, advance: Advance) -> None:
     out = salvaged_path(path.with_name(path.name.removesuffix(OPEN + DAMAGED)))
     whole = _Whole(LineMaker(out.name))
     with path.open("rb") as stream:
-        members = read_readable(stream, ignore_damage, advance)
+        members = (member for member, _ in read_readable(stream, ignore_damage, advance))
         member = next(members, None)
         if member is None:
             return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+    from krowlspider.archive.payloads.payload import Decode
     from krowlspider.archive.reading import Member
 
 # Different hosts, or media types, that are counted by name.
@@ -50,22 +51,23 @@ class WarcStats:
     damaged: list[tuple[str, int, str]] = field(default_factory=list)
 
 
-def count_files(paths: Iterable[Path], advance: Advance = ignore) -> WarcStats:
+def count_files(paths: Iterable[Path], decode: Decode, advance: Advance = ignore) -> WarcStats:
     """Return the counts of finished files; a damaged one is read up to the damage. Raises OSError.
 
-    ``advance`` is called with each member's length in bytes. A file that was uploaded and removed
-    in the meantime is skipped.
+    ``decode`` undoes content codings, where a media type shows in a body alone. ``advance`` is
+    called with each member's length in bytes. A file that was uploaded and removed in the meantime
+    is skipped.
     """
     stats = WarcStats()
     for path in paths:
         with suppress(FileNotFoundError):
             for member, record in records_of(path, advance, stats.damaged):
-                _count(stats, member, record, path.name)
+                _count(stats, member, record, path.name, decode)
             stats.files += 1
     return stats
 
 
-def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str) -> None:
+def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str, decode: Decode) -> None:
     kind = record.headers.get("WARC-Type") or ""
     stats.records[kind] += 1
     stats.stored_bytes += member.length
@@ -78,7 +80,7 @@ def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str) -> N
         return
     _add(stats.hosts, _host(line.url))
     _add(stats.statuses, line.status or "-")
-    _add(stats.media_types, media_type(block) or "-")
+    _add(stats.media_types, media_type(block, decode) or "-")
     if kind == "revisit" and line.status != "304":
         length = header(block, "Content-Length")
         if length.isdecimal() and len(length) < 16:

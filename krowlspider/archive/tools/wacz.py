@@ -27,7 +27,7 @@ from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import REVISIT, index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
-from krowlspider.archive.payloads.payload import header, payload_of, type_of
+from krowlspider.archive.payloads.payload import body_of, type_of
 from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.archive.tools.seed_urls import seed_urls
 from krowlspider.urls.content.media_type import HTML, computed_type
@@ -37,11 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from krowlspider.archive.index.indexes import FileDamage
+    from krowlspider.archive.payloads.payload import Decode
 
 # Begins a step of a name and a size in bytes.
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
-# Returns a payload's body without these content codings; raises ValueError if it has others.
-Decode = Callable[[bytes, str], bytes]
 
 VERSION = "1.1.1"
 # Index lines compressed together, as in the ``wacz`` package; a reader fetches one such block.
@@ -370,7 +369,7 @@ def _read(stream: BinaryIO, page: _Listed, decode: Decode) -> tuple[str, str] | 
     if page.content is not None:
         message = head if page.content == page.offset else _message(stream, page.content)
         with suppress(ValueError):
-            body = decode(payload_of(message), header(message, "Content-Encoding"))
+            body = body_of(message, decode)
     media_type, charset = type_of(head, body)
     if page.is_doubtful and media_type not in HTML:
         return None

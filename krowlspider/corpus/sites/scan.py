@@ -9,9 +9,9 @@ import msgspec
 from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.index.cdxj import payload_digest, target
-from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.payloads.payload import body_of
 from krowlspider.corpus.folder import LINES
-from krowlspider.corpus.pages import BLOCK_MAX, codings_of, head_of, records
+from krowlspider.corpus.pages import BLOCK_MAX, SEGMENT, codings_of, head_of, records
 from krowlspider.corpus.sites.answers import FILES, LICENCE, READ_MAX, Site, site_of
 from krowlspider.corpus.sites.licences import PEEK, key_of, may_be_licence
 from krowlspider.urls.canonical import normalise
@@ -97,10 +97,13 @@ class _Answer(NamedTuple):
 def _answer(
     record: WarcRecord, decode: Callable[[bytes, str], bytes], start: bytes
 ) -> _Answer | None:
-    """Return what a record says of a file; None if it leaves open whether there is one.
+    """Return what a record says of a file; None if it leaves open whether there is one, or has part
+    of it.
 
     ``start`` was read of its block already.
     """
+    if SEGMENT in record.headers:
+        return None
     rest = _read(record, BLOCK_MAX)
     if rest is None:
         return None
@@ -115,7 +118,7 @@ def _answer(
     if record.record_type == WarcRecordType.revisit:
         return _Answer(b"", digest, codings, is_revisit=True)
     try:
-        return _Answer(decode(payload_of(block[:READ_MAX]), codings), digest, codings)
+        return _Answer(body_of(block[:READ_MAX], decode), digest, codings)
     except ValueError:
         return None
 

@@ -198,9 +198,9 @@ def _readable(path: Path, synced: Synced) -> tuple[int, set[str]]:
     """Return the number of whole records among the synced bytes, and the URLs of all records."""
     records, urls = 0, set[str]()
     with path.open("rb") as stream:
-        for member in read_readable(stream, ignore_damage):
+        for member, record in read_readable(stream, ignore_damage):
             records += member.offset < synced.size
-            fields = member.record().headers
+            fields = record.headers
             if fields.get("WARC-Type") in {"response", "revisit"}:
                 urls.add(fields.get("WARC-Target-URI") or "")
     return records, urls

@@ -12,6 +12,10 @@ from krowlspider.fetch.errors import ProtocolBroken
 _SIZE_LINE = re.compile(
     rb"[ \t]*+(0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;.*+|\r?)", re.DOTALL
 )
+# The start of such a line, which may be cut off anywhere.
+_SIZE_START = re.compile(
+    rb"[ \t]*+(?:(?:0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;.*+|\r?))?", re.DOTALL
+)
 # Bytes of framing (size lines, extensions, trailers) for a body, and more for each byte of it:
 # one-byte chunks take five. The size cap counts data only, so it does not bound framing.
 FRAMING_CAP = 64 * 1024
@@ -50,6 +54,8 @@ class ChunkedDecoder:
         self._left = 0
         self._framing = 0
         self._chunks = 0
+        # Whether a line that should be the size of a chunk was none.
+        self._refused = False
 
     @property
     def data_ended(self) -> bool:
@@ -84,9 +90,21 @@ class ChunkedDecoder:
             self._line(line)
         return at
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the body does not begin with the size of a chunk."""
+        return not self._chunks and (
+            self._refused or _SIZE_START.fullmatch(self._line_start) is None
+        )
+
     def body_in(self, stream: bytes | memoryview) -> bytes:
-        """Return the data of the chunks. ``stream`` is all the bytes that were fed."""
+        """Return the data of the chunks. ``stream`` is all the bytes that were fed.
+
+        They are the body if they begin with no size of a chunk: the header was wrong.
+        """
         view = memoryview(stream)
+        if self._is_plain:
+            return bytes(view)
         spans = zip(self._starts, self._ends, strict=True)
         return b"".join([view[start:end] for start, end in spans])
 
@@ -114,6 +132,7 @@ class ChunkedDecoder:
         if self._at is _At.SIZE:
             matched = _SIZE_LINE.fullmatch(line)
             if matched is None:
+                self._refused = True
                 raise ProtocolBroken(f"not a chunk size: {line[:40]!r}")
             self._left = int(matched[1], 16)
             self._chunks += 1

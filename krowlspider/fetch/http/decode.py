@@ -67,6 +67,8 @@ class Decoding:
         self.sizes = _FIRST
         self.body = body
         """The decoded body, once `run` has returned True."""
+        self.ended = True
+        """Whether the last stream that was decoded has come to its end."""
         self._cap = cap
         # Of the coding that is being undone: input bytes taken, room for output, and output.
         self._at = 0
@@ -96,8 +98,11 @@ class Decoding:
         return True
 
     def _undo(self, encodings: bytes) -> Iterator[None]:
-        for coding in reversed(_codings(encodings)):
-            decode = _DECODERS.get(coding)
+        codings = codings_in(encodings)
+        if len(codings) > CODINGS_CAP:
+            raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
+        for coding in reversed(codings):
+            decode = DECODERS.get(coding)
             if decode is None:
                 return
             if self.body:
@@ -120,8 +125,7 @@ class Decoding:
     def _deflate(self) -> Iterator[None]:
         # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw
         # deflate.
-        is_zlib = self.body[0] & 0x0F == 8 and int.from_bytes(self.body[:2], "big") % 31 == 0
-        flag = igzip_lib.DECOMP_ZLIB if is_zlib else igzip_lib.DECOMP_DEFLATE
+        flag = igzip_lib.DECOMP_ZLIB if is_zlib(self.body) else igzip_lib.DECOMP_DEFLATE
         return self._stream(igzip_lib.IgzipDecompressor(flag=flag))
 
     def _brotli(self) -> Iterator[None]:
@@ -144,13 +148,14 @@ class Decoding:
 
     def _stream(self, decoder: _Decompressor) -> Iterator[None]:
         """Decode one stream, up to its end or the end of the input."""
-        data = self._take()
+        data, self.ended = self._take(), False
         while True:
             # One byte more than fits, to distinguish a body at the cap from one over it.
             piece = decoder.decompress(data, min(self.sizes[1], self._room + 1))
             self._add(piece)
             if decoder.eof:
                 self._at -= len(decoder.unused_data)
+                self.ended = True
                 return
             data = b""
             if decoder.needs_input:
@@ -199,7 +204,7 @@ class _Brotli:
 
 
 _Decompressor = igzip_lib.IgzipDecompressor | ZstdDecompressor | _Brotli
-_DECODERS: dict[bytes, Callable[[Decoding], Iterator[None]]] = {
+DECODERS: dict[bytes, Callable[[Decoding], Iterator[None]]] = {
     b"gzip": Decoding._gzip,
     b"x-gzip": Decoding._gzip,
     b"deflate": Decoding._deflate,
@@ -215,9 +220,12 @@ def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
     return decoding.body
 
 
-def _codings(encodings: bytes) -> list[bytes]:
+def codings_in(encodings: bytes) -> list[bytes]:
+    """Return the codings of a Content-Encoding value, in lower case."""
     parts = [part.strip() for part in encodings.lower().split(b",")]
-    codings = [part for part in parts if part and part != b"identity"]
-    if len(codings) > CODINGS_CAP:
-        raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
-    return codings
+    return [part for part in parts if part and part != b"identity"]
+
+
+def is_zlib(body: bytes) -> bool:
+    """Return whether a body begins with the header of zlib (RFC 1950, section 2.2)."""
+    return body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0

@@ -119,14 +119,16 @@ def test_readable_records_of_a_damaged_file_are_indexed(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(RecordError):
         list(index_file(path))
-    for _ in range(2):
-        # Each time, because the index of a damaged file counts as missing.
+    for kind in ("missing", "damaged"):
+        # Each time, because the index is listed as that of a damaged file.
         damaged: list[tuple[Path, int]] = []
         make_indexes(
-            indexes_in(tmp_path).missing,
+            getattr(indexes_in(tmp_path), kind),
             lambda warc, error, found=damaged: found.append((warc, error.offset)),
         )
         assert damaged == [(path, at)]
+        found = indexes_in(tmp_path)
+        assert (found.there, found.missing) == ([index_path(path)], [])
         assert index_path(path).read_text() == "".join(sorted([*whole[:2], *whole[3:]]))
 
 

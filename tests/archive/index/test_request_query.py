@@ -85,6 +85,21 @@ def test_body_is_added_to_the_url_as_by_pywb(
     assert found.added_to("http://h/?a").endswith(f"&{query}" if query else method)
 
 
+@pytest.mark.parametrize("coding", [b"", b"Transfer-Encoding: chunked\r\n"])
+def test_a_body_without_length_is_added(coding: bytes) -> None:
+    """As by cdxj-indexer, which reads 8,192 bytes of it."""
+    head = b"POST /page HTTP/1.1\r\nContent-Type: text/plain\r\n" + coding + b"\r\n"
+    body = b'{"q": "A"}'
+    stored = b"a\r\n%b\r\n0\r\n\r\n" % body if coding else body
+    assert query_of(head + stored) == RequestQuery("POST", "q=A")
+    assert query_of(head) == RequestQuery("POST", "")
+    long = head.replace(b"text/plain", b"a/b") + b"x" * 9000
+    wrong = long.replace(b"POST /page HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n")
+    assert query_of(wrong) == RequestQuery("POST", "")
+    if not coding:
+        assert query_of(long) == RequestQuery("POST", "__wb_post_data=" + "eHh4" * 1020 + "e")
+
+
 def test_get_and_head_add_nothing() -> None:
     assert query_of(request("GET", FORM, b"a=1")) is None
     assert query_of(request("HEAD", "", b"")) is None
@@ -102,8 +117,10 @@ def test_hostile_bodies_add_little() -> None:
 def test_lines_are_those_of_cdxj_indexer_for_post(tmp_path: Path) -> None:
     """Both of the file as it was written and of the one made from it, with a GET between."""
     captures = []
-    for number, (method, kind, body, _) in enumerate(REQUESTS):
+    for number, (method, kind, body, _) in enumerate(REQUESTS * 2):
         message = request(method, kind, body)
+        if number >= len(REQUESTS):
+            message = message.replace(b"Content-Length", b"X-Length")
         url = f"http://example.org/{number}{'?z=1' if number % 2 else ''}"
         captures += [replace(capture(number), url=url, request_bytes=message), capture(number + 99)]
     path = file_of(tmp_path, captures)
@@ -114,7 +131,7 @@ def test_lines_are_those_of_cdxj_indexer_for_post(tmp_path: Path) -> None:
     )
     theirs = done.stdout.splitlines()
     assert [each.rstrip("\n") for each in made if '"GET"' not in each] == theirs
-    assert sum(parse(each.encode()).method == "POST" for each in made) == len(REQUESTS) - 1
+    assert sum(parse(each.encode()).method == "POST" for each in made) == 2 * len(REQUESTS) - 2
 
 
 def test_request_before_its_response_counts_too(tmp_path: Path) -> None:

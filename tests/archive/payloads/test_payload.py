@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from krowlspider.archive.payloads.payload import (
     header,
     is_plain,
+    lacks_chunk,
     payload_of,
     status_of,
     without_head,
@@ -114,11 +115,27 @@ def test_chunked_in_the_body_does_not_count() -> None:
     assert payload_of(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n" + body) == body
 
 
-@pytest.mark.parametrize(
-    "chunks", [b"nonsense", b"3\r\nabcXX2\r\nde\r\n", b"3\r\nabc\r\nFFFFFFFFFFFFFFFFF\r\n"]
-)
+@pytest.mark.parametrize("chunks", [b"3\r\nabcXX2\r\nde\r\n", b"3\r\nabc\r\nFFFFFFFFFFFFFFFFF\r\n"])
 def test_a_broken_chunk_ends_the_payload(chunks: bytes) -> None:
-    assert payload_of(CHUNKED_HEAD + chunks) in {b"", b"abc"}
+    assert payload_of(CHUNKED_HEAD + chunks) == b"abc"
+
+
+@pytest.mark.parametrize(
+    "body", [b"nonsense", b"<p>abc", b"5\r\r\nhello\r\n", b"0x5\r\nhello", b"F" * 16, b"\r\nab\r\n"]
+)
+def test_a_body_without_a_chunk_size_is_not_chunked(body: bytes) -> None:
+    """Archives store decoded bodies with the head that came; the fetcher keeps such a body too."""
+    assert payload_of(CHUNKED_HEAD + body) == body
+    agrees(CHUNKED_HEAD + body, [])
+
+
+@pytest.mark.parametrize("start", [b"", b" ", b"1f", b"1F;a=b", b"5\r", b"0", b"0" * 30])
+def test_a_message_cut_in_a_chunk_size_has_no_payload(start: bytes) -> None:
+    assert payload_of(CHUNKED_HEAD + start) == b""
+    assert lacks_chunk(CHUNKED_HEAD + start) == bool(start)
+    agrees(CHUNKED_HEAD + start, [])
+    assert not lacks_chunk(CHUNKED_HEAD + b"0\r\n\r\n")
+    assert lacks_chunk(CHUNKED_HEAD + b"5\r\n")
 
 
 @given(chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=8), cut=st.integers(0, 400))

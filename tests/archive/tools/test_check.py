@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.index.cdxj import index_path, parse
 from krowlspider.archive.index.indexes import make_indexes
 from krowlspider.archive.index.lookup import captures_of
 from krowlspider.archive.payloads.digests import digest
@@ -123,11 +123,13 @@ def test_changed_byte_is_found_by_both_digests(tmp_path: Path) -> None:
     assert found[1].what == "the payload does not match its digest"
 
 
-def test_broken_member_ends_the_check_of_its_file(tmp_path: Path) -> None:
-    good = gzip.compress(GOOD)
-    found = problems(tmp_path, good, b"junk", good)
-    assert [(problem.offset, problem.what[:17]) for problem in found] == [
-        (len(good), "not a gzip member")
+def test_records_behind_a_broken_member_are_checked(tmp_path: Path) -> None:
+    good, other = gzip.compress(GOOD), gzip.compress(OTHER.replace(b"WARC-Date", b"WARC-Dote"))
+    found = problems(tmp_path, good, b"junk", other, b"junk")
+    assert [(problem.offset - len(good), problem.what[:17]) for problem in found] == [
+        (0, "not a gzip member"),
+        (4, "no WARC-Date"),
+        (4 + len(other), "not a gzip member"),
     ]
 
 
@@ -152,6 +154,29 @@ def indexed(directory: Path, count: int = 3) -> Path:
         files.append(capture(number))
     files.close()
     return next(directory.glob("*.cdxj"))
+
+
+def test_index_of_a_damaged_file_is_checked(tmp_path: Path) -> None:
+    """The line of a damaged record is no fault of the index."""
+    index = indexed(tmp_path)
+    [path] = tmp_path.glob("*.warc.gz")
+    lines = index.read_bytes().splitlines(keepends=True)
+    content, at = bytearray(path.read_bytes()), parse(lines[1]).offset
+    content[at + 60] ^= 1
+    path.write_bytes(content)
+    report = check_folder(tmp_path)
+    assert [(each.file, each.offset) for each in report.problems] == [(path.name, at)]
+    index.write_bytes(b"".join([*reversed(lines[1:]), b"broken\n"]))
+    report = check_folder(tmp_path)
+    assert {each.what for each in report.problems if each.file == index.name} == {
+        "a line is out of order",
+        "a line points to no capture",
+    }
+    assert [each.what for each in report.warnings if each.file == index.name] == [
+        "1 capture has no line"
+    ]
+    index.unlink()
+    assert "the index is missing" in [each.what for each in check_folder(tmp_path).warnings]
 
 
 def test_complete_index_is_valid(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from scrapy.settings import Settings
 from krowlspider import settings
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, parse
+from krowlspider.archive.index.indexes import make_indexes
 from krowlspider.archive.payloads.dedup_index import DedupIndex, OtherCrawls
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.reading import read_record
+from krowlspider.archive.reading import read_members, read_record
 from krowlspider.archive.tools.dedup import Built, build, source_at
 from krowlspider.archive.upload.notes import NOTES
 from krowlspider.archive.write.composer import Composer
@@ -31,7 +32,17 @@ from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.job import Job
 from krowlspider.errors import SettingsError
-from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, options, parsed, written
+from tests.archive.captures import (
+    CHUNKED,
+    REQUEST,
+    STARTED,
+    Odd,
+    capture,
+    options,
+    parsed,
+    undamaged,
+    written,
+)
 from tests.archive.command import warc
 from tests.support.crawling import CONTACT
 
@@ -326,3 +337,14 @@ def test_start_that_is_stopped_leaves_the_folder(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.take()
     folder.leave()
+
+
+@pytest.mark.parametrize("field", [b"WARC-Segment-Number: 1", b"WARC-Truncated: length"])
+def test_part_of_a_payload_is_no_original(tmp_path: Path, field: bytes) -> None:
+    [path] = written(tmp_path, [capture(0), capture(1)])
+    with path.open("rb") as stream:
+        members = [member.content for member in read_members(stream)]
+    members[1] = members[1].replace(b"WARC-Date", field + b"\r\nWARC-Date", 1)
+    path.write_bytes(b"".join(map(gzip.compress, members)))
+    make_indexes([path], undamaged)
+    assert build([source_at(tmp_path)], tmp_path / "dedup").captures == 1

@@ -114,6 +114,16 @@ def test_captures_of_other_tools_become_gzip_members(tmp_path: Path) -> None:
     ] * 3
 
 
+def test_two_files_of_one_name_are_named(tmp_path: Path) -> None:
+    (there := tmp_path / "in").mkdir()
+    gzipped(there / "a.warc.gz")
+    plain(there / "a.warc")
+    _, errors = warc("extract", there, "-o", tmp_path / "out", code=2)
+    names = f"{there / 'a.warc'} and {there / 'a.warc.gz'}"
+    assert errors == f"krowlspider: {names} have the same name but for its ending: rename one\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_damaged_file_is_named_and_read_to_the_damage(tmp_path: Path) -> None:
     (there := tmp_path / "in").mkdir()
     path = plain(there / "a.warc")
