@@ -218,7 +218,12 @@ def outcome_of(store: Store, url: str) -> str:
 def is_of_another_node(store: Store, url: str) -> bool:
     """Return whether a URL is a seed whose host another node owned when it was given."""
     found = _followed(store, url)
-    return found is not None and bool(found[1]) and _decode_state(found[1])[0] == ELSEWHERE
+    return found is not None and is_elsewhere(found[1])
+
+
+def is_elsewhere(state: bytes) -> bool:
+    """Return whether a state in a store is of a URL that went to another node."""
+    return bool(state) and _decode_state(state)[0] == ELSEWHERE
 
 
 def followed_for(store: Store, url: str) -> str | None:

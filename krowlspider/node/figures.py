@@ -108,8 +108,9 @@ class Figures:
             for reason, count in reasons.items()
         )
 
-    def summary(self, reason: str, seconds: float, codes: Mapping[str, int]) -> str:
-        """Return the lines that are logged at the end; ``codes`` are the exit codes."""
+    def summary(self, reason: str, seconds: float, codes: Mapping[str, int], seeds: str) -> str:
+        """Return the lines that are logged at the end; ``codes`` are the exit codes, ``seeds`` the
+        file of the table of seeds, "" without one."""
         total, each = self.total(), self.of_processes()
         left = total["queued"] + total["deferred"]
         rows = {
@@ -118,6 +119,7 @@ class Figures:
             "URLs": f"{total['dropped']:,} dropped, {left:,} left, {total['deferred']:,} of them"
             " deferred",
             "archive": data_size(total["archive_mb"] * 1e6),
+            "seeds": seeds,
         }
         for process, code in codes.items():
             folder = self._tree.folder(process).path

@@ -8,14 +8,17 @@ import logging
 import os
 import signal
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.config.validation import offline
 from krowlspider.crawl.monitoring.page_note import forget_urls
+from krowlspider.crawl.report.joined import open_seeds
 from krowlspider.crawl.time_left import Limits
-from krowlspider.errors import JobError
+from krowlspider.errors import JobError, error_text
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.node.child import Child
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code, reason
 from krowlspider.node.handover import FolderHandover
@@ -24,6 +27,7 @@ from krowlspider.node.relay import Relay
 from krowlspider.node.serving.server import Serving
 from krowlspider.node.tree import StoppedError, ids, processes, ring_of
 from krowlspider.views.live_line import StatusLog
+from krowlspider.views.report import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,9 +188,23 @@ class Supervisor:
         ends, total, stopped = codes.values(), self._figures.total(), self._is_stopped
         seconds = time.monotonic() - self._began
         why = reason(ends, total, self._limits, seconds, stopped=stopped)
-        summary = self._figures.summary(why, seconds, codes)
+        seeds = await asyncio.to_thread(self._write_seeds)
+        summary = self._figures.summary(why, seconds, codes, seeds)
         logger.info("%s", summary, extra={"event": "summary"})
         return exit_code(ends, total, stopped=stopped)
+
+    def _write_seeds(self) -> str:
+        """Write what became of each seed; return the file, "" if there is none."""
+        tree = self._plan.tree
+        frontiers = [tree.folder(name).frontier for name in self._ids]
+        if not self._plan.settings.getbool("KROWL_REPORTS"):
+            return ""
+        try:
+            with ExitStack() as stack:
+                return str(write_table(tree.reports, open_seeds(stack, frontiers)))
+        except (StoreError, OSError) as error:
+            logger.warning("The table of seeds is not written: %s", error_text(error))
+            return ""
 
     async def _end_of(self, child: Child) -> int:
         code = await child.run()

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 # The most processes: each has some 100 MB of memory, and a core is kept busy by one.
 PROCESSES_MAX = 64
 _PROCESS = re.compile(r"p[1-9][0-9]*")
-_LOCK, _SECRET, _REDIS = "lock", "ring-secret", "redis"
+_LOCK, _SECRET, _REDIS, _REPORTS = "lock", "ring-secret", "redis", "reports"
 # Seconds for the processes of a supervisor that was killed to end, and between two looks.
 _PATIENCE = 120.0
 _LOOK = 0.2
@@ -76,6 +76,7 @@ class Tree:
         self._cluster = cluster
         self.secret = path / _SECRET
         self.redis = path / _REDIS
+        self.reports = path / _REPORTS
 
     def folder(self, process: str) -> JobFolder:
         return JobFolder(self.path / process)
@@ -117,11 +118,11 @@ class Tree:
                 f"JOBDIR {self.path} belongs to a crawl of one process: continue it with scrapy"
                 " crawl, or give another JOBDIR"
             )
-        strange = {name for name in names if not _PROCESS.fullmatch(name)}
-        if strange - {_LOCK, _SECRET, _REDIS}:
+        own = {_LOCK, _SECRET, _REDIS, _REPORTS}
+        if strange := {name for name in names - own if not _PROCESS.fullmatch(name)}:
             raise JobError(
                 f"JOBDIR {self.path} is not empty and not of a crawl of several processes (it holds"
-                f" {min(strange - {_LOCK, _SECRET, _REDIS})!r}): give a new or empty folder"
+                f" {min(strange)!r}): give a new or empty folder"
             )
 
     def _lock(self) -> None:

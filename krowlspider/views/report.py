@@ -76,6 +76,17 @@ def write_report(folder: Path, about: dict[str, Any], found: Tables, course: Cou
     _write(folder / "report.json", _json(about, found))
 
 
+def write_table(folder: Path, table: Table) -> Path:
+    """Write one table as TSV; return its file.
+
+    :raises OSError: it cannot be written
+    """
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{table.name}.tsv"
+    _write(path, _tsv(table))
+    return path
+
+
 def _write(path: Path, parts: Iterator[str]) -> None:
     draft = path.with_name(f"{path.name}.new")
     with draft.open("w", encoding="utf-8", errors="replace") as file:

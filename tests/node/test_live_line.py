@@ -57,7 +57,7 @@ def test_what_was_fetched_is_counted_by_kind(tmp_path: Path) -> None:
     figures.died("p1")
     write("p1", page=1, sitemap=1)
     assert figures.fetched() == {"page": 13, "sitemap": 3, "redirect": 1}
-    assert "also fetched sitemaps: 3, redirects: 1\n" in figures.summary("finished", 1.0, {})
+    assert "also fetched sitemaps: 3, redirects: 1\n" in figures.summary("finished", 1.0, {}, "")
 
 
 def test_relay_shows_whole_lines() -> None:

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
@@ -24,8 +24,11 @@ from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.support import warm
 from tests.support.crawling import Crawl, frontier_view, scrapy, write_seeds
-from tests.support.crawls import QUICK, impolite
+from tests.support.crawls import QUICK, anchors, impolite, page, pages
 from tests.support.debian import program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -94,12 +97,14 @@ class NodeCrawl(Crawl):
         return list(map(int, drawn))
 
 
-def node_crawl(web: MockWeb, folder: Path, processes: int, **settings: object) -> NodeCrawl:
+def node_crawl(
+    web: MockWeb, folder: Path, processes: int, seeds: Sequence[str] = (), **settings: object
+) -> NodeCrawl:
     # It is where the command looks for it.
     program("redis-server")
     crawl = NodeCrawl(
         folder / "job",
-        arguments={"seeds": write_seeds(folder / "seeds.txt", web.seeds())},
+        arguments={"seeds": write_seeds(folder / "seeds.txt", seeds or web.seeds())},
         # The supervisor makes a secret.
         settings={"KROWL_STATIC_NODES_SECRET": None, "KROWL_DELAY_MIN": DELAY, **settings},
     )
@@ -212,3 +217,38 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
         refused = scrapy("frontier", crawl.jobdir, code=2).stderr.decode()
         assert f"give one of them: {p1}, {p2}" in refused
         crawl.interrupt()
+
+
+def test_each_seed_line_has_one_row_for_all_processes(tmp_path: Path) -> None:
+    """With where it ended, at whatever process; and each seed is fetched before a link."""
+    links = anchors(*(f"/p{number}" for number in range(10)))
+    moved = [
+        {"host": f"^site{n}.test", "path": "/", "redirect": f"http://to{n}.test:{{port}}/home"}
+        for n in range(0, 40, 4)
+    ]
+    spec = [
+        page("/robots.txt", "", status=404),
+        *moved,
+        {"host": "^site5.test", **page("/", "", status=404)},
+        page("/", links),
+        page("/home", links),
+        page("^/p", "leaf"),
+    ]
+    with MockWeb(spec=spec) as web:
+        lines = [web.url(f"site{number}.test") for number in range(40)]
+        crawl = node_crawl(web, tmp_path, 3, [*lines, "# a comment", "no seed"])
+        crawl.arguments = {**crawl.arguments, "max_pages": "42"}
+        crawl.run()
+        assert crawl.ends == ["max_pages"]
+        asked = [entry.path for entry in pages(web.log())]
+        port = web.port
+    table = (crawl.jobdir / "reports" / "seeds.tsv").read_text().splitlines()
+    rows = [row.split("\t") for row in table[1:]]
+    assert [row[1] for row in rows] == [*lines, "no seed"]
+    assert [row[2] for row in rows] == ["done"] * 40 + ["invalid: whitespace inside"]
+    assert [row[3] for row in rows].count("404") == 1
+    ends = [row[4] for row in rows if row[4]]
+    assert ends == [f"http://to{number}.test:{port}/home" for number in range(0, 40, 4)]
+    # Two pages more than seeds: those alone are links.
+    assert sum(path.startswith("/p") for path in asked) <= 2
+    assert (asked.count("/"), asked.count("/home")) == (40, 10)

@@ -36,7 +36,7 @@ _TIME_LIMIT = 30.0
 
 _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
 _STATUS = ("status", "done", "dropped")
-_SEED = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
+SEED_COLUMNS = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
 
 
 class Rows(Protocol):
@@ -150,7 +150,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
     seed_rows = Spool(folder)
     outcomes: Counter[str] = Counter()
     for seeds in in_slices(read_rows(store), SLICE // 2):
-        rows = [_seed_row(store, seed) for seed in seeds]
+        rows = [seed_row(store, seed) for seed in seeds]
         outcomes.update(str(row[2]) for row in rows)
         seed_rows.add(rows)
     dropped = by_last_part(counters, "dropped/")
@@ -167,7 +167,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
         ),
         Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
-        Table("seeds", "Seeds", _SEED, seed_rows, count_lines(store)),
+        Table("seeds", "Seeds", SEED_COLUMNS, seed_rows, count_lines(store)),
     ]
     totals = {
         "done": counters["done"],
@@ -202,7 +202,8 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     ]
 
 
-def _seed_row(store: Store, seed: SeedRow) -> Row:
+def seed_row(store: Store, seed: SeedRow) -> Row:
+    """Return the row of a seed in the table of seeds."""
     record = store.get(host_key(host_of(seed.url))) if seed.url else None
     found = None if record is None else figures_in(record)
     outcome = seed.outcome
