@@ -32,9 +32,11 @@ def same_again(spider: str, jobdir: Path) -> str:
     if any(word.startswith("_job=") for word in words):
         # scrapyd gave this argument. Outside of it there may be no such command.
         return f"the same schedule.json with setting=JOBDIR={jobdir}"
-    if spider not in words or any(map(_SECRET.search, words)):
+    folders = sum(word.startswith("JOBDIR=") for word in words)
+    # `scrapy node` adds a second one for a process: its own command goes on.
+    if spider not in words or folders > 1 or any(map(_SECRET.search, words)):
         return "the same command and JOBDIR"
-    if not any(word.startswith("JOBDIR=") for word in words):
+    if not folders:
         # The folder is temporary, or comes from the project's settings.
         words += ["-s", f"JOBDIR={jobdir}"]
     return scrapy_with("crawl", *words)

@@ -149,6 +149,13 @@ def test_command_to_go_on_does_not_overwrite_items(monkeypatch: pytest.MonkeyPat
     assert same_again("broad", Path("k")) == "scrapy crawl broad -o a.jsonl -s JOBDIR=k"
 
 
+def test_a_process_of_several_names_no_command_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`scrapy node` has added its folder, ports and shares to the words that a person gave."""
+    given = ["-s", "JOBDIR=k", "-s", "JOBDIR=k/p1"]
+    monkeypatch.setattr(sys, "argv", ["scrapy", "broad", *given])
+    assert same_again("broad", Path("k/p1")) == "the same command and JOBDIR"
+
+
 def test_scrapys_start_is_at_debug_without_its_warnings(caplog: pytest.LogCaptureFixture) -> None:
     lower_start_lines()
     with caplog.at_level(logging.DEBUG):
