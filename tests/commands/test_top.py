@@ -172,7 +172,7 @@ def test_top_follows_a_crawl_and_says_that_it_has_ended(tmp_path: Path) -> None:
         words = [*COMMAND, crawl.jobdir, "--interval", "0.5"]
         with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as top:
             assert top.stdout is not None
-            assert b" pages | " in top.stdout.readline()
+            assert b" page" in top.stdout.readline()
             crawl.interrupt()
             *_, last = top.communicate(timeout=30)[0].splitlines()
         assert last.startswith(b"The crawl has ended.")
