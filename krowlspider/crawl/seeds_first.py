@@ -7,7 +7,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
-from krowlspider.frontier.schedule.seed_turns import FRONT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,30 +73,31 @@ class SeedsFirst:
 
     def only(self) -> bool:
         """Return whether only seeds may be fetched now."""
-        if self._budget.is_limited:
-            self._turns.limit()
-        if not self._turns.is_limited:
+        if not self._is_limited():
             return False
-        return self._must_wait(self._now()) or self.waits_for_others()
+        return self._must_wait() or (self._others is not None and self.waits_for_others())
 
     def has_own(self) -> bool:
         """Return whether pages are limited, and links must wait for seeds of this node, here and at
         other nodes."""
-        if self._budget.is_limited:
-            self._turns.limit()
-        return self._turns.is_limited and self._has_own(self._now())
+        return self._is_limited() and self._has_own()
 
-    def _has_own(self, now: float) -> bool:
+    def _is_limited(self) -> bool:
+        if not self._turns.is_limited and self._budget.is_limited:
+            self._turns.limit()
+        return self._turns.is_limited
+
+    def _has_own(self) -> bool:
         # Here, seeds at the front are popped before links anyway.
-        return self._due.next_due() < FRONT or self._must_wait(now)
+        return self._turns.are_front(self._due.next_due) or self._must_wait()
 
     def waits_for_others(self) -> bool:
         """Return whether links must wait for the seeds of other nodes alone."""
         if self._others is None or not self._turns.is_limited:
             return False
-        now = self._now()
-        if self._has_own(now):
+        if self._has_own():
             return False
+        now = self._now()
         if self._sent != self._turns.sent_count:
             self._sent = self._turns.sent_count
             self._others_have, self._looks_at = True, now + _TAKEN_IN
@@ -105,8 +105,11 @@ class SeedsFirst:
             self._others_have, self._looks_at = self._others(), now + _LOOK
         return self._others_have
 
-    def _must_wait(self, now: float) -> bool:
+    def _must_wait(self) -> bool:
         under_way, turns, left = self.under_way, self._turns, self._budget.left
+        if not under_way and not turns.are_known:
+            return False
+        now = self._now()
         while under_way and (first := next(iter(under_way.items())))[1] <= now:
             del under_way[first[0]]
         if under_way or turns.are_coming or turns.next_fresh() <= now + _SOON:

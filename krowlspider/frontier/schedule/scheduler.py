@@ -328,7 +328,7 @@ class HostScheduler:
         continues = (
             host.queue.queued > 0
             and not host.robots.awaited
-            and (turns.is_idle or turns.may_go_on(host, now, self.due.next_due()))
+            and (turns.is_idle or turns.may_go_on(host, now, self.due.next_due))
             # Outside its session it would wait until the whole crowd that is being turned away was
             # looked at.
             and self._sessions.go_on(host, due - now, on=self._calls.is_crowded)

@@ -51,6 +51,8 @@ class SeedTurns:
         self.is_idle = False
         self.in_line: dict[str, None] = {}
         self._front = 0.0
+        # Whether a place in the heap may be at the front; some may be on disk.
+        self._may_be_front = True
         # Hosts with a seed that was not tried.
         self._fresh: list[tuple[float, str]] = []
         self._fresh_counts: dict[str, int] = {}
@@ -82,15 +84,30 @@ class SeedTurns:
 
     def next_at_front(self) -> float:
         """Return the due time of the next host at the front."""
-        self.is_idle = False
+        self.is_idle, self._may_be_front = False, True
         self._front = min(self._front + _APART, FRONT - _APART)
         return self._front
+
+    def are_front(self, next_due: Callable[[], float]) -> bool:
+        """Return whether hosts are at the front; ``next_due`` returns the soonest due time in the
+        heap."""
+        if self._may_be_front:
+            self._may_be_front = next_due() < FRONT
+        return self._may_be_front
+
+    @property
+    def are_known(self) -> bool:
+        """Return whether hosts are known to wait with a seed, besides those at the front."""
+        return bool(self.are_coming or self._fresh or self._tried or self.in_line)
 
     def add(self, host: Host) -> bool:
         """Give a host that is scheduled a place, if it waits with a seed. Return whether it needs
         no other place."""
+        if host.due < FRONT:
+            self._may_be_front = True
+            return False
         fresh, retries, due = host.queue.seeds()
-        if host.due < FRONT or not (fresh or retries):
+        if not (fresh or retries):
             return False
         if fresh and not (host.rate.errors or host.rate.throttling):
             if len(self._fresh) >= _MOST:
@@ -147,15 +164,17 @@ class SeedTurns:
         """Note a host that was never asked, while pages are limited."""
         self._new.append(host.name)
 
-    def may_go_on(self, host: Host, now: float, next_due: float) -> bool:
+    def may_go_on(self, host: Host, now: float, next_due: Callable[[], float]) -> bool:
         """Return whether a host may have a session: no host waits with a seed. While pages are
         limited, it has its tenth page only once no host waits for its first.
 
-        The soonest due time in the heap is ``next_due``.
+        ``next_due`` is as in `are_front`.
         """
-        holds_up = self.are_coming or next_due < FRONT or self.waits_in_line()
+        waits = bool(self.in_line) and self.waits_in_line()
+        holds_up = self.are_coming or waits or self.are_front(next_due)
         self.is_idle = not (holds_up or self._fresh or self.is_limited)
-        if holds_up or self.next_fresh() <= now or host.queue.has_seeds:
+        is_fresh = bool(self._fresh) and self._fresh[0][0] <= now
+        if holds_up or is_fresh or host.queue.has_seeds:
             return False
         pages = host.queue.done + len(host.queue.leased)
         return not self.is_limited or pages < _PAGES - 1 or not self._waits_for_first_page()

@@ -17,6 +17,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "UTF-16LE"),
     (codecs.BOM_UTF16_BE, "UTF-16BE"),
 )
+_ANY_MARK = tuple(mark for mark, _ in _MARKS)
 # The start of an XML declaration in UTF-16 without a byte order mark.
 _XML_UTF_16 = ((b"<\0?\0x\0", "UTF-16LE"), (b"\0<\0?\0x", "UTF-16BE"))
 # Labels whose meaning differs within a document, so that `encoding_named` cannot ask there.
@@ -99,7 +100,9 @@ def known_encoding(body: bytes, charset: str | None) -> str | None:
 
 def mark_of(body: bytes) -> tuple[bytes, str]:
     """Return the byte order mark of a body, and its encoding; both are empty without one."""
-    return next((each for each in _MARKS if body.startswith(each[0])), (b"", ""))
+    if not body.startswith(_ANY_MARK):
+        return b"", ""
+    return next(each for each in _MARKS if body.startswith(each[0]))
 
 
 def _declared(body: bytes) -> str | None:
