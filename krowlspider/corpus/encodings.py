@@ -22,6 +22,8 @@ _LOST_MAX = 3
 _LOST_SHARE_MAX = 0.05
 # Of other encodings two thirds or more are odd in UTF-8.
 _UTF8_MAX = 0.5
+# Characters outside ASCII by which UTF-8 is known where another encoding is declared.
+_UTF8_MIN = 2
 # The sets that the standard has made larger. Short UTF-8 may fit the larger one.
 _SMALLER = {"cp949": "euc_kr", "cp932": "shift_jis", "big5hkscs": "big5", "gb18030": "gbk"}
 # Bytes by which encodings are compared, from the first that is not plain ASCII.
@@ -78,10 +80,18 @@ def _strict(body: bytes, name: str) -> str | None:
 
 def _fits(body: bytes, text: str, name: str) -> bool:
     """Return whether a strictly decoded text is no UTF-8 or private characters by chance."""
-    if _LOST.search(text):
+    if _LOST.search(text) or (len(text) == len(body) and _is_utf8(body)):
         return False
     smaller = _SMALLER.get(name)
     return smaller is None or _strict(body, "utf-8") is None or _strict(body, smaller) is not None
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Return whether a body has at least two characters outside ASCII, and all are UTF-8. In an
+    encoding with one byte a character that does not come by chance."""
+    if body.isascii() or (text := _strict(body, "utf-8")) is None:
+        return False
+    return len(text) - len(text.encode("ascii", "ignore")) >= _UTF8_MIN
 
 
 def _best(sample: bytes, declared: str, guessed: str) -> str:

@@ -309,7 +309,11 @@ def test_each_language_has_codes_and_a_place() -> None:
         ("Größe".encode("cp1252"), "iso-8859-1", "cp1252"),
         ("<meta charset=koi8-r>Größe привет".replace("öß", "").encode("koi8-r"), "", "koi8-r"),
         ("Größe".encode(), "iso-2022-nonsense", "utf-8"),
-        ("Größe".encode(), "ascii", "cp1252"),
+        # One character may be two of Latin-1 by chance; the label of more is wrong.
+        ("Gré".encode(), "ascii", "cp1252"),
+        ("Größe".encode(), "ascii", "utf-8"),
+        ("Größe".encode(), "iso-8859-1", "utf-8"),
+        ("Größe, Straße".encode(), "koi8-r", "utf-8"),
         ("<!-- <meta charset=koi8-r> --><p>Größe, Straße".encode("cp1252"), "", "cp1252"),
         ("<meta data-charset=koi8-r><p>Größe, Straße".encode("cp1252"), "", "cp1252"),
         (f"{'<meta name=a>' * 90}<meta charset=koi8-r><p>привет".encode("koi8-r"), "", "koi8-r"),

@@ -156,10 +156,47 @@ def test_macro_languages_accept_their_members(
         ("http://example.org/wiki/User_talk:X", {}, "special"),
         ("http://example.org/w?title=Special%3AX", {}, "special"),
         ("http://example.org/wiki/Specials:_X", {}, ""),
+        ("http://example.org/user/login.php", {}, "special"),
+        ("http://example.org/search/bridges/", {}, "special"),
+        ("http://example.org/en/tags/bridge", {}, "special"),
+        ("http://example.org/error/404", {}, "special"),
+        # Articles below a folder of such a name.
+        ("http://example.org/cart/history-of-the-ox-cart", {}, ""),
+        ("http://example.org/register/of-births-1840", {}, ""),
+        ("http://example.org/search/articles/bridge-closed", {}, ""),
+        ("http://example.org/en/tags/bridge/article-1", {}, ""),
     ],
 )
 def test_pages_are_rejected_by_their_url(url: str, changes: dict[str, float], rule: str) -> None:
     assert verdict(GOOD, url, **changes) == rule
+
+
+@pytest.mark.parametrize(
+    ("title", "value"),
+    [
+        ("Page not found", 1.0),
+        ("404 Not Found | Example", 1.0),
+        ("404", 1.0),
+        ("404 - Example", 1.0),
+        ("Pages that were not found by explorers", 0.0),
+        ("Page not foundations of law", 0.0),
+        ("404 days at sea", 0.0),
+    ],
+)
+def test_titles_of_error_pages_are_known(title: str, value: float) -> None:
+    found = Document(GOOD, "en", 0.9, "utf-8", fields={"title": title})
+    assert Measures(found, URL, {}).special() == value
+
+
+@pytest.mark.parametrize("mark", [*"۔።։။។।॥།。", "་།"])
+def test_sentences_end_by_the_marks_of_each_script(mark: str) -> None:
+    found = Document(f"aa bb{mark}cc dd{mark}ee{mark}", "ur", 1, "utf-8")
+    assert Measures(found, URL, {}).sentences() == 3
+
+
+@pytest.mark.parametrize("language", ["th", "lo"])
+def test_languages_without_full_stops_need_no_sentences(language: str) -> None:
+    assert Measures(Document("aa bb cc", language, 1, "utf-8"), URL, {}).sentences() is None
 
 
 def test_rules_of_words_spare_languages_without_spaces() -> None:

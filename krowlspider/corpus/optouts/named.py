@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LICENSE_TYPE = "application/rsl+xml"
 _MARK = "rsl+xml"
+# As some write it in a page.
+_MARKS = (_MARK, _MARK.upper(), "RSL+xml")
 # Licences of one page that count.
 _MAX = 20
 
@@ -26,7 +28,7 @@ class Licences(NamedTuple):
 def licences_in(tree: Any, html: str, url: str) -> Licences:
     """Return the licences that a page names in its head, or has in a ``script`` element."""
     # Searched in the text first: few pages have them.
-    if LICENSE_TYPE not in html:
+    if not any(mark in html for mark in _MARKS):
         return Licences()
     urls: list[str | None] = []
     texts: list[str] = []

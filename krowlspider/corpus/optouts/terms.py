@@ -54,7 +54,8 @@ class _Licence(NamedTuple):
 
 
 def terms_in(body: bytes, encoding: str | None = None) -> list[Scope] | None:
-    """Return the terms of a licence, those of the narrowest scope first; None if it is none.
+    """Return the terms of a licence, those of the narrowest scope first; None if it is none, or has
+    an error before its first terms.
 
     XML is read up to its first error. ``encoding`` replaces the one that it declares.
     """
@@ -67,6 +68,8 @@ def terms_in(body: bytes, encoding: str | None = None) -> list[Scope] | None:
         uses = {use: verdict for use in _TOKENS if (verdict := _verdict(use, licences))}
         if uses:
             found.append(Scope(host, pattern, uses))
+    if reader.is_broken and not found:
+        return None
     return sorted(found, key=lambda scope: (-len(scope.pattern), not scope.host))
 
 
@@ -110,7 +113,7 @@ class _Reader:
     """Reads licences, the elements of RSS feeds too, whatever is around them."""
 
     def __init__(self, encoding: str | None) -> None:
-        self.is_licence = False
+        self.is_licence = self.is_broken = False
         self.contents: dict[tuple[str, str], list[_Licence]] = defaultdict(list)
         self._scope: tuple[str, str] | None = None
         self._server = False
@@ -129,9 +132,11 @@ class _Reader:
     def read(self, body: bytes) -> None:
         try:
             self._parser.Parse(body, True)
-        except (expat.ExpatError, LookupError, ValueError, _Over):
-            # LookupError, ValueError: Python does not know the encoding, or has no table for it.
+        except _Over:
             return
+        except (expat.ExpatError, LookupError, ValueError):
+            # LookupError, ValueError: Python does not know the encoding, or has no table for it.
+            self.is_broken = True
 
     def _entity(self, *_: object) -> None:
         raise _Over

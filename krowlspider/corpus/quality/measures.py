@@ -28,21 +28,27 @@ _ENDS = frozenset('.!?"”。．！？।॥؟۔።։។')
 _SHORT = 30
 _SENTENCE_MARKS = ".!?"
 _AFTER_SENTENCES = (" ", "\n", '"', "”")
-_WIDE_MARKS = "。！？।؟"
+# Full stops that need no space behind them: of Chinese, Hindi, Urdu, Ethiopic, Burmese, Khmer,
+# Armenian and Tibetan scripts among others.
+_WIDE_MARKS = "。！？．।॥؟۔።፧။។։།"
+# Languages without any.
+_STOPLESS = frozenset({"th", "lo"})
 _LETTER = re.compile(r"[^\W\d_]")
 _BULLETS = frozenset("•●*-‣◦–")
 _FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _HAS_ELLIPSIS = methodcaller("endswith", ("...", "…"))
 # The namespaces are those of MediaWiki around its articles.
+# Other words count as the last part of a path, or before the last one.
 _SPECIAL_PATH = re.compile(
-    r"/(?:log-?in|sign-?(?:in|up)|register|search|tags?|cart|basket|checkout|404|error)"
-    r"(?:[/?.]|$)|[?&](?:s|q|query|search)="
+    r"/(?:log-?in|sign-?(?:in|up)|register|cart|basket|checkout)(?:\.\w+)?/?(?:[?#]|$)"
+    r"|/(?:search|tags?|404|error)(?:\.\w+|/[^/?#]*)?/?(?:[?#]|$)|[?&](?:s|q|query|search)="
     r"|(?:/|[?&]title=)(?:special|wikipedia|help|template|user|file|talk)(?:_talk)?(?::|%3A)",
     re.IGNORECASE,
 )
 _SPECIAL_TITLE = re.compile(
-    r"^(?:log ?in|sign ?in|sign up|register|search results?\b.*|shopping cart|page not found\b.*"
-    r"|404\b.*|403 forbidden|error \d{3}\b.*|access denied)$",
+    r"^(?:log ?in|sign ?in|sign up|register|search results?\b.*|shopping cart"
+    r"|(?:404\W+)?(?:page )?not found(?:\W.*)?|404(?:\W+error)?(?:\s*[|»·–—-].*)?|403 forbidden"
+    r"|error \d{3}\b.*|access denied)$",
     re.IGNORECASE,
 )
 _LOREM_IPSUM = ("lorem ipsum", "Lorem ipsum", "Lorem Ipsum", "LOREM IPSUM")
@@ -160,7 +166,9 @@ class Measures:
         known = self._bad_words.get(self._document.language)
         return known.count(self._text) if known else None
 
-    def sentences(self) -> float:
+    def sentences(self) -> float | None:
+        if self._document.language in _STOPLESS:
+            return None
         text = f"{self._text}\n"
         after = [each for each in _AFTER_SENTENCES if each in text]
         ends = [mark + each for mark in _SENTENCE_MARKS if mark in text for each in after]

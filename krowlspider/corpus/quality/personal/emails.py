@@ -25,8 +25,10 @@ _TOP = re.compile(
 _LABEL = re.compile(r"(?!-)[^_]++(?<!-)")
 # A remote path of scp or Git: user@host:folder/file, user@host:name.git.
 _REMOTE = re.compile(r":~?[\w.-]*+(?:/|(?<=\.git)(?![\w/]))")
-# The user of a URL: ssh://git@host/. Addresses of ``mailto:`` have no slashes.
-_AUTHORITY = "://"
+# The user of a URL, with a password or without: ssh://git@host/. Addresses of ``mailto:`` have no
+# slashes.
+_USER = re.compile(r"://[^\s/@]*+$")
+_USER_MAX = 200
 # Pictures for two pixels a point: icon@2x.png.
 _SCALED = re.compile(r"\d(?:\.\d)?x(?:~\w+)?\.(?:png|jpe?g|gif|svg|webp|avif)", re.IGNORECASE)
 
@@ -37,7 +39,8 @@ def find(text: str) -> Iterator[tuple[int, int]]:
         return
     for match in _ADDRESS.finditer(text):
         end = _end_of_domain(match)
-        if end is None or text.endswith(_AUTHORITY, 0, match.start()):
+        before = text[max(0, match.start() - _USER_MAX) : match.start()]
+        if end is None or ("://" in before and _USER.search(before)):
             continue
         if not _REMOTE.match(text, end):
             yield match.start(), end
