@@ -94,6 +94,36 @@ def test_crawl_pauses_while_its_proxy_is_out(
     assert_whole(crawl)
 
 
+UNREACHED = b"X-Squid-Error: ERR_CONNECT_FAIL 111\r\nContent-Length: 0"
+BROKEN = {
+    "cut": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+    "closed": b"\r\n",
+    "unreached": b"HTTP/1.1 503 No\r\n%b\r\n\r\n" % UNREACHED,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", BROKEN.values(), ids=BROKEN.keys())
+def test_crawl_pauses_while_its_proxy_is_broken(tmp_path: Path, proxied: Any, own: bytes) -> None:
+    """It takes connections and brings no answer of any host, of which there are four."""
+    with RawWeb(SITE) as site, TestProxy() as proxy:
+        url = proxied(proxy.url())
+        crawl = through(tmp_path, site, url, KROWL_RETRY_DELAY=6).start()
+        crawl.wait_until(lambda: len(proxy.passed) > 15)
+        proxy.own = own
+        crawl.wait_until(lambda: "brings no answers" in crawl.log)
+        asked = len(proxy.passed)
+        crawl.wait_until(lambda: len(proxy.passed) > asked + 1)
+        proxy.own = b""
+        crawl.wait()
+    assert f"No host answers through the proxy {url}" in crawl.log
+    assert "Hosts answer again, after " in crawl.log
+    items = [item["url"] for item in crawl.items]
+    assert (len(items), len(set(items))) == (PAGES, PAGES)
+    view = frontier_view(crawl.jobdir)
+    assert (view["queued"], view["dropped"]) == (0, {})
+
+
 def test_crawl_begins_when_its_proxy_does(tmp_path: Path, proxied: Any) -> None:
     with RawWeb(SITE) as site:
         proxy = TestProxy()

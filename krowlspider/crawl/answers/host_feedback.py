@@ -105,6 +105,8 @@ class HostFeedback:
                 again = 0.0
             # The next page of its host may have a proxy that works.
             in_flight.goes_last = not way.is_own
+        elif way.proxy and self._outages.doubted(in_flight.host, kind, way):
+            is_excused, again = True, 0.0
         else:
             is_excused = self._outages.failed(in_flight.host, kind, has_head=has_head)
         if not is_excused and self._falls_back(in_flight, entry, error):

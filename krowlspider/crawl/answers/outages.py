@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.ways import Judgement, Way, Ways
 from krowlspider.fetch.errors import LocalExhausted
+from krowlspider.fetch.proxy.url import parse_proxy
 from krowlspider.frontier.stopped import fetched_in
 from krowlspider.politeness.outage import (
     FORGIVEN_FOR,
@@ -54,6 +55,8 @@ class Outages:
         self._resolver = OutageWatch(RESOLVER)
         # Whether failed look-ups of names began the last outage: then names that are found end it.
         self._by_names = False
+        # The URL of the proxy that was broken in the last outage, "" if something else was.
+        self._broken = ""
         # What does not work in the last outage.
         self.what = ""
         # Number of outages that began since this start.
@@ -131,6 +134,38 @@ class Outages:
                 )
                 self._forgive([self._network])
         return judgement
+
+    def doubted(self, host: Host, kind: str, way: Way) -> bool:
+        """Record that a request failed that went through a proxy, which may be the cause; return
+        True if it does not count."""
+        now = self._frontier.now()
+        if self._network.is_out:
+            return way.proxy == self._broken and now < self._network.since + FORGIVEN_FOR
+        failed = self._ways.is_broken(
+            way,
+            host.name,
+            now,
+            is_evidence=host.rate.ema > 0 and not host.rate.errors,
+            hosts=len(set(self._answering)),
+        )
+        if not failed:
+            return False
+        self._network.begin(now)
+        # This failure is forgiven by the answer, those before it here.
+        failed[host.name] -= 1
+        for name, strikes in failed.items():
+            self._network.struck[name] = max(strikes, self._network.struck.get(name, 0))
+        name = parse_proxy(way.proxy).name
+        self._begin_pause(f"the proxy {name} brings no answers", by_names=False)
+        self._broken = way.proxy
+        logger.warning(
+            "No host answers through the proxy %s (%s): it seems to be broken. The crawl pauses and"
+            " tries one every few seconds; no failure counts against a host.",
+            name,
+            kind,
+        )
+        self._forgive([self._network])
+        return True
 
     @property
     def paused(self) -> bool:
@@ -219,6 +254,7 @@ class Outages:
     def _begin_pause(self, what: str, *, by_names: bool) -> None:
         self.begun += 1
         self.what, self._by_names = what, by_names
+        self._broken = ""
         self._asked = self._network.since
         self._probes = deque(self._known_to_answer())
 

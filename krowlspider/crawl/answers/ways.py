@@ -17,6 +17,9 @@ PROXY_KINDS = frozenset({ProxyFailed.kind, ProxyDenied.kind, ProxyInvalid.kind})
 ALONE = 8.0
 # Seconds for which a proxy may deny credentials that it took before: longer than it needs to start.
 DENIED_FOR = 60.0
+# Hosts that must fail through a proxy, with no answer to anybody meanwhile, until it counts as
+# broken: it is one machine, so fewer than of a network. With fewer hosts in the crawl, all of them.
+BROKEN_BY = 5
 # Proxies remembered that have worked. Of more, the first ones are forgotten.
 _KEPT = 1024
 
@@ -63,6 +66,8 @@ class Ways:
         self._other = -inf
         # Since when a proxy denies credentials that it took before.
         self._denied: dict[str, float] = {}
+        # By proxy, the failures of each host since a host has answered through it.
+        self._doubts: dict[str, dict[str, int]] = {}
 
     def answered(self, proxy: str, now: float) -> None:
         """Record that a host answered."""
@@ -77,6 +82,26 @@ class Ways:
                 self._denied.pop(first, None)
         if self._denied:
             self._denied.pop(proxy, None)
+        if self._doubts:
+            self._doubts.pop(proxy, None)
+
+    def is_broken(
+        self, way: Way, host: str, now: float, *, is_evidence: bool, hosts: int
+    ) -> dict[str, int]:
+        """Record a failure through a proxy of which the host may be the cause. Return the failures
+        by host if the proxy is broken, and the only way; else nothing.
+
+        ``is_evidence``: the host answered its last request. ``hosts``: how many have answered.
+        """
+        if way.proxy not in self._worked:
+            return {}
+        failed = self._doubts.setdefault(way.proxy, {})
+        if is_evidence or host in failed:
+            failed[host] = failed.get(host, 0) + 1
+        is_silent = now >= self._answered + ALONE
+        if not is_silent or len(failed) < min(BROKEN_BY, max(2, hosts)):
+            return {}
+        return self._doubts.pop(way.proxy)
 
     def judge(self, way: Way, kind: str, now: float) -> Judgement:
         """Judge a failure of the proxy of ``way``, of one of PROXY_KINDS."""
