@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.ways import Judgement, Way, Ways
 from krowlspider.fetch.errors import LocalExhausted
-from krowlspider.fetch.proxy.url import parse_proxy
 from krowlspider.frontier.stopped import fetched_in
 from krowlspider.politeness.outage import (
     FORGIVEN_FOR,
@@ -155,6 +154,9 @@ class Outages:
         failed[host.name] -= 1
         for name, strikes in failed.items():
             self._network.struck[name] = max(strikes, self._network.struck.get(name, 0))
+        # A crawl without proxies does not load it.
+        from krowlspider.fetch.proxy.url import parse_proxy  # noqa: PLC0415
+
         name = parse_proxy(way.proxy).name
         self._begin_pause(f"the proxy {name} brings no answers", by_names=False)
         self._broken = way.proxy
