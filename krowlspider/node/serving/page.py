@@ -38,7 +38,8 @@ _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>krowlspid
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>body { font: 1rem sans-serif; margin: 2rem } td, th { padding: .2rem 1rem }
 td, th { text-align: right } td:first-child, th:first-child { text-align: left }
-tr:last-child { font-weight: bold } h1 { overflow-wrap: anywhere } div { overflow-x: auto }</style>
+tr:last-child { font-weight: bold } h1 { font-size: 1.3rem; overflow-wrap: anywhere }
+div { overflow-x: auto }</style>
 """
 _ORDERS = """</table></div><p>The page of each process has buttons. An order given there, such as a
 pause, a block or a delay, holds for all processes."""
