@@ -233,14 +233,14 @@ def followed_for(store: Store, url: str) -> str | None:
     return None if found is None else found[0]
 
 
-def count_lines(store: Store) -> int:
-    """Return how many lines there were, those without a row too."""
-    return sum(count for _, count in json.loads(store.get(schema.SEED_SOURCES) or b"[]"))
+def line_counts(store: Store) -> dict[str, int]:
+    """Return how many lines each source has, those without a row too."""
+    return dict(json.loads(store.get(schema.SEED_SOURCES) or b"[]"))
 
 
 def read_rows(store: Store) -> Iterator[SeedRow]:
     """Yield the rows, source by source, in the order of the lines."""
-    sources = [name for name, _ in json.loads(store.get(schema.SEED_SOURCES) or b"[]")]
+    sources = list(line_counts(store))
     for key, value in store.items(schema.SEED_LINE):
         index, number = schema.split_seed_line_key(key)
         text, url, error = _decode_line(value)

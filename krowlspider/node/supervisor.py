@@ -8,14 +8,13 @@ import logging
 import os
 import signal
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.config.validation import offline
 from krowlspider.crawl.monitoring.page_note import forget_urls
-from krowlspider.crawl.report.joined import open_seeds
+from krowlspider.crawl.report.joined import seeds_of_all
 from krowlspider.crawl.time_left import Limits
 from krowlspider.errors import JobError, error_text
 from krowlspider.frontier.store.store import StoreError
@@ -200,8 +199,9 @@ class Supervisor:
         if not self._plan.settings.getbool("KROWL_REPORTS"):
             return ""
         try:
-            with ExitStack() as stack:
-                return str(write_table(tree.reports, open_seeds(stack, frontiers)))
+            tree.reports.mkdir(exist_ok=True)
+            with seeds_of_all(frontiers, tree.reports) as table:
+                return str(write_table(tree.reports, table))
         except (StoreError, OSError) as error:
             logger.warning("The table of seeds is not written: %s", error_text(error))
             return ""

@@ -90,13 +90,13 @@ class Verdict(Enum):
     """The host's failure, but the host was reached: the outage is over."""
 
 
-class _Failures(NamedTuple):
+class Failures(NamedTuple):
     """The failures of a host since the last success: the last one's time, and their number."""
 
     last: float
     domain: str
     strikes: int
-    certain: bool
+    certain: bool = False
 
 
 class OutageWatch:
@@ -109,9 +109,9 @@ class OutageWatch:
     def __init__(self, fault: Fault = NETWORK) -> None:
         self._fault = fault
         # By host, in the order of their times.
-        self._failed: dict[str, _Failures] = {}
+        self._failed: dict[str, Failures] = {}
         # Those that are evidence of an outage, by address block.
-        self._evidence: dict[str, _Failures] = {}
+        self._evidence: dict[str, Failures] = {}
         self._answered = -inf
         self.is_out = False
         """Whether an outage is in force."""
@@ -163,12 +163,12 @@ class OutageWatch:
         if self.is_out:
             forgiving = now < self.since + FORGIVEN_FOR
             return Verdict.FORGIVE if certain or forgiving else Verdict.COUNT
-        before = self._failed.get(host, _Failures(now, "", 0, certain=False))
+        before = self._failed.get(host, Failures(now, "", 0))
         certain = certain or before.certain
-        failures = _Failures(now, domain or host, before.strikes + 1, certain=certain)
-        _note(self._failed, host, failures)
+        failures = Failures(now, domain or host, before.strikes + 1, certain=certain)
+        note(self._failed, host, failures)
         if is_evidence:
-            _note(self._evidence, block or domain or host, failures)
+            note(self._evidence, block or domain or host, failures)
         return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 
     def begin(self, now: float) -> None:
@@ -211,7 +211,7 @@ class OutageWatch:
         return sum(failures.certain for failures in self._failed.values()) >= HOSTS_CERTAIN
 
 
-def _note(noted: dict[str, _Failures], key: str, failures: _Failures) -> None:
+def note(noted: dict[str, Failures], key: str, failures: Failures) -> None:
     """Make an entry the last one; drop those that are too old, and the oldest over ``NOTED``."""
     noted.pop(key, None)
     noted[key] = failures

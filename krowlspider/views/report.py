@@ -71,7 +71,7 @@ def write_report(folder: Path, about: dict[str, Any], found: Tables, course: Cou
     """
     folder.mkdir(exist_ok=True)
     for table in found.tables:
-        _write(folder / f"{table.name}.tsv", _tsv(table))
+        write_table(folder, table)
     _write(folder / "report.html", _page(about, found, course))
     _write(folder / "report.json", _json(about, found))
 
@@ -81,7 +81,6 @@ def write_table(folder: Path, table: Table) -> Path:
 
     :raises OSError: it cannot be written
     """
-    folder.mkdir(exist_ok=True)
     path = folder / f"{table.name}.tsv"
     _write(path, _tsv(table))
     return path

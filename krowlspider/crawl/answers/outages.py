@@ -150,8 +150,9 @@ class Outages:
         if not failed:
             return False
         self._network.begin(now)
-        # This failure is forgiven by the answer, those before it here.
-        failed[host.name] -= 1
+        # The verdict forgives this failure; only earlier ones were counted.
+        if host.name in failed:
+            failed[host.name] -= 1
         for name, strikes in failed.items():
             self._network.struck[name] = max(strikes, self._network.struck.get(name, 0))
         # A crawl without proxies does not load it.

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from krowlspider.fetch.errors import ProxyDenied, ProxyFailed, ProxyInvalid
+from krowlspider.politeness.outage import Failures, note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ class Ways:
         # Since when a proxy denies credentials that it took before.
         self._denied: dict[str, float] = {}
         # By proxy, the failures of each host since a host has answered through it.
-        self._doubts: dict[str, dict[str, int]] = {}
+        self._doubts: dict[str, dict[str, Failures]] = {}
 
     def answered(self, proxy: str, now: float) -> None:
         """Record that a host answered."""
@@ -80,6 +81,7 @@ class Ways:
                 first = next(iter(self._worked))
                 del self._worked[first]
                 self._denied.pop(first, None)
+                self._doubts.pop(first, None)
         if self._denied:
             self._denied.pop(proxy, None)
         if self._doubts:
@@ -91,17 +93,19 @@ class Ways:
         """Record a failure through a proxy of which the host may be the cause. Return the failures
         by host if the proxy is broken, and the only way; else nothing.
 
-        ``is_evidence``: the host answered its last request. ``hosts``: how many have answered.
+        Failures of the last minute count. ``is_evidence``: the host answered its last request.
+        ``hosts``: how many have answered.
         """
         if way.proxy not in self._worked:
             return {}
         failed = self._doubts.setdefault(way.proxy, {})
         if is_evidence or host in failed:
-            failed[host] = failed.get(host, 0) + 1
+            strikes = failed[host].strikes if host in failed else 0
+            note(failed, host, Failures(now, "", strikes + 1))
         is_silent = now >= self._answered + ALONE
         if not is_silent or len(failed) < min(BROKEN_BY, max(2, hosts)):
             return {}
-        return self._doubts.pop(way.proxy)
+        return {name: each.strikes for name, each in self._doubts.pop(way.proxy).items()}
 
     def judge(self, way: Way, kind: str, now: float) -> Judgement:
         """Judge a failure of the proxy of ``way``, of one of PROXY_KINDS."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from krowlspider.crawl.report.spool import Spool
 from krowlspider.crawl.report.tables import SEED_COLUMNS, Table, seed_row
-from krowlspider.frontier.seed_table import GIVEN, is_elsewhere, read_rows
+from krowlspider.frontier.seed_table import GIVEN, is_elsewhere, line_counts, read_rows
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from krowlspider.crawl.report.spool import Row
     from krowlspider.frontier.store.store import Store
 
 
@@ -39,32 +39,24 @@ class _Joined:
         return self._lines.items(prefix, after)
 
 
-class _Rows:
-    """The rows of all sources; those of a source that several processes have read come once."""
+@contextmanager
+def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[Table]:
+    """Return the table of the seeds in these frontiers. A file in ``folder`` has the rows until the
+    context ends.
 
-    def __init__(self, stores: Sequence[Store]):
-        self._stores = stores
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __iter__(self) -> Iterator[Row]:
-        met: set[str] = set()
-        for lines in self._stores:
-            store, here = cast("Any", _Joined(lines, self._stores)), set[str]()
-            for row in read_rows(store):
-                if row.source in met:
-                    continue
-                here.add(row.source)
-                yield seed_row(store, row)
-            # Each process has lines of its own that were given by hand.
-            met |= here - {GIVEN}
-
-
-def open_seeds(stack: ExitStack, frontiers: Sequence[Path]) -> Table:
-    """Return the table of the seeds in these frontiers, which are open until ``stack`` ends.
-
-    :raises StoreError: one is missing, damaged or in use
+    :raises StoreError: a frontier is missing, damaged or in use
+    :raises OSError: the file cannot be written
     """
-    stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
-    return Table("seeds", "Seeds", SEED_COLUMNS, _Rows(stores))
+    total = 0
+    with ExitStack() as stack:
+        rows = stack.enter_context(closing(Spool(folder)))
+        stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
+        met: set[str] = set()
+        for lines in stores:
+            store = cast("Any", _Joined(lines, stores))
+            # Several processes have read one source; each has lines of its own given by hand.
+            counts = {name: n for name, n in line_counts(lines).items() if name not in met}
+            rows.add(seed_row(store, row) for row in read_rows(store) if row.source in counts)
+            total += sum(counts.values())
+            met |= counts.keys() - {GIVEN}
+        yield Table("seeds", "Seeds", SEED_COLUMNS, rows, total)

@@ -15,7 +15,7 @@ from krowlspider.frontier.admin.words import kind_words
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts
-from krowlspider.frontier.seed_table import count_lines, read_rows
+from krowlspider.frontier.seed_table import line_counts, read_rows
 from krowlspider.frontier.stopped import fetched_in, read_counters
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import host_key
@@ -167,7 +167,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
         ),
         Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
-        Table("seeds", "Seeds", SEED_COLUMNS, seed_rows, count_lines(store)),
+        Table("seeds", "Seeds", SEED_COLUMNS, seed_rows, sum(line_counts(store).values())),
     ]
     totals = {
         "done": counters["done"],
