@@ -64,6 +64,7 @@ class Signals:
     async def send(self, signal: Signal) -> None:
         """:raises UnansweredError: it may be sent or not"""
         await self._keys.put(SIGNAL, str(signal))
+        self.signal = signal
 
     async def read(self) -> Signal:
         """Read the signal. A text that is no signal changes nothing, and is logged once.

@@ -89,7 +89,7 @@ class SeedsFirst:
 
     def _has_own(self) -> bool:
         # Here, seeds at the front are popped before links anyway.
-        return self._turns.are_front(self._due.next_due) or self._must_wait()
+        return self._turns.any_at_front(self._due.next_due) or self._must_wait()
 
     def waits_for_others(self) -> bool:
         """Return whether links must wait for the seeds of other nodes alone."""
@@ -107,7 +107,7 @@ class SeedsFirst:
 
     def _must_wait(self) -> bool:
         under_way, turns, left = self.under_way, self._turns, self._budget.left
-        if not under_way and not turns.are_known:
+        if not under_way and not turns.any_known:
             return False
         now = self._now()
         while under_way and (first := next(iter(under_way.items())))[1] <= now:

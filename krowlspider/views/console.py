@@ -186,7 +186,7 @@ class Console:
         return _later(text())
 
     async def _all(self, order: str) -> str:
-        return (await self._orders.pause_all(paused=order == "pause")).message
+        return (await self._orders.set_all_paused(paused=order == "pause")).message
 
     async def _everywhere(self, order: str, fields: dict[str, Any]) -> str:
         return (await self._orders.give_everywhere(order, fields)).message

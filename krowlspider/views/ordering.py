@@ -119,7 +119,7 @@ class Ordering:
         if stands(name, fields):
             return await self.give_everywhere(name, fields)
         if self.is_for_all(name, fields):
-            return await self.pause_all(paused=name == "pause")
+            return await self.set_all_paused(paused=name == "pause")
         try:
             given = getattr(self, name)(**fields)
         except ForeignHostError as error:
@@ -177,7 +177,7 @@ class Ordering:
         """Return whether an order pauses or resumes all nodes of a cluster."""
         return name in {"pause", "resume"} and not fields.get("host") and self._steering.is_node
 
-    async def pause_all(self, *, paused: bool) -> Outcome:
+    async def set_all_paused(self, *, paused: bool) -> Outcome:
         """Pause all nodes of the cluster, or let them go on."""
         await self._steering.set_all_paused(paused=paused)
         if not paused:

@@ -99,16 +99,14 @@ def unpack(wacz: Path, folder: Path) -> None:
 
     :raises KrowlError: the WACZ cannot be read
     """
-    for name, entry in warcs_in(wacz).items():
-        try:
-            with (
-                ZipFile(wacz) as archive,
-                archive.open(entry) as packed,
-                (folder / name).open("wb") as file,
-            ):
-                shutil.copyfileobj(packed, file, _PIECE)
-        except (BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
-            raise KrowlError(f"{wacz}: {entry} cannot be read: {error}") from error
+    files = warcs_in(wacz)
+    with ZipFile(wacz) as archive:
+        for name, entry in files.items():
+            try:
+                with archive.open(entry) as packed, (folder / name).open("wb") as file:
+                    shutil.copyfileobj(packed, file, _PIECE)
+            except (BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
+                raise KrowlError(f"{wacz}: {entry} cannot be read: {error}") from error
 
 
 def read_records(

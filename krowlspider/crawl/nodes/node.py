@@ -192,9 +192,7 @@ class Node:
 
         :raises UnansweredError: it may be sent or not
         """
-        signal = Signal.PAUSED if paused else Signal.RUNNING
-        await self.cluster.signals.send(signal)
-        self.cluster.signals.signal = signal
+        await self.cluster.signals.send(Signal.PAUSED if paused else Signal.RUNNING)
         if self.running:
             self._crawl.wake()
 

@@ -88,7 +88,7 @@ class SeedTurns:
         self._front = min(self._front + _APART, FRONT - _APART)
         return self._front
 
-    def are_front(self, next_due: Callable[[], float]) -> bool:
+    def any_at_front(self, next_due: Callable[[], float]) -> bool:
         """Return whether hosts are at the front; ``next_due`` returns the soonest due time in the
         heap."""
         if self._may_be_front:
@@ -96,7 +96,7 @@ class SeedTurns:
         return self._may_be_front
 
     @property
-    def are_known(self) -> bool:
+    def any_known(self) -> bool:
         """Return whether hosts are known to wait with a seed, besides those at the front."""
         return bool(self.are_coming or self._fresh or self._tried or self.in_line)
 
@@ -168,10 +168,10 @@ class SeedTurns:
         """Return whether a host may have a session: no host waits with a seed. While pages are
         limited, it has its tenth page only once no host waits for its first.
 
-        ``next_due`` is as in `are_front`.
+        ``next_due`` is as in `any_at_front`.
         """
         waits = bool(self.in_line) and self.waits_in_line()
-        holds_up = self.are_coming or waits or self.are_front(next_due)
+        holds_up = self.are_coming or waits or self.any_at_front(next_due)
         self.is_idle = not (holds_up or self._fresh or self.is_limited)
         is_fresh = bool(self._fresh) and self._fresh[0][0] <= now
         if holds_up or is_fresh or host.queue.has_seeds:
