@@ -114,10 +114,10 @@ class SeedsFirst:
             del under_way[first[0]]
         if under_way or turns.are_coming or turns.next_fresh() <= now + _SOON:
             return True
-        if now < self._ended + _SOON and turns.waits_in_line():
+        are_few = left is not None and left <= turns.known
+        if now < self._ended + (_AGAIN if are_few else _SOON) and turns.waits_in_line():
             return True
-        soonest = min(turns.next_fresh(), turns.next_tried())
-        return left is not None and left <= turns.fresh + turns.tried and soonest <= now + _AGAIN
+        return are_few and min(turns.next_fresh(), turns.next_tried()) <= now + _AGAIN
 
     def next_end(self) -> float:
         """Return when a wait may end by itself, in seconds of the job clock; inf if something else
@@ -125,5 +125,5 @@ class SeedsFirst:
         now = self._now()
         if self.waits_for_others():
             return self._looks_at
-        ends = [*islice(self.under_way.values(), 1), self._ended + _SOON]
+        ends = [*islice(self.under_way.values(), 1), self._ended + _SOON, self._ended + _AGAIN]
         return min((end for end in ends if end > now), default=inf)

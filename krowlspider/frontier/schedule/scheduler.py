@@ -159,12 +159,11 @@ class HostScheduler:
                     return None
                 continue
             host = self.cache.hosts.get(name) or self.cache.read_due(name)
-            if self.seed_turns.in_line:
+            if self.seed_turns.in_line and host.state is not BLOCKED:
                 self.seed_turns.in_line.pop(name, None)
             if host.due > now:
                 # Its time has changed since; it has a newer place in the heap.
-                if host.queue.has_seeds:
-                    self.seed_turns.add(host)
+                self.seed_turns.add(host)
                 continue
             if seeds_only and not (host.robots.fetches or host.queue.waits_with_seed(now)):
                 self.due.push(host.due, name)

@@ -129,7 +129,7 @@ class SeedTurns:
 
     def wait_in_line(self, host: Host) -> None:
         """Note that a host waits for room in a share, if it waits with a seed."""
-        if host.queue.has_seeds and len(self.in_line) < _MOST:
+        if self._has_seeds(host) and len(self.in_line) < _MOST:
             self.is_idle = False
             self.in_line[host.name] = None
 
@@ -137,11 +137,21 @@ class SeedTurns:
         """Return whether a host with a seed waits for room in a share."""
         while self.in_line:
             name = next(iter(self.in_line))
-            if self._host(name).queue.has_seeds:
+            if self._has_seeds(self._host(name)):
                 return True
             # It has left the line by another way than a pop.
             del self.in_line[name]
         return False
+
+    def _has_seeds(self, host: Host) -> bool:
+        fresh, retries, _ = host.queue.seeds()
+        return fresh > 0 or (self.is_limited and retries > 0)
+
+    @property
+    def known(self) -> int:
+        """How many seeds are known to wait, besides those of hosts at the front: no less than there
+        are, while the hosts fit in memory."""
+        return self.fresh + self.tried + len(self.in_line)
 
     def pop(self, now: float) -> str | None:
         """Return the name of a host whose seed may be fetched; None without one."""

@@ -26,3 +26,45 @@ def test_a_seed_to_try_again_counts_at_once(world: World) -> None:
     world.frontier.queues.replace(lease, again)
     assert turns.tried == 1
     assert turns.next_tried() > world.frontier.now() + 29
+
+
+def test_a_seed_to_try_again_counts_while_its_host_rests_longer(world: World) -> None:
+    """Its place comes up before the host may be fetched: the place is given again."""
+    schedule = world.frontier.schedule
+    schedule.seed_turns.limit()
+    world.add("http://a.test/", priority=SEED_PRIORITY)
+    lease = world.pop()
+    assert lease is not None
+    again = Entry(lease.entry.url, 0, retries=1, due=world.frontier.now() + 30)
+    world.frontier.queues.replace(lease, again)
+    schedule.release(lease.host, 30)
+    world.clocks.pass_(29.5)
+    schedule.rest_longer(lease.host, 1)
+    world.clocks.pass_(0.8)
+    assert schedule.pop(seeds_only=True) is None
+    assert schedule.seed_turns.tried == 1
+    world.clocks.pass_(0.3)
+    host = schedule.pop(seeds_only=True)
+    assert host is not None
+    assert host.name == lease.host.name
+
+
+def test_a_seed_to_try_again_counts_while_it_waits_for_room(world: World) -> None:
+    """As it would take the place of a page that a link found."""
+    schedule = world.frontier.schedule
+    turns = schedule.seed_turns
+    turns.limit()
+    for name in "ab":
+        world.add(f"http://{name}.a.test/", priority=SEED_PRIORITY)
+    first, second = world.pop(), world.pop()
+    assert first is not None
+    assert second is not None
+    again = Entry(first.entry.url, 0, retries=1, due=world.frontier.now() + 1)
+    world.frontier.queues.replace(first, again)
+    schedule.release(first.host, 1)
+    world.add("http://c.a.test/")
+    assert world.pop() is not None
+    world.clocks.pass_(1.1)
+    assert schedule.pop(seeds_only=True) is None
+    assert turns.known == 1
+    assert turns.waits_in_line()
