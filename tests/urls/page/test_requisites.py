@@ -188,6 +188,12 @@ def test_lazy_backgrounds_are_urls_or_css(
         assert short(read(f'<{tag} {attribute}="{value}">x')) == found
 
 
+def test_sets_of_lazy_backgrounds_are_split() -> None:
+    """As lazysizes documents its bgset."""
+    html = "<div data-bgset='a.jpg [(max-width: 480px)] | b.jpg 1x, c.jpg 2x'>x</div>"
+    assert short(read(html)) == dict.fromkeys(["a.jpg", "b.jpg", "c.jpg"], IMAGE)
+
+
 @pytest.mark.parametrize("value", ["true", "1", "0", "", "lazy", "ondemand", "#x"])
 def test_lazy_attributes_without_url_name_nothing(value: str) -> None:
     assert (

@@ -46,7 +46,10 @@ COLUMNS = (
         "img::attr(src), video::attr(poster), :is(image, use, feimage)::attr(href),"
         " :is(image, use, feimage)::attr(xlink:href), [background]::attr(background)"
     ),
-    "[srcset]::attr(srcset), source::attr(data-srcset), source::attr(data-lazy-srcset)",
+    (
+        "[srcset]::attr(srcset), source::attr(data-srcset), source::attr(data-lazy-srcset),"
+        " [data-bgset]::attr(data-bgset)"
+    ),
     "[src]:not(iframe):not(frame):not(img)::attr(src), :is(source, video)::attr(data-src)",
     '[style*="("]::attr(style)',
     "img",
@@ -92,7 +95,8 @@ def requisites_of(
         found.add_css(css)
     found.add(IMAGE, images)
     for text in found.first(srcsets):
-        found.add(IMAGE, candidates_in(text))
+        # The bgset of lazysizes has a bar between the sets for different windows.
+        found.add(IMAGE, candidates_in(text.replace(" | ", ", ")))
     found.add(OTHER, others)
     add_lazy(found, pictures, backgrounds)
     return found.resolved(base, encoding)
