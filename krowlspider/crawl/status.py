@@ -12,7 +12,7 @@ from krowlspider.crawl.next_commands import archive_commands, same_again
 from krowlspider.crawl.time_left import may_end, progress, until_empty
 from krowlspider.errors import lacks_room, scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
-from krowlspider.frontier.schedule.orders import PAUSED
+from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE
 from krowlspider.frontier.stopped import fetched_in
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Progress:
         """Return whether no host is due before the pauses of people end."""
         frontier = self._job.frontier
         due = frontier.schedule.next_due()
-        return due is not None and due - frontier.now() > PAUSED / 2
+        return due is not None and due >= PUT_OFF_ELSEWHERE
 
     def end(self, reason: str, now: float) -> None:
         """Leave the last figures in the job folder: the crawl has ended for a reason."""

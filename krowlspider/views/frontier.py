@@ -60,10 +60,14 @@ def host_table(title: str, rows: list[HostRow]) -> list[str]:
     head = "{:>9} {:>9} {:>8} {:>8} {:>12} {:>6}  host".format(*names)
     return ["", title, head] + [
         f"{row.queued:>9,} {row.done:>9,} {row.dropped:>8,} {row.delay:>8.2f}"
-        f" {duration(row.due_in):>12} {row.errors:>6}"
+        f" {_due(row.due_in):>12} {row.errors:>6}"
         f"  {row.host}{' (deferred)' if row.deferred else ''}"
         for row in rows
     ]
+
+
+def _due(seconds: float | None) -> str:
+    return "put off" if seconds is None else duration(seconds)
 
 
 def _entries(title: str, rows: list[EntryRow]) -> list[str]:
@@ -89,7 +93,7 @@ def one_host(view: HostView) -> str:
         f"state    {view.state}",
         f"delay    {host.delay:.2f} s{asked}",
         f"backoff  {errors} in a row, slowed down {counted(view.throttling, 'time')}",
-        f"due in   {duration(host.due_in)}",
+        f"due in   {_due(host.due_in)}",
         f"queued   {host.queued:,}{retries}",
         f"done     {host.done:,}",
         f"dropped  {host.dropped:,}",

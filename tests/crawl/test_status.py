@@ -13,7 +13,7 @@ from krowlspider.crawl.page_budget import PageBudget
 from krowlspider.crawl.status import Progress, status_line
 from krowlspider.crawl.time_left import Limits, may_end, progress
 from krowlspider.engine.ending import Ending
-from krowlspider.frontier.schedule.orders import PAUSED
+from krowlspider.frontier.hosts.host import PUT_OFF_HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,16 +36,16 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("wait", "reason"), [(PAUSED - 60, "paused or blocked"), (86_400.0, "within its delay")]
+    ("due", "reason"), [(PUT_OFF_HERE, "paused or blocked"), (86_450.0, "within its delay")]
 )
-def test_hosts_that_a_person_holds_are_not_within_a_delay(wait: float, reason: str) -> None:
+def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: str) -> None:
     stats, job = Mock(), Mock(is_paused=False, full=None, node=None, stopping=str)
     stats.get_value.return_value = 0
     job.outages.paused = job.memory.keeps_out = False
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
     job.frontier.schedule.count_due.return_value = 0
-    job.frontier.schedule.next_due.return_value = 50.0 + wait
+    job.frontier.schedule.next_due.return_value = due
     job.frontier.now.return_value = 50.0
     job.archive.stats.bytes_written = 0
     progress = Progress(job, stats, lambda: (Counter(), 0), 100.0, Limits())

@@ -346,3 +346,4 @@ def test_a_stopped_crawl_says_that_a_host_is_paused(tmp_path: Path) -> None:
         crawl.run()
         done = scrapy("frontier", crawl.jobdir, "--host", web.url("a.test"))
     assert b": It is paused by a.test:" in done.stdout
+    assert b"\ndue in   put off\n" in done.stdout

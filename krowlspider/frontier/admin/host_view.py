@@ -14,7 +14,7 @@ from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.holds import hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
-from krowlspider.frontier.schedule.orders import PAUSED, rules_in
+from krowlspider.frontier.schedule.orders import rules_in
 from krowlspider.frontier.schedule.standing import BLOCK, DELAY, PAUSE, read_orders
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
@@ -92,9 +92,11 @@ def view_of(
     wait = min((row.due_in for row in queue), default=0.0)
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
     hold = hold_of(store, host.name)
-    row_of_host = HostRow.of(host, policy, wall)
+    row = HostRow.of(host, policy, wall)
+    if row.due_in is not None:
+        row = replace(row, due_in=max(row.due_in, wait))
     return HostView(
-        host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
+        host=row,
         state=host.health.words,
         why=why.words + _poison_words(len(poison)),
         crawl_delay=host.rate.floor,
@@ -212,7 +214,7 @@ def why_host_waits(
             f"All its queued URLs are retries, the first due in {duration(wait)}.",
             "KROWL_RETRY_DELAY",
         )
-    if due_in > PAUSED / 2:
+    if host.is_put_off:
         return Reason(
             "It was paused by a person; the live page and the telnet console of a running crawl"
             " resume it."

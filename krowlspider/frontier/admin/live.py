@@ -14,7 +14,6 @@ from krowlspider.frontier.hosts.host import (
     IN_FLIGHT,
     SEALED,
 )
-from krowlspider.frontier.schedule.orders import is_paused
 from krowlspider.frontier.shares.names import CROWD
 from krowlspider.frontier.stopped import read_host
 
@@ -45,7 +44,7 @@ def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
         return _for_room(frontier, host)
     if (words := _STATES.get(host.state)) is not None:
         return Reason(words)
-    if is_paused(host, frontier.now()):
+    if host.is_put_off:
         return Reason(
             f"It was paused or blocked at another node: krowl.resume({host.name!r}) lets it go on."
         )

@@ -26,14 +26,15 @@ _CHUNK = 1000
 @dataclass(frozen=True, slots=True)
 class HostRow:
     """A host: entries queued, pages done, entries dropped, seconds of delay and until it is due,
-    transport errors in a row, and whether it is deferred."""
+    transport errors in a row, and whether it is deferred. ``due_in`` is None for one that a pause
+    or a block covers."""
 
     host: str
     queued: int
     done: int
     dropped: int
     delay: float
-    due_in: float
+    due_in: float | None
     errors: int
     deferred: bool
 
@@ -45,7 +46,7 @@ class HostRow:
             host.queue.pages,
             host.queue.dropped,
             round(policy.of(host.name).delay(host.rate), 3),
-            seconds_until(host.due, wall),
+            None if host.is_put_off else seconds_until(host.due, wall),
             host.rate.errors,
             host.health is Health.DEAD,
         )

@@ -12,9 +12,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.entry import Count, EntryLine
-from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
 from krowlspider.frontier.part import Part
-from krowlspider.frontier.schedule.orders import HELD_FOR, PAUSED
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import RobotsRecord
@@ -46,16 +45,12 @@ class BadChunk(ValueError):
     """A chunk that cannot be taken; the message says why."""
 
 
-def _wait(given: float) -> float:
-    # A held host stays held where its order has not arrived yet.
-    return PAUSED if PAUSED / 2 < given <= HELD_FOR else min(given, WAIT_MAX)
-
-
 class HostRecord(Struct):
     """What is known of a host.
 
     ``due`` is when it may be fetched, ``ready`` the end of its last wait, null if it has none.
-    ``pace`` has the fields of its rate, ``state`` is its health in lower case.
+    ``put_off``: a pause or a block covers it, so it has neither. ``pace`` has the fields of its
+    rate, ``state`` is its health in lower case.
     """
 
     state: str
@@ -65,18 +60,20 @@ class HostRecord(Struct):
     done: _Number
     dropped: _Number
     extras: _Number = 0
+    put_off: bool = False
 
     @classmethod
     def of(cls, host: Host, now: float) -> Self:
         rate = host.rate
         return cls(
             state=host.health.name.lower(),
-            due=max(0.0, host.due - now),
-            ready=max(0.0, host.ready - now) if host.ready else None,
+            due=0.0 if host.is_put_off else max(0.0, host.due - now),
+            ready=max(0.0, host.ready - now) if host.ready and not host.is_put_off else None,
             pace=(rate.ema, rate.floor, rate.good_answers, rate.throttling, rate.saved_errors),
             done=host.queue.done,
             dropped=host.queue.dropped,
             extras=host.queue.extras,
+            put_off=host.is_put_off,
         )
 
     def host(self, name: str, now: float) -> Host:
@@ -92,10 +89,13 @@ class HostRecord(Struct):
         host = Host(
             name,
             rate=rate,
-            due=now + _wait(self.due),
-            ready=0.0 if self.ready is None else now + _wait(self.ready),
+            due=now + min(self.due, WAIT_MAX),
+            ready=0.0 if self.ready is None else now + min(self.ready, WAIT_MAX),
             health=Health[self.state.upper()],
         )
+        if self.put_off:
+            # Also where the order has not arrived yet.
+            host.due = host.ready = PUT_OFF_ELSEWHERE
         queue = host.queue
         queue.done, queue.dropped = self.done, self.dropped
         queue.extras = min(self.extras, self.done)

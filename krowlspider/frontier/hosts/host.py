@@ -33,6 +33,10 @@ LANE_AT = 56
 LANES = 0xFF
 # The priority of seeds, and of the URLs at which seeds go on. No other entry has it.
 SEED_PRIORITY = 1_000_000
+# Due times of hosts that a pause or a block covers, in seconds of the job clock: of one that came
+# from another node where it was put off, and of one put off here. No other due time is so late.
+PUT_OFF_ELSEWHERE = 1e10
+PUT_OFF_HERE = 2e10
 
 
 class Health(IntEnum):
@@ -289,6 +293,11 @@ class Host:
                 f"{self.name} is {self.health.words} and cannot be {health.words}"
             )
         self.health = health
+
+    @property
+    def is_put_off(self) -> bool:
+        """Return whether a pause or a block covers the host, or did at the node it came from."""
+        return self.due >= PUT_OFF_ELSEWHERE
 
     @property
     def has_own_time(self) -> bool:

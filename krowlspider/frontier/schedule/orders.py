@@ -1,7 +1,7 @@
 """Orders of a person for hosts while the crawl runs: pauses, blocks and delays.
 
 A host that a pause or a block covers is put off when its time comes: the pop asks only while there
-are some. Then it is due in years, so no pop looks at it.
+are some. Then it has a due time that never comes, so no pop looks at it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import AWAITING_ROBOTS, DEFERRED
+from krowlspider.frontier.hosts.host import (
+    AWAITING_ROBOTS,
+    DEFERRED,
+    PUT_OFF_ELSEWHERE,
+    PUT_OFF_HERE,
+)
 from krowlspider.frontier.schedule.standing import BLOCK, DELAY, PAUSE, StandingOrder
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_key, split_due_key, whole_microseconds
@@ -27,13 +32,9 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
 
-# Seconds by which a host is put off that came from another node where it was held: ten years. No
-# other wait is nearly as long.
-PAUSED = 3650 * 86_400.0
-# Seconds by which a host is put off that is held here.
-HELD_FOR = 2 * PAUSED
 # Hosts that one commit lets go on after the end of an order: bounds the time that it takes.
 _RELEASED = 1000
+_FIRST_PUT_OFF = due_key(PUT_OFF_ELSEWHERE, "")
 
 
 class Orders:
@@ -73,7 +74,7 @@ class Orders:
         self._released: bytes | None = None
         if (ended := store.get(schema.BLOCK)) is not None:
             self._ended = Blocks((rule, "") for rule in json.loads(ended or b"[]"))
-            self._released = self._first_held()
+            self._released = _FIRST_PUT_OFF
 
     # --- giving ---
 
@@ -129,7 +130,7 @@ class Orders:
         if self.holder_of(host.name) is None:
             return False
         if host.state is not DEFERRED:
-            host.due = host.ready = whole_microseconds(self._now() + HELD_FOR)
+            host.due = host.ready = PUT_OFF_HERE
             self._due_changed(host)
             # After a death it is put off again: the rule is on disk.
             self._cache.note(host)
@@ -143,7 +144,7 @@ class Orders:
         self._cache.record_changed(batch)
         batch.put(schema.BLOCK, json.dumps(list(self._ended.rules)).encode())
         batch.write()
-        self._released = self._first_held()
+        self._released = _FIRST_PUT_OFF
         # A host with nothing but a robots.txt to fetch for another one is not in the heap on disk.
         hosts = [each for each in self._cache.hosts.values() if each.robots.fetches]
         gone_on = [self._let_go(host) for host in hosts]
@@ -168,16 +169,12 @@ class Orders:
         return bool(going_on)
 
     def _let_go(self, host: Host) -> bool:
-        now = self._now()
-        if not is_held(host, now) or self.holder_of(host.name) is not None:
+        if not host.is_put_off or self.holder_of(host.name) is not None:
             return False
-        if is_paused(host, now) and self._ended.rule_of(host.name) is None:
+        if host.due == PUT_OFF_ELSEWHERE and self._ended.rule_of(host.name) is None:
             return False
-        self._make_due(host, now + self._delay(host))
+        self._make_due(host, self._now() + self._delay(host))
         return True
-
-    def _first_held(self) -> bytes:
-        return due_key(self._now() + PAUSED / 2, "")
 
     # --- delays ---
 
@@ -205,14 +202,3 @@ class Orders:
 def rules_in(orders: Mapping[str, StandingOrder]) -> Blocks:
     """Return the rules of orders, with their notes."""
     return Blocks((rule, order.note) for rule, order in orders.items())
-
-
-def is_paused(host: Host, now: float) -> bool:
-    """Return whether a host came from another node where it was held. ``now`` is in seconds of the
-    job clock."""
-    return PAUSED / 2 < host.due - now < (PAUSED + HELD_FOR) / 2
-
-
-def is_held(host: Host, now: float) -> bool:
-    """Return whether a host was put off because of an order, here or at another node."""
-    return host.due - now > PAUSED / 2

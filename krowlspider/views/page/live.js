@@ -297,7 +297,8 @@ function showHosts() {
     const name = element("td");
     name.append(button);
     row.append(name);
-    const due = host.deferred ? "deferred" : host.due_in ? duration(host.due_in) : "now";
+    const putOff = host.due_in === null ? "put off" : "now";
+    const due = host.deferred ? "deferred" : host.due_in ? duration(host.due_in) : putOff;
     const cells = [number(host.queued), number(host.done), number(host.dropped),
       duration(host.delay), due, number(host.errors)];
     row.append(...cells.map((text) => element("td", text)));

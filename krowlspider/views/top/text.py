@@ -75,7 +75,8 @@ def counts(numbers: Mapping[str, int]) -> str:
 
 def host_cells(host: Mapping[str, Any]) -> list[str]:
     """Return the cells of a host's row, in the order of HOST_COLUMNS."""
-    due = "now" if not host["due_in"] else duration(host["due_in"])
+    due_in = host["due_in"]
+    due = "put off" if due_in is None else duration(due_in) if due_in else "now"
     return [
         short(printable(host["host"])),
         *(f"{host[name]:,}" for name in ("queued", "done", "dropped")),
