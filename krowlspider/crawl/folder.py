@@ -79,6 +79,16 @@ def holder_of(jobdir: Path) -> int | None:
     return None
 
 
+def processes_in(path: Path) -> list[JobFolder]:
+    """Return the folders of the processes of a crawl, if ``path`` is the JOBDIR of one that several
+    processes have made together."""
+    if (path / _HEAD).exists():
+        return []
+    found = [each.parent for each in path.glob(f"p[1-9]*/{_HEAD}")]
+    found = [each for each in found if each.name[1:].isdecimal()]
+    return [JobFolder(each) for each in sorted(found, key=lambda each: int(each.name[1:]))]
+
+
 class JobFolder:
     """A crawl's folder, locked for this process from `take` to `leave`.
 
@@ -113,7 +123,7 @@ class JobFolder:
         if not (path / _HEAD).is_file():
             if (path / "frontier").is_dir():
                 raise JobError(_headless(path))
-            if parts := sorted(found.parent for found in path.glob(f"p[1-9]*/{_HEAD}")):
+            if parts := [found.path for found in processes_in(path)]:
                 raise JobError(
                     f"{path} is of a crawl of several processes, each with a folder of its own:"
                     f" give one of them: {', '.join(map(str, parts))}"

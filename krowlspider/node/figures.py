@@ -125,7 +125,7 @@ class Figures:
             folder = self._tree.folder(process).path
             rows[process] = f"{counted(each[process]['done'], 'page')}, exit code {code}, {folder}"
         title = f"Crawl of {processes(len(codes))} ended ({reason}) after {seconds:.1f} s"
-        following = {"look": scrapy_with("frontier", self._tree.folder("p1").path)}
+        following = {"look": scrapy_with("frontier", self._tree.path)}
         if left:
             following["go on"] = "the same command and JOBDIR, with any number of processes"
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plyvel
 from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.folder import JobFolder, JobInUseError
+from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.read_only import is_writable, readable_copy
 from krowlspider.crawl.snapshots.restoring import restore
@@ -30,6 +31,7 @@ from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.explaining import explain
@@ -44,7 +46,7 @@ from krowlspider.views.names import named_host, whole_host
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobHead
@@ -78,6 +80,21 @@ _WAYS_FOR_PAGE = {
 # The options that change the folder, or need to write in it.
 _CHANGES = ("import", "drop-host", "forget", "snapshot", "restore")
 _FORMATS = ("krowlspider", "urlfrontier")
+# What cannot be done in the folder of several processes, and what can be done instead.
+_NOT_FOR_SEVERAL = {
+    "import": "import while the crawl runs: each line goes to the process that owns its host",
+    "snapshot": "stop the crawl, and copy the whole folder",
+}
+# States of a URL of which another process may know more, the one that knows least first.
+_LEAST_KNOWN = ("foreign", "unknown", "refused")
+
+
+class _Part(NamedTuple):
+    """The frontier of a process, open: nearly all crawls have one."""
+
+    folder: JobFolder
+    head: JobHead
+    store: LevelStore
 
 
 class Command(Program):
@@ -107,18 +124,18 @@ class Command(Program):
         if opts.restore:
             self._restore(Path(opts.restore), Path(args[0]), opts)
             return
-        folder = JobFolder.existing(args[0])
+        path = Path(args[0])
+        folders = processes_in(path) or [JobFolder.existing(args[0])]
         changes = any(getattr(opts, name) for name in (*_CHANGES, "repair"))
-        try:
-            if changes or is_writable(folder.path):
-                self._run(folder, opts)
-            else:
-                with readable_copy(folder.path) as copy:
-                    self._run(copy, opts)
-        except (KrowlError, *STORE_ERRORS) as error:
-            text, code = self.failure(error)
-            where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
-            self.complain(f"{where}{text}{way_out(error, folder.path)}", code)
+        with ExitStack() as stack:
+            if not changes:
+                folders = [
+                    each
+                    if is_writable(each.path)
+                    else stack.enter_context(readable_copy(each.path))
+                    for each in folders
+                ]
+            self._run(path, folders, opts)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the command line and the settings, and adapt the settings to this command.
@@ -136,39 +153,64 @@ class Command(Program):
             raise KrowlError("--format is for --export: give both, or neither")
         validate(offline(self.settings))
 
-    def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
+    def _run(self, path: Path, folders: list[JobFolder], opts: argparse.Namespace) -> None:
+        """Do what is asked. ``path`` is what the person has given; each folder has a part of the
+        frontier."""
+        folder = folders[0]
+        parts: list[_Part] = []
         try:
-            head = folder.take(to_repair=opts.repair)
-        except JobInUseError as error:
-            if opts.snapshot:
-                text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
-                self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
-                return
-            if opts.explain:
-                self._say_explained(opts, explain_running(error, opts.explain))
-                return
-            if given := vars(opts)["import"]:
-                self._say_imported(opts, import_running(error, given, self.settings))
-                return
-            # The other options would change the folder of a crawl that runs.
-            if any(getattr(opts, name) for name in (*_ACTIONS, "repair")):
-                raise JobError(
-                    f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
-                ) from error
-            status = folder.read_status()
-            self._say(opts, {"running": status}, frontier.running(folder.path, status))
-            return
-        try:
-            if opts.repair:
-                self._repair(folder, head, opts)
-            elif not is_there(folder.frontier):
-                raise JobError(gone(folder.path))
-            else:
-                with closing(LevelStore(folder.frontier)) as store:
+            with ExitStack() as stack:
+                for folder in folders:
+                    head = folder.take(to_repair=opts.repair)
+                    stack.callback(folder.leave)
+                    if opts.repair:
+                        self._repair(folder, head, opts)
+                        continue
+                    if not is_there(folder.frontier):
+                        raise JobError(gone(folder.path))
+                    store = stack.enter_context(closing(LevelStore(folder.frontier)))
                     check_owner(store, head.seed, head.ring)
-                    self._act(folder, head, store, opts)
-        finally:
-            folder.leave()
+                    parts.append(_Part(folder, head, store))
+                if parts:
+                    self._act(parts, opts)
+        except JobInUseError as error:
+            self._ask_running(error, path, folders, opts)
+        except (KrowlError, *STORE_ERRORS) as error:
+            text, code = self.failure(error)
+            where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
+            self.complain(f"{where}{text}{way_out(error, folder.path)}", code)
+
+    def _ask_running(
+        self,
+        error: JobInUseError,
+        path: Path,
+        folders: Sequence[JobFolder],
+        opts: argparse.Namespace,
+    ) -> None:
+        """Ask the crawl that uses the folders, as far as it answers."""
+        if opts.snapshot:
+            self._refuse_for_several(folders, "snapshot")
+            text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
+            self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
+        elif opts.explain:
+            # The process that owns the host answers.
+            self._say_explained(opts, explain_running(error, opts.explain))
+        elif given := vars(opts)["import"]:
+            self._say_imported(opts, import_running(error, given, self.settings))
+        elif any(getattr(opts, name) for name in (*_ACTIONS, "repair")):
+            # The other options would change the folder of a crawl that runs.
+            raise JobError(
+                f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
+            ) from error
+        elif len(folders) == 1:
+            status = folders[0].read_status()
+            self._say(opts, {"running": status}, frontier.running(path, status))
+        else:
+            each = {folder.path.name: folder.read_status() for folder in folders}
+            text = "\n".join(
+                frontier.running(folder.path, each[folder.path.name]) for folder in folders
+            )
+            self._say(opts, {"running": each}, text)
 
     def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
         hasher = IdentityHasher(head.seed)
@@ -182,50 +224,71 @@ class Command(Program):
         text = frontier.restored(made, self.settings["KROWL_WARC_DIR"])
         self._say(opts, {"restored": asdict(made)}, text)
 
-    def _act(
-        self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
-    ) -> None:
+    def _act(self, parts: Sequence[_Part], opts: argparse.Namespace) -> None:
+        folder, head, store = parts[0]
+        stores = [part.store for part in parts]
         policy, now = head.delays or delay_policy(self.settings), time.time()
         # Text below the delays, if they are not those of the crawl.
         note = "" if head.delays else frontier.DELAYS_OF_COMMAND
         given = vars(opts)
         if given["host"]:
-            one = view_host(store, named_host(given["host"]), policy, now, _MOST)
+            name = named_host(given["host"])
+            views = [
+                view_host(part.store, name, policy, now, _MOST) for part in _that_know(parts, name)
+            ]
+            one = max(views, key=lambda view: (view.host.queued, view.host.done))
             fields = asdict(one)
             self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one) + note)
         elif given["explain"]:
-            found = explain(folder, head, store, self.settings, given["explain"])
-            self._say_explained(opts, found)
+            url = given["explain"]
+            found = [explain(*part, self.settings, url) for part in parts]
+            self._say_explained(opts, max(found, key=_how_known))
         elif given["export"]:
-            self._export(store, opts, now)
+            self._export(stores, opts, now)
         elif given["import"]:
+            self._refuse_for_several(parts, "import")
             lines = read_lines(given["import"])
             self._say_imported(opts, import_into(folder, head, store, self.settings, lines))
         elif given["drop-host"]:
-            hosts = _hosts_of(store, given["drop-host"], "drop-host")
-            dropped = sum(drop_host(store, host) for host in hosts)
+            hosts = _hosts_of(stores, given["drop-host"], "drop-host")
+            dropped = sum(
+                drop_host(part.store, host) for host in hosts for part in _that_know(parts, host)
+            )
             text = f"dropped {counted(dropped, 'queued URL')} of {', '.join(hosts)}"
             self._say(opts, {"dropped": dropped, "hosts": hosts}, text)
         elif given["forget"]:
-            remove_filter = FilterFile(folder.seen).remove
-            hosts = _hosts_of(store, given["forget"], "forget")
-            forgotten = [forget_host(store, host, remove_filter) for host in hosts]
+            hosts = _hosts_of(stores, given["forget"], "forget")
+            forgotten = [
+                forget_host(part.store, host, FilterFile(part.folder.seen).remove)
+                for host in hosts
+                for part in _that_know(parts, host)
+            ]
             seen, dropped = (sum(counts) for counts in zip(*forgotten, strict=True))
             text = f"forgot {counted(seen, 'URL')} of {', '.join(hosts)}, {dropped:,} of them"
             text += " queued; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped, "hosts": hosts}, text)
         elif given["snapshot"]:
+            self._refuse_for_several(parts, "snapshot")
             archive = warc_folder(self.settings, folder.path)
             taken = take_stopped(folder, store, archive, Path(given["snapshot"]))
             values = {"snapshot": taken.folder, "running": False}
             self._say(opts, values, frontier.snapshot_taken(taken))
         else:
-            view = view_frontier(store, policy, now, _MOST)
+            view = view_frontier(stores, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)
 
-    def _export(self, store: LevelStore, opts: argparse.Namespace, now: float) -> None:
+    def _refuse_for_several(self, parts: Sequence[object], option: str) -> None:
+        """:raises JobError: the crawl is of several processes"""
+        if len(parts) > 1:
+            raise JobError(
+                f"--{option} is not for a crawl of several processes: {_NOT_FOR_SEVERAL[option]}"
+            )
+
+    def _export(self, stores: Sequence[LevelStore], opts: argparse.Namespace, now: float) -> None:
         is_foreign = opts.format == "urlfrontier"
-        lines: Iterator[str | None] = url_items(store, now) if is_foreign else export_lines(store)
+        lines: Iterator[str | None] = chain.from_iterable(
+            url_items(store, now) if is_foreign else export_lines(store) for store in stores
+        )
         count = left_out = 0
         with written(opts.export) as file:
             for line in lines:
@@ -250,7 +313,19 @@ class Command(Program):
         self.say(json.dumps(values) if opts.json else text)
 
 
-def _hosts_of(store: LevelStore, name: str, option: str) -> list[str]:
+def _hosts_of(stores: Sequence[LevelStore], name: str, option: str) -> list[str]:
     """Return the hosts that a name covers: at all ports, or at the one given."""
-    found = list(hosts_named(store, whole_host(name, _WAYS_FOR_PAGE[option])))
+    whole = whole_host(name, _WAYS_FOR_PAGE[option])
+    found = sorted({host for store in stores for host in hosts_named(store, whole)})
     return found or [named_host(name)]
+
+
+def _that_know(parts: Sequence[_Part], host: str) -> Sequence[_Part]:
+    """Return the parts that have a host; the first one if none has, for its error."""
+    return [part for part in parts if read_host(part.store, host)] or parts[:1]
+
+
+def _how_known(found: Explanation) -> int:
+    if found.state in _LEAST_KNOWN:
+        return _LEAST_KNOWN.index(found.state)
+    return len(_LEAST_KNOWN)

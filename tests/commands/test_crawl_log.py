@@ -57,7 +57,7 @@ def test_start_is_five_lines_and_the_end_has_commands(tmp_path: Path) -> None:
         assert f"(user scrapy, password in {crawl.jobdir}/telnet-password); Ctrl-C" in watch
         source = f"1 seed read from {tmp_path}/seeds.txt, 1 new, 0 bad lines"
         assert crawled == f"Crawl: spider broad, {source}; scope: no limits"
-        assert " of 6 pages, " in text
+        assert " of 6 pages" in text
         # Nothing comes after the summary, the dump of the stats included.
         assert "Dumping Scrapy stats" in text
         summary = text.partition("Crawl ended (max_pages)")[2]

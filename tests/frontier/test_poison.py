@@ -102,7 +102,7 @@ def test_poison_counts_as_dropped_and_the_rest_is_fetched(
     assert fetched == [urls[0], urls[2], urls[3], None]
     world.commit()
     assert frontier.queued == frontier.pending == 0
-    view = view_frontier(world.store, RULE, world.clocks.wall, most=1)
+    view = view_frontier([world.store], RULE, world.clocks.wall, most=1)
     assert (view.queued, view.done, view.dropped) == (0, 3, {"poison": 1})
     record = world.store.get(schema.host_key("a.test"))
     assert record is not None

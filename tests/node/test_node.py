@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
@@ -214,9 +214,57 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
         assert why in crawl.log
         assert order(p2, "resume").startswith("it goes on at all nodes")
         crawl_until(web, crawl, 40)
-        refused = scrapy("frontier", crawl.jobdir, code=2).stderr.decode()
-        assert f"give one of them: {p1}, {p2}" in refused
+        assert_all_are_asked_together(crawl, web.seeds()[0])
         crawl.interrupt()
+    assert_all_are_read_together(crawl, web.seeds()[0])
+
+
+def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
+    """While they run: any process explains a URL of any other one, or has it queued."""
+    said = frontier(crawl, "--json")["running"]
+    assert set(said) == {"p1", "p2"}
+    for each in crawl.folders:
+        assert f"{each} is being crawled; its last status line" in text_of(crawl, "frontier")
+    assert frontier(crawl, "--json", "--explain", url)["state"] == "fetched"
+    lines = crawl.jobdir.with_name("more.txt")
+    lines.write_text(f"{url}\n" + "".join(f"{url}new{number}\n" for number in range(3)))
+    given = frontier(crawl, "--json", "--import", str(lines))
+    assert given["imported"] + given["sent"] + given["known"] == 4
+    refused = scrapy("frontier", crawl.jobdir, "--snapshot", "x", code=2).stderr.decode()
+    assert "stop the crawl, and copy the whole folder" in refused
+    top = text_of(crawl, "top", "--once")
+    assert f", in {crawl.jobdir}" in top.splitlines()[0]
+    (hosts,) = re.findall(r"queued on ([0-9]+) hosts?,", top)
+    each_has = [text_of(crawl, "top", "--once", folder=each) for each in crawl.folders]
+    found = [re.findall(r"queued on ([0-9]+) hosts?,", text)[0] for text in each_has]
+    assert int(hosts) == sum(map(int, found))
+
+
+def assert_all_are_read_together(crawl: NodeCrawl, url: str) -> None:
+    """After the end: sums, and what any process knows."""
+    views = [frontier_view(folder) for folder in crawl.folders]
+    whole = frontier(crawl, "--json")
+    for name in ("hosts", "queued", "done"):
+        assert whole[name] == sum(view[name] for view in views) > 0
+    assert frontier(crawl, "--json", "--explain", url)["state"] == "fetched"
+    exported = text_of(crawl, "frontier", "--export")
+    assert len(exported.splitlines()) == whole["queued"]
+    name = json.loads(exported.splitlines()[0])["url"].split("/")[2]
+    assert frontier(crawl, "--json", "--host", name)["queued"] > 0
+    dropped = frontier(crawl, "--json", "--drop-host", name)["dropped"]
+    assert dropped > 0
+    assert frontier(crawl, "--json")["queued"] == whole["queued"] - dropped
+    refused = scrapy("frontier", crawl.jobdir, "--import", "-", code=2).stderr.decode()
+    assert "import while the crawl runs" in refused
+
+
+def text_of(crawl: NodeCrawl, *words: str, folder: Path | None = None) -> str:
+    name, *options = words
+    return scrapy(name, folder or crawl.jobdir, *options).stdout.decode()
+
+
+def frontier(crawl: NodeCrawl, *options: str) -> Any:
+    return json.loads(text_of(crawl, "frontier", *options))
 
 
 def test_each_seed_line_has_one_row_for_all_processes(tmp_path: Path) -> None:

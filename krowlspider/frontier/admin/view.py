@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Self
 
 from krowlspider.frontier.entry import entry_of
@@ -16,6 +17,8 @@ from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import split_queue_key
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
 
@@ -100,13 +103,19 @@ def seconds_until(due: float, wall: float) -> float:
     return round(max(0.0, due - wall), 3)
 
 
-def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> FrontierView:
-    """Read all host records. ``wall`` is now in epoch seconds, ``most`` the length of the lists."""
+def view_frontier(
+    stores: Sequence[Store], policy: DelayPolicy, wall: float, most: int
+) -> FrontierView:
+    """Read all host records of the stores of a crawl, one for each of its processes.
+
+    ``wall`` is now in epoch seconds, ``most`` the length of the lists.
+    """
     biggest: list[Host] = []
     slowest: list[Host] = []
     soonest: list[Host] = []
     count = deferred = queued = 0
-    hosts = (decode_host(name, record) for name, record in records(store))
+    found = chain.from_iterable(records(store) for store in stores)
+    hosts = (decode_host(name, record) for name, record in found)
     while some := list(islice(hosts, _CHUNK)):
         waiting = [host for host in some if host.queue.queued]
         due = [host for host in waiting if host.health is not Health.DEAD]
@@ -118,8 +127,8 @@ def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> 
         count += len(some)
         deferred += sum(host.health is Health.DEAD for host in some)
         queued += sum(host.queue.queued for host in waiting)
-    counters = read_counters(store)
-    poison = store.items(schema.POISON)
+    counters = sum((read_counters(store) for store in stores), Counter[str]())
+    poison = chain.from_iterable(store.items(schema.POISON) for store in stores)
     return FrontierView(
         hosts=count,
         deferred=deferred,
@@ -127,7 +136,7 @@ def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> 
         done=counters["done"],
         fetched=fetched_in(counters),
         dropped=dropped_in(counters),
-        poison=sum(1 for _ in store.keys(schema.POISON)),
+        poison=sum(1 for store in stores for _ in store.keys(schema.POISON)),
         biggest=[HostRow.of(host, policy, wall) for host in biggest],
         slowest=[HostRow.of(host, policy, wall) for host in slowest],
         next_due=[HostRow.of(host, policy, wall) for host in soonest],

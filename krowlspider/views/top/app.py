@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from krowlspider.views.top.processes import Processes
     from krowlspider.views.top.source import Source
 
 # Hosts in the table, and pages below it.
@@ -47,7 +48,7 @@ class TopApp(App[str]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "krowlspider"
 
-    def __init__(self, source: Source, interval: float):
+    def __init__(self, source: Source | Processes, interval: float):
         super().__init__()
         self._source = source
         self._interval = interval

@@ -33,7 +33,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
     assert aside is not None
     world.frontier.schedule.deferral.defer(aside)
     world.commit()
-    view = view_frontier(world.store, RULE, world.clocks.wall, most=2)
+    view = view_frontier([world.store], RULE, world.clocks.wall, most=2)
     assert (view.hosts, view.deferred, view.queued, view.done) == (5, 1, 13, 1)
     assert view.dropped == {"robots": 1}
     assert [(line.host, line.queued) for line in view.biggest] == [("h4.test", 5), ("h3.test", 4)]
@@ -43,7 +43,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
         1,
     )
     assert [line.host for line in view.next_due] == ["h3.test", "h4.test"]
-    every = view_frontier(world.store, RULE, world.clocks.wall, most=10)
+    every = view_frontier([world.store], RULE, world.clocks.wall, most=10)
     assert {line.host: line.due_in for line in every.next_due} == {
         "h1.test": 50.0,
         "h3.test": 0.0,
@@ -59,7 +59,7 @@ def test_poison_is_shown(open_store: Callable[[], Store]) -> None:
         entry = Entry(f"http://a.test/{page}", strikes=3)
         batch.put(queue_key(poison_prefix("a.test"), 0, page), entry.encode("a.test"))
     batch.write()
-    view = view_frontier(world.store, RULE, world.clocks.wall, most=2)
+    view = view_frontier([world.store], RULE, world.clocks.wall, most=2)
     assert view.poison == 3
     assert [(line.url, line.strikes) for line in view.poisoned] == [
         ("http://a.test/0", 3),
@@ -71,7 +71,7 @@ def test_the_text_lists_pages_set_aside_with_their_strikes(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
-    assert "set aside" not in whole(view_frontier(world.store, RULE, world.clocks.wall, most=10))
+    assert "set aside" not in whole(view_frontier([world.store], RULE, world.clocks.wall, most=10))
     batch = world.store.batch()
     for page in range(1200):
         entry = Entry(f"http://a.test/{page}", depth=4, retries=2, strikes=3)
@@ -80,7 +80,7 @@ def test_the_text_lists_pages_set_aside_with_their_strikes(
     world.frontier.counters["dropped/poison"] += 1200
     world.frontier.counters["dropped/robots"] += 34
     world.commit()
-    lines = whole(view_frontier(world.store, RULE, world.clocks.wall, most=2)).splitlines()
+    lines = whole(view_frontier([world.store], RULE, world.clocks.wall, most=2)).splitlines()
     assert "dropped  1,234 (poison: 1,200, robots: 34)" in lines
     assert "set aside 1,200" in lines
     assert [line.split() for line in lines[-4:]] == [
