@@ -62,6 +62,10 @@ class Figures:
         each = self.of_processes().values()
         return {name: sum(figures[name] for figures in each) for name in _FIGURES}
 
+    def before(self) -> Counter[str]:
+        """Return what processes had done that have died."""
+        return sum(self._before.values(), Counter[str]())
+
     def fetched(self) -> dict[str, int]:
         """Return how many URLs all processes have fetched, by kind, pages among them."""
         total = self._fetched_before.copy()

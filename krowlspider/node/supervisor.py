@@ -24,6 +24,7 @@ from krowlspider.node.handover import FolderHandover
 from krowlspider.node.redis import LOG, PrivateRedis
 from krowlspider.node.relay import Relay
 from krowlspider.node.serving.server import Serving
+from krowlspider.node.serving.together import Served
 from krowlspider.node.tree import StoppedError, ids, processes, ring_of
 from krowlspider.views.live_line import StatusLog
 from krowlspider.views.report import write_table
@@ -169,7 +170,11 @@ class Supervisor:
                 on_death=partial(self._on_death, name),
                 errors=None if relay is None else relay.end,
             )
-        serving = Serving(self._plan.tree, self._ids, self._figures, self._restarts)
+        plan = self._plan
+        crawl = Served(
+            plan.tree, self._ids, self._figures, plan.spider, plan.max_pages, self._restarts
+        )
+        serving = Serving(crawl)
         served = await serving.open(self._plan.settings)
         logger.info(
             "Crawl of %s in %s, each with its own folder there%s",

@@ -15,6 +15,8 @@ from krowlspider.archive.disk import sync_directory
 from krowlspider.cluster.membership import static_seed
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.crawl.folder import JobFolder, JobInUseError, write_private
+from krowlspider.crawl.monitoring.page_note import METRICS, PAGE
+from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.words import counted
@@ -118,7 +120,7 @@ class Tree:
                 f"JOBDIR {self.path} belongs to a crawl of one process: continue it with scrapy"
                 " crawl, or give another JOBDIR"
             )
-        own = {_LOCK, _SECRET, _REDIS, _REPORTS}
+        own = {_LOCK, _SECRET, _REDIS, _REPORTS, CONTROL_TOKEN, PAGE, METRICS}
         if strange := {name for name in names - own if not _PROCESS.fullmatch(name)}:
             raise JobError(
                 f"JOBDIR {self.path} is not empty and not of a crawl of several processes (it holds"

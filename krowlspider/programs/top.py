@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from itertools import islice
-from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from krowlspider.crawl.folder import processes_in
 from krowlspider.errors import KrowlError, error_text, install_with
 from krowlspider.programs.program import Program
-from krowlspider.views.top.processes import Processes
 from krowlspider.views.top.source import NoCrawlError, Source
 from krowlspider.views.top.text import lines, one_line
 
@@ -50,11 +47,11 @@ class Command(Program):
         if not opts.interval >= _INTERVAL_MIN:
             raise KrowlError(f"--interval {opts.interval}: give {_INTERVAL_MIN} s or more")
         try:
-            self._watch(_source(args[0]), opts)
+            self._watch(Source.of(args[0]), opts)
         except KeyboardInterrupt:
             print()
 
-    def _watch(self, source: Source | Processes, opts: argparse.Namespace) -> None:
+    def _watch(self, source: Source, opts: argparse.Namespace) -> None:
         if opts.once:
             print("\n".join(lines(source.snapshot("queued", _HOSTS))), flush=True)
         elif not sys.stdout.isatty():
@@ -66,18 +63,7 @@ class Command(Program):
             print(f"The crawl has ended. {why}")
 
 
-def _source(named: str) -> Source | Processes:
-    """Return what answers for a JOBDIR or a URL.
-
-    :raises KrowlError: nothing does
-    """
-    path = Path(named)
-    if "://" not in named and (folders := processes_in(path)):
-        return Processes(path, [folder.path for folder in folders])
-    return Source.of(named)
-
-
-def _app(source: Source | Processes, interval: float) -> TopApp | None:
+def _app(source: Source, interval: float) -> TopApp | None:
     """Return the full screen; None without textual."""
     try:
         from krowlspider.views.top.app import TopApp  # noqa: PLC0415 - an extra
@@ -86,7 +72,7 @@ def _app(source: Source | Processes, interval: float) -> TopApp | None:
     return TopApp(source, interval)
 
 
-def _follow(source: Source | Processes, interval: float, *, redraw: bool = False) -> None:
+def _follow(source: Source, interval: float, *, redraw: bool = False) -> None:
     """Print a line every ``interval`` seconds, or with ``redraw`` all figures in place of the last
     ones, until the crawl ends."""
     found = source.snapshot("queued", _HOSTS)

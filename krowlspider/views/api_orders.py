@@ -53,7 +53,7 @@ async def _order(
         return failed(413, f"the body is longer than {BODY_MAX:,} bytes")
     # aiohttp cannot read 0 bytes of an empty body.
     body = await request.content.readexactly(length) if length else b""
-    if (refused := _unauthorised(request, token)) is not None:
+    if (refused := unauthorised(request, token)) is not None:
         return refused
 
     async def give() -> Any:
@@ -73,7 +73,7 @@ async def _import(
 ) -> web.Response:
     """Answer a file of seeds, or of lines of an export, once what it names is on disk."""
     # Before the file is read: it may be long, and of anybody.
-    if (refused := _unauthorised(request, token)) is not None:
+    if (refused := unauthorised(request, token)) is not None:
         return refused
     if "Content-Encoding" in request.headers:
         return failed(415, "give the file as it is, without a content coding; it may be gzip")
@@ -97,7 +97,7 @@ async def _import(
     return answer
 
 
-def _unauthorised(request: web.BaseRequest, token: bytes) -> web.Response | None:
+def unauthorised(request: web.BaseRequest, token: bytes) -> web.Response | None:
     """Return the answer to a request without the token; None for one that has it."""
     kind, _, given = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and compare_digest(given.strip().encode(errors="replace"), token):

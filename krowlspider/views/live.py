@@ -23,12 +23,15 @@ from krowlspider.views.order_fields import BadRequestError
 from krowlspider.views.ordering import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.engine.control import Control
     from krowlspider.views.ordering import Ordering
+
+    # Answers a request with what becomes JSON.
+    Question = Callable[[web.BaseRequest], Any]
 
 # The files of the page, with their media types.
 _FILES = {
@@ -59,7 +62,7 @@ def routes(
     ``history`` returns the samples of the charts, ``orders`` the orders of a person, who must have
     the ``token``.
     """
-    api: dict[str, Callable[[web.BaseRequest], Any]] = {
+    api: dict[str, Question] = {
         "status": lambda _: control.status(),
         "history": lambda _: history(),
         "pages": lambda request: control.pages(_limit(request, PAGES_MAX, PAGES_MAX)),
@@ -69,15 +72,25 @@ def routes(
         "nodes": lambda _: control.nodes(),
         "explain": lambda request: control.explain(_given(request, "url")),
     }
-    made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
     recent = Recent()
     answers = {name: partial(_recent, recent, name, ask) for name, ask in api.items()}
-    made |= {f"/api/v1/{name}": partial(_json, known) for name, known in answers.items()}
-    made["/api/v1/explain"] = partial(_json, partial(_explained, answers["explain"], orders))
-    made["/api/v1/snapshot"] = partial(_json, partial(_snapshot, control))
+    made: dict[str, Route] = {name: partial(_json, known) for name, known in answers.items()}
+    made["explain"] = partial(_json, partial(_explained, answers["explain"], orders))
+    made["snapshot"] = partial(_json, partial(_snapshot, control))
+    status: Question = answers["status"]
+    return page_routes(made, status, order_routes(orders, token, recent.forget))
+
+
+def page_routes(
+    answers: Mapping[str, Route], status: Question, orders: Mapping[str, Route]
+) -> dict[str, Route]:
+    """Return what answers at each path: the page and its files, ``answers`` by their names below
+    ``/api/v1/``, events with what ``status`` returns, and ``orders`` by their paths."""
+    made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
+    made |= {f"/api/v1/{name}": route for name, route in answers.items()}
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
-    made["/events"] = lambda request: Events(lambda: _event(answers["status"](request)))
-    made |= order_routes(orders, token, recent.forget)
+    made["/events"] = lambda request: Events(lambda: _event(status(request)))
+    made |= orders
     return {path: partial(_guarded, route) for path, route in made.items()}
 
 

@@ -170,11 +170,11 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         assert feeds == {"p1", "p2"}
 
 
-def order(folder: Path, name: str) -> str:
-    """Give an order at the page of a process; return what it says."""
+def order(folder: Path, name: str, /, **fields: object) -> str:
+    """Give an order at the page of a process, or of all; return what it says."""
     request = urllib.request.Request(
         (folder / "live-page").read_text().strip() + f"/api/v1/{name}",
-        b"{}",
+        json.dumps(fields).encode(),
         {
             "Authorization": f"Bearer {(folder / 'control-token').read_text().strip()}",
             "Content-Type": "application/json",
@@ -195,14 +195,14 @@ def ask(url: str) -> tuple[int, str]:
 
 
 def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
-    """Page, readiness and status line of all say so; any process ends it."""
+    """Status, readiness and status line of all say so; the page of all ends it. Orders that are of
+    one process alone are given to each."""
     with MockWeb(graph=GRAPH) as web:
         crawl = node_crawl(web, tmp_path, 2, KROWL_DELAY_MIN=1, PROMETHEUS_PORT=0).start()
         crawl_until(web, crawl, 40)
-        (page,) = re.findall(r"page of all: (http\S+/) and", crawl.log)
+        (page,) = re.findall(r"page of all: (http\S+/);", crawl.log)
         assert ask(f"{page}readyz") == (200, "ready\n")
-        p1, p2 = crawl.folders
-        assert order(p1, "pause").startswith("paused at all nodes")
+        assert order(crawl.folders[0], "pause").startswith("paused at all nodes")
         crawl.wait_until(lambda: ask(f"{page}readyz")[0] == 503)
         time.sleep(PAUSED)
         before = len(web.log())
@@ -210,9 +210,13 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
         assert len(web.log()) == before
         why = "paused by a person at all nodes"
         assert why in ask(f"{page}readyz")[1]
-        assert why in ask(page)[1]
+        assert why in json.loads(ask(f"{page}api/v1/status")[1])["paused"]
         assert why in crawl.log
-        assert order(p2, "resume").startswith("it goes on at all nodes")
+        assert order(crawl.jobdir, "resume").startswith("it goes on at all nodes")
+        said = order(crawl.jobdir, "set", name="CONCURRENT_REQUESTS", value="10")
+        assert said == "CONCURRENT_REQUESTS=5 until the process ends, at each of 2 processes"
+        with pytest.raises(urllib.error.HTTPError, match="409"):
+            order(crawl.jobdir, "set", name="max_pages", value="10")
         crawl_until(web, crawl, 40)
         assert_all_are_asked_together(crawl, web.seeds()[0])
         crawl.interrupt()
@@ -229,15 +233,29 @@ def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
     lines = crawl.jobdir.with_name("more.txt")
     lines.write_text(f"{url}\n" + "".join(f"{url}new{number}\n" for number in range(3)))
     given = frontier(crawl, "--json", "--import", str(lines))
+    nodes = json.loads(ask(f"{page_of(crawl.jobdir)}/api/v1/nodes")[1])
+    assert [node["page"] for node in nodes] == [page_of(folder) for folder in crawl.folders]
     assert given["imported"] + given["sent"] + given["known"] == 4
     refused = scrapy("frontier", crawl.jobdir, "--snapshot", "x", code=2).stderr.decode()
     assert "stop the crawl, and copy the whole folder" in refused
     top = text_of(crawl, "top", "--once")
     assert f", in {crawl.jobdir}" in top.splitlines()[0]
-    (hosts,) = re.findall(r"queued on ([0-9]+) hosts?,", top)
-    each_has = [text_of(crawl, "top", "--once", folder=each) for each in crawl.folders]
-    found = [re.findall(r"queued on ([0-9]+) hosts?,", text)[0] for text in each_has]
-    assert int(hosts) == sum(map(int, found))
+    assert_figures_are_sums(crawl)
+
+
+def assert_figures_are_sums(crawl: NodeCrawl) -> None:
+    """Of the hosts, which all are known by now."""
+    found = []
+    for folder in (crawl.jobdir, *crawl.folders):
+        shown = text_of(crawl, "top", "--once", folder=folder)
+        found += map(int, re.findall(r"queued on ([0-9]+) hosts?,", shown))
+        each = json.loads(ask(f"{page_of(folder)}/api/v1/hosts?limit=200")[1])
+        assert len(each) == found[-1]
+    assert found[0] == sum(found[1:])
+
+
+def page_of(folder: Path) -> str:
+    return (folder / "live-page").read_text().strip()
 
 
 def assert_all_are_read_together(crawl: NodeCrawl, url: str) -> None:

@@ -6,31 +6,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.metrics.server import shown
+from krowlspider.crawl.monitoring.page_note import PAGE, forget_urls, note_url
+from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN, Secret
 from krowlspider.crawl.monitoring.servers import Servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from scrapy.settings import Settings
 
     from krowlspider.crawl.monitoring.endpoint import Route
-    from krowlspider.node.figures import Figures
-    from krowlspider.node.tree import Tree
+    from krowlspider.node.serving.together import Served
 
 
 class Serving:
-    """Serves what ``figures`` and the processes of ``tree`` have, from `open` to `close`.
+    """Serves page, API and metrics of all processes of a crawl, from `open` to `close`."""
 
-    ``restarts`` returns how many processes were started again.
-    """
-
-    def __init__(
-        self, tree: Tree, processes: Sequence[str], figures: Figures, restarts: Callable[[], int]
-    ):
-        self._tree = tree
-        self._processes = processes
-        self._figures = figures
-        self._restarts = restarts
+    def __init__(self, crawl: Served):
+        self._crawl = crawl
+        self._token: Secret | None = None
         self._servers: Servers | None = None
         self._routes: Mapping[str, Route] | None = None
 
@@ -40,13 +34,20 @@ class Serving:
             return ""
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         has_page = settings.getbool("KROWL_LIVE_PAGE")
-        self._servers = Servers(partial(self._metrics, path), self._page if has_page else None)
+        given = settings["KROWL_CONTROL_TOKEN"]
+        self._token = Secret(given)
+        offered = partial(self._page, self._token.text, given) if has_page else None
+        self._servers = Servers(partial(self._metrics, path), offered)
         page, metrics = await self._servers.open(settings)
+        if page:
+            note_url(self._crawl.tree.path, PAGE, page)
+        where = self._token.keep(self._crawl.tree.path / CONTROL_TOKEN) if page else ""
         places = [
             *([f"page of all: {page}/"] if page else []),
+            *([f"token of its buttons {where}"] if where else []),
             *([f"metrics of all: {shown(metrics)}{path}"] if metrics else []),
         ]
-        return f"; {' and '.join(places)}" if places else ""
+        return "".join(f"; {place}" for place in places)
 
     def _metrics(self, path: str) -> Mapping[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
@@ -54,15 +55,19 @@ class Serving:
 
         # Both servers may ask for it.
         if self._routes is None:
-            metrics = Metrics(self._tree, path, self._processes, self._restarts)
+            crawl = self._crawl
+            metrics = Metrics(crawl.tree, path, crawl.processes, crawl.restarts)
             self._routes = metrics.routes()
         return self._routes
 
-    def _page(self) -> Mapping[str, Route]:
-        from krowlspider.node.serving.page import routes  # noqa: PLC0415
+    def _page(self, token: str, given: str) -> Mapping[str, Route]:
+        from krowlspider.node.serving.crawl import CrawlOfAll  # noqa: PLC0415
 
-        return routes(self._tree, self._figures)
+        return CrawlOfAll(self._crawl, token, given).routes()
 
     def close(self) -> None:
         if self._servers is not None:
             self._servers.close()
+        if self._token is not None:
+            self._token.forget()
+        forget_urls(self._crawl.tree.path)

@@ -403,7 +403,11 @@ function showNodes(found) {
       known(node.inbox), node.seconds_ago < 0 ? "–" : `${number(node.seconds_ago)} s ago`,
     ];
     const name = element("td");
-    name.append(clipped("span", node.is_own ? `${node.node} (this one)` : node.node));
+    const label = clipped(node.page ? "a" : "span",
+      node.is_own ? `${node.node} (this one)` : node.node);
+    // The page of a process of this machine.
+    if (node.page) label.href = `${node.page}/`;
+    name.append(label);
     row.append(name, ...cells.map((text) => element("td", text)));
     if (node.state !== "agreed") row.children[1].className = "bad";
     return row;

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from krowlspider.views.top.processes import Processes
     from krowlspider.views.top.source import Source
 
 # Hosts in the table, and pages below it.
@@ -48,7 +47,7 @@ class TopApp(App[str]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "krowlspider"
 
-    def __init__(self, source: Source | Processes, interval: float):
+    def __init__(self, source: Source, interval: float):
         super().__init__()
         self._source = source
         self._interval = interval

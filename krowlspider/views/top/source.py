@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.folder import JobFolder, processes_in
 from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
@@ -62,7 +62,10 @@ class Source:
         """
         if "://" in named:
             return cls(named)
-        path = JobFolder.existing(named).path
+        path = Path(named)
+        # The page of several processes is that of the crawl.
+        if not processes_in(path):
+            path = JobFolder.existing(named).path
         if url := noted_url(path, PAGE):
             source = cls(url)
             try:
