@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
+from krowlspider.crawl.monitoring.access import PAGE, noted_url
 
 if TYPE_CHECKING:
     from krowlspider.crawl.monitoring.endpoint import Route

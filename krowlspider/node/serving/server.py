@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.metrics.server import shown
-from krowlspider.crawl.monitoring.servers import Servers
+from krowlspider.crawl.monitoring.servers import Servers, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from scrapy.settings import Settings
 
 from krowlspider import __version__
 from krowlspider.config.checks import collector as collector_check
-from krowlspider.crawl.tracing import traces
+from krowlspider.crawl import tracing
 from tests.support.crawls import anchors, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 
@@ -78,7 +78,7 @@ def collector() -> Iterator[Collector]:
 
 def crawl(folder: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch, share: float) -> Crawl:
     """Crawl a host, one of whose answers is cut; ``share`` of the requests are sampled."""
-    monkeypatch.setattr(traces, "SHARE", share)
+    monkeypatch.setattr(tracing, "SHARE", share)
     with SimulatedWeb(spec=SPEC) as web:
         settings = {"KROWL_TRACES": endpoint, "RETRY_TIMES": 0}
         return crawl_of(web, folder, [web.url("a.test")], settings=settings).run()
@@ -145,15 +145,15 @@ def test_traces_that_wait_have_a_bound(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those that are lost are counted in a warning, at the end of the crawl at the latest."""
-    monkeypatch.setattr(traces, "TRACES_MAX", 2)
-    monkeypatch.setattr(traces.Traces, "_work", lambda _: None)
-    sender = traces.Traces("http://127.0.0.1:1", "broad", "", lambda: 0.0)
+    monkeypatch.setattr(tracing, "TRACES_MAX", 2)
+    monkeypatch.setattr(tracing.Traces, "_work", lambda _: None)
+    sender = tracing.Traces("http://127.0.0.1:1", "broad", "", lambda: 0.0)
     for _ in range(5):
         sender._keep(object())  # type: ignore[arg-type]
     assert len(sender.take()) == 2
-    for _ in range(traces.WAITING_MAX + 5):
+    for _ in range(tracing.WAITING_MAX + 5):
         sender.committed([object()])  # type: ignore[list-item]
-    assert sender._queue.qsize() == traces.WAITING_MAX
+    assert sender._queue.qsize() == tracing.WAITING_MAX
     assert sender._lost == 3 + 5
     sender.close()
     assert [record.getMessage() for record in caplog.records] == [
