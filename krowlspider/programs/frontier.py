@@ -38,7 +38,7 @@ from krowlspider.programs.stopped import explain, import_into
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, read_lines, written
-from krowlspider.views.names import named_host, whole_host
+from krowlspider.views.frontier import named_host, whole_host
 
 if TYPE_CHECKING:
     import argparse

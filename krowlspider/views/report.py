@@ -15,7 +15,7 @@ import msgspec
 from krowlspider.crawl.report.record import FIELDS
 from krowlspider.crawl.report.tables import in_slices
 from krowlspider.frontier.admin.words import counted, data_size, duration, printable
-from krowlspider.views.static_page import page_start
+from krowlspider.views.page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -33,10 +33,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "programs": {"krowlspider", "commands", "config", "corpus", "views", *ENGINE},
 }
 PURE = (
-    *("urls", "politeness", "cluster.ring", "internals.frostwork"),
-    *("corpus.quality.measures", "corpus.quality.sequences", "corpus.fingerprints"),
-    *("corpus.quality.bad_words", "corpus.quality.boilerplate", "corpus.quality.personal"),
-    *("corpus.maintext", "corpus.minhash", "corpus.signals", "corpus.tallies"),
+    *("urls", "politeness", "cluster.ring", "internals.frostwork", "corpus.copies.fingerprints"),
+    *("corpus.quality.measures", "corpus.quality.personal_data", "corpus.quality.repetition"),
+    *("corpus.text.noise", "corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.

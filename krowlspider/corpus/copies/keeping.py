@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 from xxhash import xxh3_128_digest
 
-from krowlspider.corpus.duplicates import Found, Place
-from krowlspider.corpus.fingerprints import Fingerprints
+from krowlspider.corpus.copies.duplicates import Found, Place
+from krowlspider.corpus.copies.fingerprints import Fingerprints
 from krowlspider.corpus.folder import LINES, read_lines
 from krowlspider.corpus.record import Line
 from krowlspider.urls.canonical import normalise
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.corpus.duplicates import DuplicateIndex
+    from krowlspider.corpus.copies.duplicates import DuplicateIndex
     from krowlspider.corpus.folder import Slice
 
 FIRST = "first"

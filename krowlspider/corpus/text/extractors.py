@@ -9,10 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from krowlspider.corpus.extras import need
-from krowlspider.corpus.maintext.forums import is_forum
-from krowlspider.corpus.maintext.noise import without_noise
-from krowlspider.corpus.maintext.part import LEAST, keep_main_part, remove_titled
+from krowlspider.corpus.text.noise import is_forum, without_noise
+from krowlspider.corpus.text.part import LEAST, keep_main_part, remove_titled
+from krowlspider.errors import need
 
 # Characters below which a text may be in a noscript element instead.
 _FEW = 100

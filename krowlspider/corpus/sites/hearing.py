@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.corpus.optouts.named import licences_of
+from krowlspider.corpus.optouts.signals import RSL_UNKNOWN, TDM, Signal, licences_of, signals
 from krowlspider.corpus.optouts.terms import YES, terms_in, uses_of
-from krowlspider.corpus.signals import RSL_UNKNOWN, TDM, Signal, signals
 from krowlspider.corpus.sites.scan import host_named
 from krowlspider.urls.canonical import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from krowlspider.corpus.document import Document
     from krowlspider.corpus.optouts.terms import Scope
     from krowlspider.corpus.pages import Page
     from krowlspider.corpus.sites.answers import Site
     from krowlspider.corpus.sites.index import SiteFile
+    from krowlspider.corpus.text.document import Document
 
 # Verdicts of a licence, the most restrictive last.
 _ORDER = (YES, "conditional", "no")

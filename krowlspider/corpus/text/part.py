@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from krowlspider.corpus.maintext.marginal import marginal
-from krowlspider.corpus.maintext.paragraphs import ASIDE, CLASS, COMMENT, Paragraphs
+from krowlspider.corpus.text.paragraphs import ASIDE, CLASS, COMMENT, Paragraphs, marginal
 
 # Characters of the paragraphs of a main part. Pages with fewer have their text elsewhere.
 LEAST = 250

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from w3lib.encoding import resolve_encoding
 
-from krowlspider.corpus.extras import need
+from krowlspider.errors import need
 from krowlspider.urls.content.decoding import codec_for, decode
 from krowlspider.urls.content.encoding import DEFAULT, known_encoding, mark_of
 

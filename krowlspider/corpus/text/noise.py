@@ -1,4 +1,4 @@
-"""Pure: lines of a page that say nothing of its matter."""
+"""Pure: lines of a page that say nothing of its matter; whether its answers are matter too."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ _BLANK = re.compile(r"^(?:[^\S\n]|[\u200b\u200e\u200f\u2060\ufeff])++$", re.MULT
 _ODD_SPACES = "\xa0\u200b\u200e\u200f\u2060\ufeff"
 _MANY = re.compile(r"\n{3,}")
 
+# Of paths, and of hosts such as forum.example.org and forums.example.org.
+_URL = re.compile(
+    r"//(?:[^/]*[.-])?(?:answers|community|discuss|forums?)[.-]"
+    r"|/(?:[^/]*forum[^/]*|[^/]*boards?|comments|discussions?|questions?|threads?|topics?)/[^/]"
+    r"|/(?:showthread|viewtopic)\b|/t/[^/]+/\d",
+    re.IGNORECASE,
+)
+# Of JSON-LD and of microdata.
+_TYPES = ("DiscussionForumPosting", "QAPage")
+
 
 def without_noise(text: str) -> str:
     """Return a text without notices, and with nothing in lines of spaces."""
@@ -49,3 +59,8 @@ def without_noise(text: str) -> str:
     if any(space in found for space in _ODD_SPACES):
         found = _BLANK.sub("", found)
     return text if found is text else _MANY.sub("\n\n", found).strip("\n")
+
+
+def is_forum(url: str, html: str) -> bool:
+    """Return whether a page is a discussion, by its URL or by the type that it names."""
+    return bool(_URL.search(url)) or any(each in html for each in _TYPES)

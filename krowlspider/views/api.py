@@ -1,22 +1,24 @@
-"""Orders over HTTP: POST with JSON, and the token of the crawl."""
+"""The API over HTTP: answers in JSON; orders by POST with JSON and the token of the crawl."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import partial
 from hmac import compare_digest
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME
+from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import data_size
-from krowlspider.views.api_answers import answer_of, failed
 from krowlspider.views.line_reader import FILE_MAX, LineReader
-from krowlspider.views.order_fields import ORDERS, BadRequestError, check_fields
+from krowlspider.views.order_fields import ERRORS, ORDERS, BadRequestError, check_fields, status_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-    from aiohttp import web
 
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.views.ordering import Ordering
@@ -25,6 +27,30 @@ if TYPE_CHECKING:
 BODY_MAX = 16_384
 # Lines of a file after which its client has more time.
 _LINES_AT_ONCE = 100
+
+
+async def answer_of(ask: Callable[[], Any]) -> web.Response:
+    """Return what a question or an order answers, awaited if need be, or its error in a line, as
+    JSON."""
+    status = 200
+    try:
+        found = ask()
+        if isawaitable(found):
+            found = await found
+    except ERRORS as error:
+        status, found = status_of(error), {"error": error_text(error)}
+    return web.Response(
+        status=status, body=as_json(found), headers={"Content-Type": "application/json"}
+    )
+
+
+def failed(status: int, why: str) -> web.Response:
+    """Return an error in JSON."""
+    return web.json_response({"error": why}, status=status)
+
+
+def as_json(found: Any) -> bytes:
+    return json.dumps(found, default=asdict).encode()
 
 
 def order_routes(

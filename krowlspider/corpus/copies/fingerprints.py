@@ -1,20 +1,22 @@
-"""Pure: the MinHash of a text, the keys under which similar texts are found, and their overlap.
+"""Pure: the hash of a text for exact duplicates, its MinHash for near ones, and their overlap.
 
 Each sequence of five words is hashed once; its hash decides for which place of the signature it
 counts (one permutation hashing, Li et al. 2012). An empty place takes the number of another that
 hashing chooses, so that short texts can be compared too (Shrivastava 2017). Of each number a byte
-is kept (Li and König 2010).
+is kept (Li and König 2010). Similar texts are found by keys, each made of some of these bytes.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from bisect import bisect_left
 from functools import cache
 from operator import eq
+from typing import NamedTuple
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_digest, xxh3_64_intdigest, xxh3_128_digest
 
 PLACES = 128
 # Texts that have 70 % in common share one of the keys with a probability of 0.96.
@@ -32,6 +34,18 @@ _DIGITS = bytes(b"01"[byte & 1] for byte in range(256))
 _SKETCHED = 64
 # A byte is equal by chance.
 _CHANCE = 1 / 256
+
+# Characters of scripts without spaces between words, each of which counts as a word: Thai, Lao,
+# Tibetan, Burmese, Khmer, Chinese and Japanese.
+_SPACELESS = re.compile(
+    "([\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
+)
+# Bytes to characters above which a text may have more than a few of them. To look for them takes
+# long.
+_WIDE = 1.1
+# Increase it when a text gets another fingerprint: old and new ones cannot be compared.
+VERSION = 3
 
 
 def signature(hashes: list[bytes]) -> bytes:
@@ -92,3 +106,26 @@ def overlap(one: bytes, other: bytes) -> float:
     """Estimate the share of the sequences of two texts that both have; the error is 0.04."""
     equal: int = sum(map(eq, one, other))
     return max((equal / PLACES - _CHANCE) / (1 - _CHANCE), 0.0)
+
+
+class Fingerprints(NamedTuple):
+    """``exact`` has 16 bytes, equal for texts of the same words in any case and spacing.
+
+    ``minhash`` is empty if it was not asked for, and for fewer than five words.
+    """
+
+    exact: bytes
+    minhash: bytes = b""
+
+
+def fingerprints(text: str, *, minhash: bool = True) -> Fingerprints:
+    """Return the fingerprints of a text. The whole text counts."""
+    text = text.lower()
+    data = text.encode()
+    words = data.split()
+    exact = xxh3_128_digest(b" ".join(words))
+    if not minhash:
+        return Fingerprints(exact)
+    if len(data) > _WIDE * len(text):
+        words = _SPACELESS.sub(r" \1 ", text).encode().split()
+    return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plyvel
 
-from krowlspider.corpus.minhash import PLACES, bands, bits_apart, overlap, sketch
+from krowlspider.corpus.copies.fingerprints import PLACES, bands, bits_apart, overlap, sketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.corpus.fingerprints import Fingerprints
+    from krowlspider.corpus.copies.fingerprints import Fingerprints
 
 # By the exact hash of a text its MinHash and its place; by each band of a MinHash the texts that
 # have it, with their sketches.
