@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.venvs import CACHE
-from krowlspider.corpus.document import Reading, document
-from krowlspider.corpus.duplicates import DuplicateIndex, Place
-from krowlspider.corpus.fingerprints import fingerprints
+from krowlspider.corpus.copies.duplicates import DuplicateIndex, Place
+from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.text.document import Reading, document
 from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from krowlspider.corpus.document import Document
+    from krowlspider.corpus.text.document import Document
 
 _MANUALS = (
     *("manpages", "manpages-dev", "manpages-de", "manpages-de-dev", "manpages-fr"),

@@ -19,12 +19,12 @@ from resiliparse.extract.html2text import extract_plain_text
 from bench import copies, languages
 from bench.labelled import SCORES, WCXB, is_served, pages_by_set, wcxb
 from bench.venvs import python_of
-from krowlspider.corpus.detection import detected
-from krowlspider.corpus.document import Document, Reading, document
-from krowlspider.corpus.encodings import decoded
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import Rule, read_rules, rule_names
+from krowlspider.corpus.text.document import Document, Reading, document
+from krowlspider.corpus.text.encodings import decoded
+from krowlspider.corpus.text.languages import detected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

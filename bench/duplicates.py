@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128_digest
 
-from krowlspider.corpus.duplicates import DuplicateIndex, Place
-from krowlspider.corpus.fingerprints import Fingerprints
-from krowlspider.corpus.minhash import PLACES
+from krowlspider.corpus.copies.duplicates import DuplicateIndex, Place
+from krowlspider.corpus.copies.fingerprints import PLACES, Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from resiliparse.parse.lang import detect_fast
 
 from bench.venvs import CACHE, python_of
-from krowlspider.corpus.detection import UNKNOWN, detected
-from krowlspider.corpus.languages import LANGUAGES, MACRO
+from krowlspider.corpus.text.languages import LANGUAGES, MACRO, UNKNOWN, detected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

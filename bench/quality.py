@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.venvs import python_of
-from krowlspider.corpus.document import Reading, document
 from krowlspider.corpus.pages import Page
+from krowlspider.corpus.text.document import Reading, document
 from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:

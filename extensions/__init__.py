@@ -1,1 +1,1 @@
-"""Scrapy extensions of krowlspider: one file of at most 60 lines, one extension."""
+"""Scrapy extensions of krowlspider: one file, one extension."""

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.notices.notifier import INTERVAL, Notifier
+from krowlspider.crawl.monitoring.notices import Condition, Event, Sender, Watch
+from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
     from typing import Self
 
     from scrapy.crawler import Crawler
+
+
+# Seconds between two looks, and seconds that the end of the crawl waits for the last notice.
+INTERVAL = 2.0
+_LAST = 4.0
 
 
 class Notify:
@@ -55,3 +64,67 @@ class Notify:
         self._call.stop()
         self._notifier.end(reason)
         await run_in_thread(self._notifier.close)
+
+
+class Notifier:
+    """Sends notices of an open job to ``target``, as `Sender`.
+
+    ``patience`` is that of `Watch`. ``counted`` returns what the frontier has counted since the
+    start, and ``ended`` the number of requests that have ended.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        target: str,
+        patience: float,
+        *,
+        counted: Callable[[], Counter[str]],
+        ended: Callable[[], int],
+    ):
+        self._job = job
+        self._sender = Sender(target)
+        self._watch = Watch(job.monotonic(), patience)
+        self._counted = counted
+        self._ended = ended
+
+    def look(self) -> None:
+        """Send a notice of each event that has begun. Call it every `INTERVAL` seconds."""
+        job, node = self._job, self._job.node
+        found = Condition(
+            ended=self._ended(),
+            due=job.frontier.schedule.count_due(),
+            paused=pause_reason(job),
+            full=job.full,
+            outage=job.outages.what if job.outages.paused else "",
+            dead=node.dead if node is not None and node.running else frozenset(),
+        )
+        for event in self._watch.look(job.monotonic(), found):
+            self._send(event)
+
+    def end(self, reason: str) -> None:
+        """Send the last notice: the crawl has ended for a reason."""
+        job = self._job
+        left = job.frontier.pending
+        message = f"{job.spider} has ended ({reason}), with {counted(left, 'URL')} left"
+        is_finished = reason == "finished" and job.failure is None
+        self._send(Event("finished" if is_finished else "stopped", message))
+
+    def close(self) -> None:
+        """Wait some seconds for the notices under way. This blocks: call it in a thread."""
+        self._sender.close(_LAST)
+
+    def _send(self, event: Event) -> None:
+        job, counted = self._job, self._counted()
+        figures: dict[str, Any] = {
+            "seconds": round(job.wall() - job.began),
+            "done": counted["done"],
+            "dropped": sum(n for name, n in counted.items() if name.startswith("dropped/")),
+            "queued": job.frontier.queued,
+            "hosts": job.frontier.schedule.host_count,
+        }
+        crawl = {"spider": job.spider, "folder": str(job.folder.path)}
+        if job.node is not None:
+            crawl["node"] = job.node.own
+        notice = {"event": event.name, "message": event.message, "time": round(job.wall())}
+        self._sender.send({**notice, "crawl": crawl, "figures": figures})

@@ -10,26 +10,74 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.status import figures_wanted
-from krowlspider.views.progress import CrawlProgress
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.start_log import log_terms
+from krowlspider.crawl.status import Progress, figures_wanted
+from krowlspider.crawl.time_left import Limits
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.views.live_line import StatusLog
 
 if TYPE_CHECKING:
+    from collections import Counter
     from typing import Self
 
     from scrapy.crawler import Crawler
 
+logger = logging.getLogger(__name__)
+
 
 class Status:
-    """Writes the progress of the crawl to the log, the stats and the job folder."""
+    """Writes the terms, the progress and the summary of the crawl to the log, and its figures to
+    the stats and the job folder."""
 
     def __init__(self, crawler: Crawler):
-        self._progress = progress = CrawlProgress(crawler, logging.getLogger(__name__))
-        crawler.signals.connect(progress.start, signals.engine_started)
-        crawler.signals.connect(progress.publish, figures_wanted)
-        crawler.signals.connect(progress.end, signals.spider_closed)
+        self._crawler = crawler
+        settings, self._job = crawler.settings, Job.of(crawler)
+        self._now = self._job.monotonic
+        self._limits = Limits(
+            answers=settings.getint("CLOSESPIDER_PAGECOUNT"),
+            seconds=settings.getfloat("CLOSESPIDER_TIMEOUT"),
+        )
+        self._progress = Progress(
+            self._job, crawler.stats, self._measure, self._now(), self._limits
+        )
+        interval = settings.getfloat("KROWL_STATUS_INTERVAL")
+        self._lines = StatusLog(
+            logger,
+            lambda: self._progress.due_line(self._now(), interval),
+            lambda: self._progress.live_line(self._now()),
+            interval=interval,
+            is_live=settings.getbool("KROWL_PROGRESS"),
+        )
+        crawler.signals.connect(self._start, signals.engine_started)
+        crawler.signals.connect(self._progress.publish, figures_wanted)
+        crawler.signals.connect(self._end, signals.spider_closed)
         # After all that Scrapy logs at the end, and after the last upload.
-        crawler.signals.connect(progress.sum_up, signals.engine_stopped)
+        crawler.signals.connect(self._sum_up, signals.engine_stopped)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
+
+    def _measure(self) -> tuple[Counter[str], int]:
+        scheduler = Scheduler.of(self._crawler)
+        # A person may have changed it.
+        self._limits.pages = scheduler.budget.total
+        self._limits.last = scheduler.ending.limit_text()
+        self._limits.is_stopping = bool(self._job.stopping())
+        return scheduler.counted(), scheduler.flights.on_the_wire
+
+    def _start(self) -> None:
+        self._progress.begin(self._now())
+        log_terms(self._job, self._crawler.settings, self._job.spider)
+        self._lines.start()
+
+    def _end(self, reason: str) -> None:
+        self._lines.stop()
+        # Other extensions write their stats too.
+        self._crawler.signals.send_catch_log(figures_wanted)
+        self._progress.end(reason, self._now())
+
+    def _sum_up(self) -> None:
+        if summary := self._progress.summary():
+            logger.info("%s", summary, extra={"event": "summary"})

@@ -7,10 +7,11 @@ import os
 import re
 import signal
 import sys
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -63,6 +64,18 @@ def install_with(extra: str) -> str:
         needs = []
     packages = [name.strip() for name, _, when in needs if re.search(rf"\b{extra}\b", when)]
     return pip_install(*(packages or [f"krowlspider[{extra}]"]))
+
+
+def need(module: str, extra: str = "corpus") -> Any:
+    """Return a module of an extra.
+
+    :raises KrowlError: it is not installed
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise KrowlError(f"{package} is not installed: {install_with(extra)}") from error
 
 
 def pip_install(*words: str) -> str:

@@ -1,1 +1,1 @@
-"""Scrapy middlewares of krowlspider: one file of at most 60 lines, one middleware."""
+"""Scrapy middlewares of krowlspider: one file, one middleware."""

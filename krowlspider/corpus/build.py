@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.tools.inputs import files_in, refuse_names
-from krowlspider.corpus.duplicates import DuplicateIndex
+from krowlspider.corpus.copies.duplicates import DuplicateIndex
+from krowlspider.corpus.copies.keeping import FIRST, FirstCopies, RankedCopies
 from krowlspider.corpus.finish import Finisher
 from krowlspider.corpus.folder import Fatal, Slice, Summary, read_lines, read_summaries
-from krowlspider.corpus.keeping import FIRST, FirstCopies, RankedCopies
 from krowlspider.corpus.pool import Pool, Scanned
 from krowlspider.corpus.sites.index import SiteIndex
 from krowlspider.corpus.sites.scan import findings_file

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.corpus.duplicates import Place
+from krowlspider.corpus.copies.duplicates import Place
 from krowlspider.corpus.folder import LINES, read_lines, write_lines
 from krowlspider.corpus.record import Line, Refusal
 from krowlspider.corpus.shards import ENDINGS, write_shard
@@ -19,8 +19,8 @@ from krowlspider.corpus.tallies import HOSTS_OF_SLICE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from krowlspider.corpus.copies.keeping import Copies
     from krowlspider.corpus.folder import Folder, Slice, Summary
-    from krowlspider.corpus.keeping import Copies
     from krowlspider.corpus.tallies import Tallies
 
 # The rules for pages that repeat another; the value is the place of the other page.

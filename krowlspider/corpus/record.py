@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.corpus.head import Link, Pair  # noqa: TC001  # msgspec resolves them
-from krowlspider.corpus.signals import Signal  # noqa: TC001
+from krowlspider.corpus.optouts.signals import Signal  # noqa: TC001
+from krowlspider.corpus.text.head import Link, Pair  # noqa: TC001  # msgspec resolves them
 
 if TYPE_CHECKING:
-    from krowlspider.corpus.document import Document
     from krowlspider.corpus.pages import Page
+    from krowlspider.corpus.text.document import Document
 
 
 # Increase it when a field gets another form: a corpus has one.

@@ -20,18 +20,17 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from krowlspider.archive.index.cdxj import target
-from krowlspider.corpus.document import Reading, document, with_markdown
-from krowlspider.corpus.fingerprints import fingerprints
+from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
-from krowlspider.corpus.hearing import signals_of
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
-from krowlspider.corpus.pdf import pdf_document
-from krowlspider.corpus.quality.boilerplate import HostLines, without
-from krowlspider.corpus.quality.personal.masks import mask
+from krowlspider.corpus.quality.personal_data import mask
+from krowlspider.corpus.quality.repetition import HostLines, without
 from krowlspider.corpus.record import Line, Refusal, record_of
+from krowlspider.corpus.sites.hearing import signals_of
 from krowlspider.corpus.sites.index import SiteFile
 from krowlspider.corpus.sites.scan import findings, findings_file
 from krowlspider.corpus.tallies import name_of
+from krowlspider.corpus.text.document import Reading, document, pdf_document, with_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
-    from krowlspider.crawl.tracing.trace import Trace
+    from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host

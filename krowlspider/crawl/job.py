@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.crawl.snapshots.taking import Snapshot
-    from krowlspider.crawl.tracing.traces import Traces
+    from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches

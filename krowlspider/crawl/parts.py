@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
-    from krowlspider.crawl.tracing.traces import Traces
+    from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.robots.asks import Peers
@@ -225,9 +225,9 @@ def traces(
     wanted."""
     if not (endpoint := settings["KROWL_TRACES"]):
         return None
-    from krowlspider.crawl.tracing import traces as of_requests  # noqa: PLC0415 - rarely used
+    from krowlspider.crawl import tracing  # noqa: PLC0415 - rarely used
 
-    return of_requests.Traces(endpoint, spider, node, wall)
+    return tracing.Traces(endpoint, spider, node, wall)
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:

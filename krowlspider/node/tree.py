@@ -15,8 +15,7 @@ from krowlspider.archive.disk import sync_directory
 from krowlspider.cluster.membership import static_seed
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.crawl.folder import JobFolder, JobInUseError, write_private
-from krowlspider.crawl.monitoring.page_note import METRICS, PAGE
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.words import counted

@@ -17,21 +17,19 @@ from krowlspider.archive.disk import make_directory, write_durably
 from krowlspider.archive.tools.inputs import SUFFIXES, unpack, warcs_in
 from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
-from krowlspider.corpus.card import card
-from krowlspider.corpus.document import Reading
-from krowlspider.corpus.extractors import EXTRACTORS
-from krowlspider.corpus.extras import need
-from krowlspider.corpus.figures import figures
-from krowlspider.corpus.fingerprints import VERSION
+from krowlspider.corpus.copies.fingerprints import VERSION
+from krowlspider.corpus.copies.keeping import FIRST, KEEP
+from krowlspider.corpus.figures import card, figures
 from krowlspider.corpus.finish import clusters
 from krowlspider.corpus.folder import Folder
-from krowlspider.corpus.keeping import FIRST, KEEP
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
 from krowlspider.corpus.record import FORM
 from krowlspider.corpus.shards import ENDINGS
+from krowlspider.corpus.text.document import Reading
+from krowlspider.corpus.text.extractors import EXTRACTORS
 from krowlspider.corpus.worker import Choice, Job
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, need
 from krowlspider.fetch.http.stored import decoded
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options

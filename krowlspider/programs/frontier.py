@@ -34,15 +34,13 @@ from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
-from krowlspider.programs.explaining import explain
-from krowlspider.programs.importing import import_into
 from krowlspider.programs.program import Program, refuse_options
-from krowlspider.programs.running import explain_running, import_running
-from krowlspider.programs.snapshots import snapshot_of_running
+from krowlspider.programs.running import explain_running, import_running, snapshot_of_running
+from krowlspider.programs.stopped import explain, import_into
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, read_lines, written
-from krowlspider.views.names import named_host, whole_host
+from krowlspider.views.frontier import named_host, whole_host
 
 if TYPE_CHECKING:
     import argparse

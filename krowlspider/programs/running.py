@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from krowlspider.crawl.explain import Explanation
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported
 from krowlspider.programs.program import BAD_NAMED, BadLines
@@ -19,6 +20,7 @@ from krowlspider.views.top.source import NoCrawlError, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from scrapy.settings import Settings
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 # Lines that are sent at a time.
 _LINES_AT_ONCE = 1000
+
+# Seconds between two questions how it goes, and how many in a row may have no answer.
+_INTERVAL = 0.2
+_MISSES = 10
 
 
 @contextmanager
@@ -84,3 +90,29 @@ def explain_running(error: JobInUseError, url: str) -> Explanation:
     with reached(error) as source:
         found = source.ask(f"explain?url={quote(url, safe='')}")
     return msgspec.convert(found, Explanation)
+
+
+def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) -> str:
+    """Have the crawl that uses a folder take a snapshot of it; return what it says at the end.
+
+    :raises JobError: it takes no orders, or ends before
+    :raises KrowlError: it could not take it
+    """
+    target = target.absolute()
+    with reached(error) as source:
+        source.order("snapshot", {"folder": str(target)}, token_of(error, settings))
+    misses = 0
+    while misses < _MISSES:
+        time.sleep(_INTERVAL)
+        try:
+            said = source.whole_snapshot(target)
+        except NoCrawlError:
+            misses += 1
+            continue
+        if said:
+            return said
+        misses = 0
+    if target.is_dir():
+        # It has got its name, and then the crawl has ended.
+        return f"snapshot in {target}"
+    raise JobError(f"the crawl in {error.path} has ended before the snapshot was whole")

@@ -14,10 +14,9 @@ from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
-from krowlspider.views.names import named_host
-from krowlspider.views.order_fields import BadRequestError, check_fields
+from krowlspider.views.frontier import named_host
+from krowlspider.views.order_fields import ERRORS, BadRequestError, check_fields
 from krowlspider.views.ordering import Ordering, Outcome, stands
-from krowlspider.views.statuses import ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.admin.words import counted
-from krowlspider.views.static_page import page_start
+from krowlspider.views.page import page_start
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -14,10 +14,8 @@ from aiohttp import web
 from krowlspider.crawl.monitoring.endpoint import Events
 from krowlspider.crawl.monitoring.page_server import Recent
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
-from krowlspider.views.api_answers import answer_of, as_json
-from krowlspider.views.api_orders import order_routes
-from krowlspider.views.frontier import snapshot_taken
-from krowlspider.views.names import named_host
+from krowlspider.views.api import answer_of, as_json, order_routes
+from krowlspider.views.frontier import named_host, snapshot_taken
 from krowlspider.views.openapi import document
 from krowlspider.views.order_fields import BadRequestError
 from krowlspider.views.ordering import Outcome

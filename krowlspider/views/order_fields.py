@@ -1,11 +1,16 @@
-"""Orders and questions by name, with their fields as people give them, and the check of these."""
+"""Orders and questions by name, and errors: the fields that people give, and their check."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from krowlspider.cluster.transport.order_post import OwnerError
 from krowlspider.crawl.live_settings import LIVE
+from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import KrowlError
+from krowlspider.frontier.admin.edit import UnknownHostError
+from krowlspider.frontier.schedule.standing import OrderError
+from krowlspider.views.line_reader import TooLongError
 
 _NUMBER_MAX = 10**15
 
@@ -111,3 +116,23 @@ def _check_type(field: str, about: Field, value: object) -> None:
     is_huge = isinstance(value, int | float) and abs(value) > _NUMBER_MAX
     if type(value) not in kinds or is_huge:
         raise BadRequestError(f"{field} is not {' or '.join(about.types)}: {about.about}")
+
+
+# The first class that an error is of decides.
+_STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownHostError, 404),
+    (ForeignHostError, 409),
+    (OrderError, 409),
+    (TooLongError, 413),
+    (KrowlError, 400),
+    (ValueError, 400),
+    (OSError, 500),
+)
+ERRORS = tuple(kind for kind, _ in _STATUSES)
+
+
+def status_of(error: Exception) -> int:
+    """Return the status of an error of ERRORS."""
+    if isinstance(error, OwnerError):
+        return error.status
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))

@@ -28,9 +28,14 @@ from krowlspider.frontier.schedule.standing import (
     encode_orders,
 )
 from krowlspider.urls.rules.blocks import block_rule
-from krowlspider.views.names import order_name, whole_host
-from krowlspider.views.order_fields import TAKE, BadRequestError, check_fields_for_owner
-from krowlspider.views.statuses import ERRORS, status_of
+from krowlspider.views.frontier import order_name, whole_host
+from krowlspider.views.order_fields import (
+    ERRORS,
+    TAKE,
+    BadRequestError,
+    check_fields_for_owner,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

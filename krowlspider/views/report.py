@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from krowlspider.crawl.report.record import FIELDS
-from krowlspider.crawl.report.slices import in_slices
+from krowlspider.crawl.report.tables import in_slices
 from krowlspider.frontier.admin.words import counted, data_size, duration, printable
-from krowlspider.views.static_page import page_start
+from krowlspider.views.page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from krowlspider.crawl.report.record import Course, Record
-    from krowlspider.crawl.report.spool import Row
-    from krowlspider.crawl.report.tables import Table, Tables
+    from krowlspider.crawl.report.tables import Row, Table, Tables
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.programs.ring import Command
-from krowlspider.views.ring import queries
+from krowlspider.views import ring as rows
 from tests.cluster.servers import free_port
 from tests.support import warm
 from tests.support.crawling import CONTACT, ROOT
@@ -129,7 +129,7 @@ def test_a_node_whose_clock_is_slow_is_not_silent(
         say("0", 63)
         say("1", 60)
         say("2", 90, left=1)
-        monkeypatch.setattr(queries.asyncio, "sleep", meanwhile)
+        monkeypatch.setattr(rows.asyncio, "sleep", meanwhile)
         result = ring("--json", KROWL_STATIC_NODES=members)
     states = [row["state"] for row in json.loads(result.out)["nodes"]]
     assert states == ["agreed", "silent", "ended"]

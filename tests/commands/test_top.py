@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from krowlspider.crawl.monitoring.history import FIELDS
-from krowlspider.crawl.monitoring.page_note import PAGE, note_url, noted_url
+from extensions.live_page import FIELDS
+from krowlspider.crawl.monitoring.access import PAGE, note_url, noted_url
 from krowlspider.programs.top import _REDRAW
 from krowlspider.views.top.source import NoCrawlError, Source
 from krowlspider.views.top.text import lines, page_line, short, title

@@ -23,7 +23,7 @@ from krowlspider.cluster.membership import seal_of, static_seed
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.validation import validate
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.monitoring.secret import TELNET_PASSWORD
+from krowlspider.crawl.monitoring.access import TELNET_PASSWORD
 from krowlspider.crawl.nodes.static import StaticCluster
 from krowlspider.errors import JobError
 from tests.mockweb import MockWeb

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from krowlspider.corpus.build import Build
+from krowlspider.corpus.copies.keeping import FIRST
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import Folder, read_lines
-from krowlspider.corpus.keeping import FIRST
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.worker import Choice, Job
 from krowlspider.errors import KrowlError

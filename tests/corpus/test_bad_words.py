@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.corpus.document import Document
-from krowlspider.corpus.quality.bad_words import BadWords
+from krowlspider.corpus.quality.measures import BadWords
 from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.text.document import Document
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import prose
 

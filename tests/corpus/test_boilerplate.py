@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from krowlspider.corpus.folder import Folder, read_lines
-from krowlspider.corpus.quality.boilerplate import HostLines, without
+from krowlspider.corpus.quality.repetition import HostLines, without
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task

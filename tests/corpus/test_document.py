@@ -15,20 +15,18 @@ from msgspec import to_builtins
 from msgspec.json import encode as json_of
 
 from bench.venvs import python_of
-from krowlspider.corpus.detection import detected
-from krowlspider.corpus.document import Reading, with_markdown
-from krowlspider.corpus.encodings import decoded
-from krowlspider.corpus.languages import LANGUAGES as LANGUAGE_CODES
-from krowlspider.corpus.languages import MACRO, SPACELESS, STOP_WORDS
+from krowlspider.corpus.optouts.signals import signals
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of
-from krowlspider.corpus.pdf import pdf_document
-from krowlspider.corpus.signals import signals
+from krowlspider.corpus.text.document import Reading, pdf_document, with_markdown
+from krowlspider.corpus.text.encodings import decoded
+from krowlspider.corpus.text.languages import LANGUAGES as LANGUAGE_CODES
+from krowlspider.corpus.text.languages import MACRO, SPACELESS, STOP_WORDS, detected
 from tests.corpus.warcs import html, pdf, prose, response
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
-    from krowlspider.corpus.document import Document
     from krowlspider.corpus.pages import Page
+    from krowlspider.corpus.text.document import Document
 
 READING = Reading()
 HEAD = """
@@ -56,7 +54,7 @@ def page(record: bytes, *, pdf: bool = False) -> Page:
 def document(
     body: bytes, headers: str = "Content-Type: text/html", reading: Reading = READING
 ) -> Document:
-    from krowlspider.corpus import document as module  # noqa: PLC0415
+    from krowlspider.corpus.text import document as module  # noqa: PLC0415
 
     return module.document(page(response("http://example.org/a", body, headers)), reading)
 
@@ -176,7 +174,7 @@ def test_trafilatura_takes_text_and_markdown() -> None:
     """It runs in the venv of the benchmarks, because its pins conflict with ours."""
     code = (
         "import sys, msgspec\n"
-        "from krowlspider.corpus.document import Reading, document, with_markdown\n"
+        "from krowlspider.corpus.text.document import Reading, document, with_markdown\n"
         "from krowlspider.corpus.pages import Page\n"
         "reading = Reading('trafilatura', markdown=True)\n"
         "page = Page('http://a.example/', '', '', '', [], sys.stdin.buffer.read())\n"

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.corpus.duplicates import DuplicateIndex, Found, Place
-from krowlspider.corpus.fingerprints import Fingerprints, fingerprints
-from krowlspider.corpus.minhash import PLACES, bands, bits_apart, overlap, signature, sketch
+from krowlspider.corpus.copies.duplicates import DuplicateIndex, Found, Place
+from krowlspider.corpus.copies.fingerprints import (
+    PLACES,
+    Fingerprints,
+    bands,
+    bits_apart,
+    fingerprints,
+    overlap,
+    signature,
+    sketch,
+)
 from tests.corpus.warcs import prose
 
 if TYPE_CHECKING:

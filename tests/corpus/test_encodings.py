@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.encodings import decoded
+from krowlspider.corpus.text.encodings import decoded
 from krowlspider.urls.content.encoding import encoding_named
 from tests.support.work import seconds
 

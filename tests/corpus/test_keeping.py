@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.duplicates import DuplicateIndex
-from krowlspider.corpus.fingerprints import fingerprints
+from krowlspider.corpus.copies.duplicates import DuplicateIndex
+from krowlspider.corpus.copies.fingerprints import fingerprints
+from krowlspider.corpus.copies.keeping import RankedCopies
 from krowlspider.corpus.finish import Copy, Finisher, clusters
 from krowlspider.corpus.folder import LINES, Folder, Slice, Summary, read_lines, write_lines
-from krowlspider.corpus.keeping import RankedCopies
 from krowlspider.corpus.record import Line
 from tests.corpus.warcs import prose
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.document import Reading, document, with_markdown
-from krowlspider.corpus.maintext.forums import is_forum
-from krowlspider.corpus.maintext.noise import without_noise
 from krowlspider.corpus.pages import Page
+from krowlspider.corpus.text.document import Reading, document, with_markdown
+from krowlspider.corpus.text.noise import is_forum, without_noise
 from tests.corpus.warcs import prose
 
 ARTICLE = [prose(number, 60) for number in range(6)]

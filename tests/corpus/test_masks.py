@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.document import Document
 from krowlspider.corpus.folder import Folder, read_lines
-from krowlspider.corpus.head import Link, Pair
-from krowlspider.corpus.quality.personal.masks import KINDS, mask
+from krowlspider.corpus.quality.personal_data import KINDS, mask
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
+from krowlspider.corpus.text.document import Document
+from krowlspider.corpus.text.head import Link, Pair
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 from tests.corpus.warcs import html, response, write
 from tests.support.work import seconds

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from krowlspider.corpus.quality.personal import emails, ips, phones
+from krowlspider.corpus.quality.personal_data import emails, ips, phones
 
 FOLDER = Path(__file__).parent / "personal"
-FIND = {"email": emails.find, "ip": ips.find, "phone": phones.find}
+FIND = {"email": emails, "ip": ips, "phone": phones}
 
 
 def cases() -> list[dict[str, str]]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.corpus.build import Contents
-from krowlspider.corpus.card import card
-from krowlspider.corpus.document import Document, Reading, document
+from krowlspider.corpus.figures import card
+from krowlspider.corpus.optouts.signals import Signal
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.signals import Signal
+from krowlspider.corpus.text.document import Document, Reading, document
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import prose
 

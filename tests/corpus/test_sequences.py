@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from krowlspider.corpus.quality.sequences import WORDS_MAX, Sequences
+from krowlspider.corpus.quality.repetition import WORDS_MAX, Sequences
 
 
 def plain_top(words: list[str], size: int) -> float:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow.parquet
 
-from krowlspider.corpus.head import Link, Pair
+from krowlspider.corpus.optouts.signals import Signal
 from krowlspider.corpus.record import Record
 from krowlspider.corpus.shards import write_shard
-from krowlspider.corpus.signals import Signal
+from krowlspider.corpus.text.head import Link, Pair
 
 if TYPE_CHECKING:
     from pathlib import Path

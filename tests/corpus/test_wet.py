@@ -13,10 +13,10 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
 from krowlspider.corpus.folder import Folder, read_lines
-from krowlspider.corpus.languages import LANGUAGES
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.shards import write_shard
+from krowlspider.corpus.text.languages import LANGUAGES
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 from tests.corpus.warcs import html, response, write
 

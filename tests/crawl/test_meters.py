@@ -11,7 +11,7 @@ import pytest
 from krowlspider.cluster.transport.redis_connection import _KINDS, _WORDS
 from krowlspider.crawl.meters import _TOGETHER, Histogram, Meters, content_class
 from krowlspider.crawl.metrics.figures import _of_leveldb
-from krowlspider.crawl.metrics.labels import REDIS_ERRORS
+from krowlspider.crawl.metrics.table import REDIS_ERRORS
 from krowlspider.fetch.exchange import Dialled, Exchange, Peer, Times
 
 LEVELDB = """                               Compactions

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from krowlspider.crawl.job import _jobs
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
 from krowlspider.views.line_reader import FILE_MAX, LineReader, TooLongError

@@ -20,9 +20,8 @@ import pytest
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.test import get_crawler
 
-from extensions.live_page import LivePage
-from krowlspider.crawl.monitoring.history import FIELDS, KEPT, History
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
+from extensions.live_page import FIELDS, KEPT, History, LivePage
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.views.live import routes
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, Crawl, write_seeds

@@ -16,9 +16,8 @@ from scrapy import signals
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.loop_lag import LoopLag
+from extensions.loop_lag import INTERVAL, Histogram, Lateness, LoopLag
 from krowlspider.crawl.meters import Histogram as Metric
-from krowlspider.crawl.monitoring.loop_lag import INTERVAL, Histogram, Lateness
 from krowlspider.crawl.status import figures_wanted
 
 if TYPE_CHECKING:

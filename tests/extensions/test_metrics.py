@@ -26,10 +26,9 @@ from krowlspider import __version__
 from krowlspider import settings as defaults
 from krowlspider.config.checks import port_range
 from krowlspider.crawl.archiving.provenance import own_address
-from krowlspider.crawl.metrics.registry import registry, text
-from krowlspider.crawl.metrics.server import reached_at
-from krowlspider.crawl.metrics.stats import SERIES_MAX
+from krowlspider.crawl.metrics.registry import SERIES_MAX, registry, text
 from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
+from krowlspider.crawl.monitoring.servers import reached_at
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, scrapy
 from tests.support.crawls import crawl_of, page

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.settings import Settings
 
+from extensions import notify
 from krowlspider.config.checks import notice_target
-from krowlspider.crawl.notices import notifier
-from krowlspider.crawl.notices.events import Condition, Watch
-from krowlspider.crawl.notices.sender import Sender
+from krowlspider.crawl.monitoring.notices import Condition, Sender, Watch
 from tests.support.crawls import AT_ONCE, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 
@@ -106,7 +105,7 @@ def test_a_hanging_command_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the crawl waits for a moment only."""
-    monkeypatch.setattr(notifier, "_LAST", 0.5)
+    monkeypatch.setattr(notify, "_LAST", 0.5)
     pids = tmp_path / "pids"
     code = (
         "import os, time; child = os.fork()\n"

@@ -14,8 +14,7 @@ import pytest
 
 from krowlspider.crawl.report import tables
 from krowlspider.crawl.report.record import KEPT, Course
-from krowlspider.crawl.report.slices import SLICE
-from krowlspider.crawl.report.tables import Table, read_tables
+from krowlspider.crawl.report.tables import SLICE, Table, read_tables
 from krowlspider.frontier.admin.words import data_size
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Lease

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from krowlspider.crawl.metrics.registry import registry, text
-from krowlspider.crawl.monitoring.page_note import METRICS, note_url
+from krowlspider.crawl.monitoring.access import METRICS, note_url
 from krowlspider.node.serving import metrics as serving
 from krowlspider.node.serving.metrics import Metrics
 from krowlspider.node.serving.sums import Answer, Sums, read

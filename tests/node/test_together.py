@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from krowlspider.crawl.monitoring.history import FIELDS, KEPT
+from extensions.live_page import FIELDS
 from krowlspider.node.serving.together import (
     history_of_all,
     hosts_of_all,
@@ -55,8 +55,6 @@ def test_pages_of_all_processes_alternate() -> None:
 
 
 def test_samples_are_added_from_the_last_one_back() -> None:
-    one = {"samples": [sample(1, 5.0), sample(11, 7.0, 3.0)]}
-    other = {"samples": [sample(10.5, 1.0, 9.0)]}
+    one = {"fields": FIELDS, "samples": [sample(1, 5.0), sample(11, 7.0, 3.0)]}
+    other = {"fields": FIELDS, "samples": [sample(10.5, 1.0, 9.0)]}
     assert history_of_all([one, other])["samples"] == [sample(1, 5.0), sample(11, 8.0, 9.0)]
-    long = {"samples": [sample(at, 1.0) for at in range(KEPT)]}
-    assert len(history_of_all([long, one])["samples"]) == KEPT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.metrics.stats import is_counter, metric_name
+from krowlspider.crawl.metrics.registry import is_counter, metric_name
 from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
 from krowlspider.node.serving.metrics import OWN
 from tests.support.crawling import ROOT

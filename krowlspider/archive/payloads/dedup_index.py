@@ -18,8 +18,7 @@ import xxhash
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.payloads.digests import is_spelt_as_ours, parsed
-from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.digests import Original, is_spelt_as_ours, parsed
 from krowlspider.errors import error_text
 
 if TYPE_CHECKING:

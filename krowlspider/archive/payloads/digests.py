@@ -1,4 +1,4 @@
-"""Digests in the form of WARC fields: a label, then SHA-1 in Base32, or SHA-256 in hexadecimal.
+"""Digests as in WARC fields: a label, then SHA-1 in Base32, or SHA-256 in hexadecimal.
 
 The Base32 form of SHA-256 ends in "=", which WARC 1.1, section 4 does not allow in a token. So
 records written by other tools may spell a digest otherwise.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b32decode, urlsafe_b64decode
 from contextlib import suppress
+from dataclasses import dataclass
 
 ALGORITHMS = ("sha1", "sha256")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -84,3 +85,17 @@ def parsed(labelled: str) -> tuple[str, bytes | str]:
         if len(digits) == -(-bits // 6):
             return algorithm, urlsafe_b64decode(digits.translate(_URL_SAFE) + "==")
     return algorithm, value
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The response record that holds a payload: the text of its WARC-Target-URI and WARC-Date.
+
+    ``identity`` is its WARC-Record-ID, ``digest`` its labelled payload digest if it is spelt in
+    another way than here; ``""`` otherwise.
+    """
+
+    url: str
+    date: str
+    identity: str = ""
+    digest: str = ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import plyvel
 
 from krowlspider.archive.payloads import place
-from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.digests import Original
 from krowlspider.errors import error_text, lacks_room
 
 if TYPE_CHECKING:

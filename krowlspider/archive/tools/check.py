@@ -22,10 +22,9 @@ from krowlspider.archive.index.lookup import lines_with, may_be_same, place_of_o
 from krowlspider.archive.payloads.digests import has_digest, is_checkable
 from krowlspider.archive.payloads.payload import payload_of, without_head
 from krowlspider.archive.reading import Advance, ignore
-from krowlspider.archive.tools.fields import faults_in
 from krowlspider.archive.tools.inputs import files_in, read_records
 from krowlspider.archive.tools.mend import salvaged_from
-from krowlspider.archive.tools.record_ids import RecordIds
+from krowlspider.archive.tools.record_checks import RecordIds, faults_in
 
 if TYPE_CHECKING:
     from typing import BinaryIO

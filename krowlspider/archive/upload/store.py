@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from krowlspider.archive.upload.parts import PARTS_AT_ONCE, REQUEST, etag_of, md5, part_size
+from krowlspider.archive.upload.plan import PARTS_AT_ONCE, REQUEST, etag_of, md5, part_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

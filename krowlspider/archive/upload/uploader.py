@@ -12,8 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.upload.notes import UploadLog
-from krowlspider.archive.upload.parts import FILES_AT_ONCE
-from krowlspider.archive.upload.plan import LocalFile, UploadPlan, is_finished
+from krowlspider.archive.upload.plan import FILES_AT_ONCE, LocalFile, UploadPlan, is_finished
 from krowlspider.archive.upload.store import Bucket, BucketError, Stored, local_etag
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from krowlspider.archive.index.request_query import is_plain_request
-from krowlspider.archive.payloads.digests import label, raw_digest
-from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.digests import Original, label, raw_digest
 from krowlspider.archive.payloads.payload import header
 from krowlspider.archive.write.records import RecordIds, warc_date
 

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.index.cdxj import SEEDS_URI
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.payload import is_plain
-from krowlspider.archive.write.capture import Resource
-from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
+from krowlspider.archive.write.capture import Resource, cipher_suite, tls_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from krowlspider.archive.payloads.original import Original
+    from krowlspider.archive.payloads.digests import Original
     from krowlspider.archive.write.capture import Capture, FetchNote, Wire
 
 # UTC, but naive: an aware datetime would write its offset, and more slowly.

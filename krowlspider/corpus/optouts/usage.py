@@ -1,14 +1,104 @@
-"""Pure: what a Content-Usage refuses (draft-ietf-aipref-vocab, draft-ietf-aipref-attach)."""
+"""Pure: what a Content-Usage refuses (draft-ietf-aipref-vocab, draft-ietf-aipref-attach).
+
+Its value is a dictionary of structured fields (RFC 9651, section 4.2.2). Paths are matched as in
+robots.txt (RFC 9309, sections 2.2.2 and 2.2.3).
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-
-from krowlspider.corpus.optouts.dictionary import tokens_in
-from krowlspider.corpus.optouts.patterns import matches
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_ASCII = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+
+
+def path_of(url: str) -> str:
+    """Return the path and query of a URL, to be compared with patterns."""
+    return _literal(f"/{url.partition('://')[2].partition('/')[2]}").replace("*", "%2A")
+
+
+def pattern_of(text: str) -> str:
+    """Return a pattern, to be compared with paths; "*" and a "$" at its end keep their meaning."""
+    return _literal(text.removesuffix("$")) + "$" * text.endswith("$")
+
+
+def _literal(text: str) -> str:
+    """Return ``text`` with each character in one form only: "$" as %24, "~" not as %7E."""
+    # JSON may hold half of a character, which has no encoding.
+    quoted = quote(text, safe=_ASCII, errors="replace")
+    return _ENCODED.sub(_decoded, quoted).replace("$", "%24")
+
+
+def _decoded(match: re.Match[str]) -> str:
+    letter = chr(int(match[1], 16))
+    return letter if _UNRESERVED.match(letter) else match[0].upper()
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a path begins as a pattern says, in linear time."""
+    first, *rest = pattern.removesuffix("$").split("*")
+    if not path.startswith(first):
+        return False
+    place = len(first)
+    last = rest.pop() if rest and pattern.endswith("$") else None
+    for part in rest:
+        place = path.find(part, place)
+        if place < 0:
+            return False
+        place += len(part)
+    if last is not None:
+        return path.endswith(last) and len(path) - len(last) >= place
+    return not pattern.endswith("$") or place == len(path)
+
+
+_KEY = r"[a-z*][a-z0-9_.*-]*+"
+_WORD = r"[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*+"
+# Numbers, dates, strings, byte sequences, booleans, and strings of Unicode.
+_OTHERS = (
+    r"@?-?\d{1,15}+(?![\d.])|-?\d{1,12}+\.\d{1,3}+(?!\d)",
+    r'"(?:[ !#-\[\]-~]++|\\["\\])*"',
+    r":[A-Za-z0-9+/=]*+:|\?[01]",
+    r'%"(?:[ !#$&-~]++|%[0-9a-f]{2})*"',
+)
+_ITEM = rf"(?:{_WORD}|{'|'.join(_OTHERS)})"
+_PARAMETERS = rf"(?:; *{_KEY}(?:={_ITEM})?)*"
+_LIST = rf"\( *(?:{_ITEM}{_PARAMETERS}(?: +(?=[^ ])|(?=\))))*\)"
+# Groups are not repeated by "*+": before Python 3.11.5 a failed repetition is not undone
+# (gh-106052). Nothing in them can be matched in two ways, so that they take linear time.
+# The key; then a token, or another value or none.
+_MEMBER = re.compile(rf"({_KEY})(?:=(?:({_WORD})|{_LIST}|{'|'.join(_OTHERS)}))?{_PARAMETERS}")
+_COMMA = re.compile(r"[ \t]*+,[ \t]*+")
+
+
+def tokens_in(value: str) -> dict[str, str | None] | None:
+    """Return the token that each key has, None for another value; None if it is no dictionary.
+
+    The last of a repeated key counts. Parameters are left out.
+    """
+    text = value.strip(" ")
+    found: dict[str, str | None] = {}
+    place = 0
+    while place < len(text):
+        member = _MEMBER.match(text, place)
+        if member is None:
+            return None
+        # A repeated key keeps its place, which matters to nobody.
+        found[member[1]] = member[2]
+        place = member.end()
+        if place == len(text):
+            break
+        comma = _COMMA.match(text, place)
+        if comma is None or comma.end() == len(text):
+            return None
+        place = comma.end()
+    return found
+
 
 # Labels of the vocabulary as of its revision 8, and those that only earlier ones have: archives
 # hold files that were written by these.

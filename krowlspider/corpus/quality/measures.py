@@ -1,7 +1,7 @@
 """Measures of a text. Each is computed when a rule asks for it, and at most once.
 
-Those of Gopher are of Rae et al. 2021, table A1; those of C4 of Raffel et al. 2020, section 2.2;
-those of FineWeb of Penedo et al. 2024, section 3.6.
+Those of Gopher are of Rae et al. 2021, table A1; those of C4, and its lists of words, of Raffel et
+al. 2020, section 2.2; those of FineWeb of Penedo et al. 2024, section 3.6.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from math import inf
 from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING
 
-from krowlspider.corpus.languages import SPACELESS, STOP_WORDS
-from krowlspider.corpus.quality.sequences import WORDS_MAX, Sequences
+from krowlspider.corpus.quality.repetition import WORDS_MAX, Sequences
+from krowlspider.corpus.text.languages import SPACELESS, STOP_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from krowlspider.corpus.document import Document
-    from krowlspider.corpus.quality.bad_words import BadWords
+    from krowlspider.corpus.text.document import Document
+
+_WORD = re.compile(r"\w+")
 
 # Lines at the beginning of a text in which repetition is measured.
 _LINES_MAX = 1000
@@ -56,6 +57,42 @@ _LOREM_IPSUM = ("lorem ipsum", "Lorem ipsum", "Lorem Ipsum", "LOREM IPSUM")
 _REPEATED = {f"repeated_{size}grams": size for size in range(5, 11)}
 _TOPS = {f"top_{size}gram": size for size in range(2, 5)}
 _JAVASCRIPT = re.compile(r"(?:enable|activate|requires?) javascript", re.IGNORECASE)
+
+
+class BadWords:
+    """A list of words and phrases of one language. Case and the signs between words do not count.
+
+    In languages without spaces they count within words too.
+    """
+
+    def __init__(self, entries: Iterable[str], language: str):
+        entries = [entry.lower() for entry in entries]
+        # Without entries, nothing is found.
+        self._within = re.compile("|".join(map(re.escape, entries)) or "(?!)")
+        self._is_spaceless = language in SPACELESS
+        # The rests of the entries, by their first word.
+        self._rests: dict[str, set[tuple[str, ...]]] = {}
+        for first, *rest in filter(None, map(_WORD.findall, entries)):
+            self._rests.setdefault(first, set()).add(tuple(rest))
+
+    def count(self, text: str) -> int:
+        """Return how many words of ``text`` begin an entry of the list."""
+        if self._is_spaceless:
+            return sum(1 for _ in self._within.finditer(text.lower()))
+        words, rests = _WORD.findall(text.lower()), self._rests
+        if rests.keys().isdisjoint(words):
+            return 0
+        return sum(
+            any(tuple(words[place : place + len(rest)]) == rest for rest in rests[word])
+            for place, word in enumerate(words, 1)
+            if word in rests
+        )
+
+
+def entries_of(text: str) -> list[str]:
+    """Return the entries of a list, one on each line, without empty lines and # comments."""
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 class Measures:

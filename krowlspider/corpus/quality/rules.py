@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from krowlspider.corpus.languages import LANGUAGES, MACRO
-from krowlspider.corpus.quality.bad_words import BadWords, entries_of
-from krowlspider.corpus.quality.measures import Measures
-from krowlspider.corpus.quality.personal.masks import KINDS
-from krowlspider.corpus.signals import SIGNALS
+from krowlspider.corpus.optouts.signals import SIGNALS
+from krowlspider.corpus.quality.measures import BadWords, Measures, entries_of
+from krowlspider.corpus.quality.personal_data import KINDS
+from krowlspider.corpus.text.languages import LANGUAGES, MACRO
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.corpus.document import Document
-    from krowlspider.corpus.signals import Signal
+    from krowlspider.corpus.optouts.signals import Signal
+    from krowlspider.corpus.text.document import Document
 
 _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
 # The values that a list or a word may have, and the keys that a table may have.

@@ -22,8 +22,7 @@ from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.corpus.sites.answers import LICENCE, Site
-from krowlspider.corpus.sites.licences import key_of
-from krowlspider.corpus.sites.scan import Finding, host_named
+from krowlspider.corpus.sites.scan import Finding, host_named, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

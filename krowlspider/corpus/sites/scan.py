@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,6 @@ from krowlspider.archive.payloads.payload import body_of
 from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.pages import BLOCK_MAX, SEGMENT, codings_of, head_of, records
 from krowlspider.corpus.sites.answers import FILES, LICENCE, READ_MAX, Site, site_of
-from krowlspider.corpus.sites.licences import PEEK, key_of, may_be_licence
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
@@ -23,9 +23,26 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
+# Bytes of a block in which a licence shows itself: by its media type or its namespace.
+PEEK = 2048
+_MARKS = (b"rsl+xml", b"rslstandard.org/rsl")
+# Names that licences have, if their content is compressed and has no media type of its own.
+_NAME = re.compile(r"(?:licen[cs]e|(?<![a-z])rsl|royalty)[^/?]*(?:\?[^/]*)?\Z", re.IGNORECASE)
+
 _KINDS = WarcRecordType.response | WarcRecordType.revisit
 # Hosts remembered by the origin of a URL.
 _HOSTS_CACHED = 4096
+
+
+def may_be_licence(url: str, start: bytes) -> bool:
+    """Return whether a record may be a licence, by its URL and the start of its block."""
+    lower = start.lower()
+    return any(mark in lower for mark in _MARKS) or _NAME.search(url) is not None
+
+
+def key_of(url: str) -> str:
+    """Return a key of a licence, the same for http and https, that is no host; or an empty text."""
+    return (normalise(url) or "").partition("://")[2]
 
 
 class Finding(msgspec.Struct):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,120 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from krowlspider.crawl.metrics.figures import figures
-from krowlspider.crawl.metrics.stats import ZEROS, StatsCollector
-from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED
+from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
 
     from prometheus_client.core import Metric
 
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.meters import Histogram
+
+    _Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
+
+# Most series from stats in one answer: some spiders make a stat of whatever they meet.
+SERIES_MAX = 800
+# A name has no dot, so it is no host's name.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z0-9_]+)*")
+# The label behind a count: a few words ("504 Gateway Time-out"), or the path of a class. The last
+# part of a path begins with a capital, as in no lower-case host name.
+_LABEL = re.compile(r"[A-Za-z0-9_ '-]{1,64}|(?:[A-Za-z_]\w*\.){1,8}[A-Z]\w{0,63}", re.ASCII)
+# Counters whose names do not end in "count".
+_COUNTERS = {
+    "dupefilter/filtered",
+    "downloader/response_bytes",
+    "krowl/dns/wait_seconds",
+    "retry/max_reached",
+    "scheduler/enqueued",
+}
+# Scrapy's sizes whose names have no unit.
+_BYTES = {"memusage/max", "memusage/startup"}
+# The stats of the table before anything is counted.
+ZEROS = {
+    f"{stat}/{value}" if value else stat: 0
+    for stat, known in STATS.items()
+    for value in known.values or ("",)
+}
+
+
+class StatsCollector(Collector):
+    """The stats at the time of a scrape.
+
+    ``krowl/a/b_count/REASON`` becomes the counter ``krowl_a_b_total{reason="REASON"}``. Stats that
+    do not count become gauges. Milliseconds become seconds. Scrapy's own stats start with
+    ``scrapy_``. Values that are not numbers are skipped. Names and reasons that could name a host,
+    and series over the cap, are left out and counted as ``krowl_metrics_left_out``.
+    """
+
+    def __init__(self, stats: Callable[[], Mapping[str, Any]]):
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        families: dict[str, tuple[str, _Family]] = {}
+        series = left_out = 0
+        # A copy, because a thread that logs may add a stat meanwhile.
+        for stat, value in list(self._stats().items()):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if series == SERIES_MAX:
+                left_out += 1
+                continue
+            source, label = _parts(stat)
+            name = metric_name(source)
+            owner, family = families.get(name) or (source, None)
+            # Stats such as a/b and a_b would be the same series twice, which makes the answer
+            # invalid.
+            if not _is_clean(source, label) or owner != source:
+                left_out += 1
+                continue
+            if family is None:
+                family = _family(name, source)
+                families[name] = (source, family)
+            scaled = value / 1000 if source.endswith("_ms") else value
+            family.add_metric([] if label is None else [label], scaled)
+            series += 1
+        yield from (family for _, family in families.values())
+        yield GaugeMetricFamily(
+            "krowl_metrics_left_out",
+            "Stats that are no metrics: they may name a host, or are too many.",
+            left_out,
+        )
+
+
+def _parts(stat: str) -> tuple[str, str | None]:
+    """Return the name of the counted stat, and the label behind it or None."""
+    if stat.startswith("spider_exceptions/") and not stat.endswith("/count"):
+        return "spider_exceptions/type_count", stat.partition("/")[2]
+    head, found, label = stat.partition("_count/")
+    return (f"{head}_count", label) if found else (stat, None)
+
+
+def _is_clean(source: str, label: str | None) -> bool:
+    return bool(_NAME.fullmatch(source) and (label is None or _LABEL.fullmatch(label)))
+
+
+def is_counter(source: str) -> bool:
+    return source.endswith(("_count", "/count")) or source in _COUNTERS
+
+
+def metric_name(source: str) -> str:
+    """Return the name of the samples, with ``_total`` for a counter."""
+    ours = source if source.startswith("krowl/") else f"scrapy/{source}"
+    name = ours.replace("/", "_")
+    if is_counter(source):
+        return name.removesuffix("_count") + "_total"
+    if source in _BYTES:
+        return f"{name}_bytes"
+    return name.removesuffix("_ms") + "_seconds" if name.endswith("_ms") else name
+
+
+def _family(name: str, source: str) -> _Family:
+    kind = CounterMetricFamily if is_counter(source) else GaugeMetricFamily
+    if (known := STATS.get(source)) is None:
+        return kind(name, f"The stat {source}.", labels=["reason"])
+    return kind(name, known.help, labels=[known.label or "reason"])
 
 
 class JobCollector(Collector):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from krowlspider.config.checks import port_range
+from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.monitoring.host_names import HostNames
 from krowlspider.crawl.monitoring.page_server import PageServer, Place
 
@@ -77,3 +80,18 @@ class Servers:
         """Stop listening, and close all connections."""
         for server in self._servers:
             server.close()
+
+
+def reached_at(url: str) -> tuple[str, int]:
+    """Return the address and port at which other machines reach the server at ``url``."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ip_address(host).is_unspecified:
+        host = own_address() or host
+    return host, parts.port or 0
+
+
+def shown(url: str) -> str:
+    """Return a URL with an address at which a server can be asked."""
+    host, port = reached_at(url)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from krowlspider.crawl.report.spool import Spool
-from krowlspider.crawl.report.tables import SEED_COLUMNS, Table, seed_row
+from krowlspider.crawl.report.tables import SEED_COLUMNS, Spool, Table, seed_row
 from krowlspider.frontier.seed_table import GIVEN, is_elsewhere, line_counts, read_rows
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from krowlspider.crawl.report.slices import SLICE, in_slices
-from krowlspider.crawl.report.spool import Row, Spool
 from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.words import kind_words
 from krowlspider.frontier.hosts.host import Health
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from krowlspider.frontier.seed_table import SeedRow
     from krowlspider.frontier.store.store import Store
 
+_T = TypeVar("_T")
+# Items worked on at a time, 1 to 2 ms, and seconds that the event loop gets after them.
+SLICE = 200
+_PAUSE = 0.0002
+
+Row = tuple[str | int | float, ...]
+
 # Rows of the tables of hosts.
 HOSTS_MAX = 1000
 SLOWEST_MAX = 100
@@ -37,6 +45,45 @@ _TIME_LIMIT = 30.0
 _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
 _STATUS = ("status", "done", "dropped")
 SEED_COLUMNS = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
+
+
+def in_slices(items: Iterable[_T], size: int = SLICE) -> Iterator[list[_T]]:
+    """Yield the items in lists of at most ``size``. Sleep between two lists.
+
+    Without the sleep each turn of the event loop waits for the interpreter for 5 ms.
+    """
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some
+        time.sleep(_PAUSE)
+
+
+class Spool:
+    """Rows in a file without a name, in the order in which they were added.
+
+    :raises OSError: the file cannot be made, written or read
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self._file = TemporaryFile("w+", dir=folder, encoding="utf-8")
+        self._count = 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._file.write(json.dumps(row) + "\n")
+            self._count += 1
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._file.close()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        self._file.seek(0)
+        for line in self._file:
+            yield tuple(json.loads(line))
 
 
 class Rows(Protocol):

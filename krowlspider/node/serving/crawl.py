@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from aiohttp import web
 
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, PAGE, noted_url
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME
-from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
@@ -26,8 +25,7 @@ from krowlspider.node.serving.together import (
     status_of_all,
 )
 from krowlspider.node.words import DIVIDED
-from krowlspider.views.api_answers import as_json, failed
-from krowlspider.views.api_orders import BODY_MAX, unauthorised
+from krowlspider.views.api import BODY_MAX, as_json, failed, unauthorised
 from krowlspider.views.live import page_routes
 from krowlspider.views.order_fields import ORDERS
 

@@ -11,8 +11,8 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from krowlspider.crawl.monitoring.access import METRICS, noted_url
 from krowlspider.crawl.monitoring.endpoint import health
-from krowlspider.crawl.monitoring.page_note import METRICS, noted_url
 from krowlspider.errors import error_text
 from krowlspider.node.serving.sums import Sums, read
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.metrics.server import shown
-from krowlspider.crawl.monitoring.page_note import PAGE, forget_urls, note_url
-from krowlspider.crawl.monitoring.secret import CONTROL_TOKEN, Secret
-from krowlspider.crawl.monitoring.servers import Servers
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
+from krowlspider.crawl.monitoring.servers import Servers, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.monitoring.history import FIELDS, KEPT
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -79,18 +77,19 @@ def pages_of_all(answers: Answers, limit: int) -> list[dict[str, Any]]:
 
 def history_of_all(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the samples added up, from the last one back: all are taken at the same intervals."""
+    fields: list[str] = []
     total: list[list[float]] = []
     for answer in answers:
-        backwards = reversed(answer["samples"])
-        both = zip_longest(total, backwards)
-        total = [_added(one, other) for one, other in both][:KEPT]
-    return {"fields": FIELDS, "samples": total[::-1]}
+        fields = answer["fields"]
+        both = zip_longest(total, reversed(answer["samples"]))
+        total = [_added(fields, one, other) for one, other in both]
+    return {"fields": fields, "samples": total[::-1]}
 
 
-def _added(one: list[float] | None, other: list[float] | None) -> list[float]:
+def _added(fields: list[str], one: list[float] | None, other: list[float] | None) -> list[float]:
     if one is None or other is None:
         return list(one or other or ())
     return [
         max(a, b) if name in _GREATEST else a + b
-        for name, a, b in zip(FIELDS, one, other, strict=True)
+        for name, a, b in zip(fields, one, other, strict=True)
     ]

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from krowlspider.crawl.folder import JobFolder, processes_in
-from krowlspider.crawl.monitoring.page_note import PAGE, noted_url
+from krowlspider.crawl.monitoring.access import PAGE, noted_url
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
 

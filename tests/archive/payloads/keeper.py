@@ -14,7 +14,7 @@ import resource
 import sys
 from pathlib import Path
 
-from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.digests import Original
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 
 MOST = 200

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.upload.parts import (
+from krowlspider.archive.upload.plan import (
     FILES_AT_ONCE,
     PART,
     PARTS_AT_ONCE,

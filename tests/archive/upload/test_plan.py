@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.upload.parts import PART, PARTS_AT_ONCE, SLOWEST
-from krowlspider.archive.upload.plan import LocalFile, UploadPlan
+from krowlspider.archive.upload.plan import PART, PARTS_AT_ONCE, SLOWEST, LocalFile, UploadPlan
 
 
 def a_file(name: str) -> LocalFile:

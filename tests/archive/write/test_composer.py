@@ -10,8 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.digests import digest, raw_digest
-from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.digests import Original, digest, raw_digest
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 from tests.archive.captures import CHUNKED, Odd, capture, parsed

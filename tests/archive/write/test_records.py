@@ -14,12 +14,10 @@ from fastwarc.warc import ArchiveIterator
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.digests import digest
-from krowlspider.archive.payloads.original import Original
+from krowlspider.archive.payloads.digests import Original, digest
 from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write import records
-from krowlspider.archive.write.capture import FetchNote, Wire
-from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
+from krowlspider.archive.write.capture import FetchNote, Wire, cipher_suite, tls_protocol
 from krowlspider.fetch.tls.context import crawler_tls
 from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.encodings import decoded
+from krowlspider.corpus.text.encodings import decoded
 from krowlspider.urls.content.decoding import codec_for, decode
 from krowlspider.urls.content.encoding import encoding_of
 

@@ -1,0 +1,1 @@
+"""Copies of texts: how they are recognised, and which one is kept."""

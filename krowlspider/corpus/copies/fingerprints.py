@@ -1,0 +1,131 @@
+"""Pure: the hash of a text for exact duplicates, its MinHash for near ones, and their overlap.
+
+Each sequence of five words is hashed once; its hash decides for which place of the signature it
+counts (one permutation hashing, Li et al. 2012). An empty place takes the number of another that
+hashing chooses, so that short texts can be compared too (Shrivastava 2017). Of each number a byte
+is kept (Li and König 2010). Similar texts are found by keys, each made of some of these bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from bisect import bisect_left
+from functools import cache
+from operator import eq
+from typing import NamedTuple
+
+from xxhash import xxh3_64_digest, xxh3_64_intdigest, xxh3_128_digest
+
+PLACES = 128
+# Texts that have 70 % in common share one of the keys with a probability of 0.96.
+_BANDS, _ROWS = 12, 4
+# Words of a sequence.
+_WORDS = 5
+_LANE = 64
+_SHIFT = 12
+# Bits of a sequence's hash that are kept, so that integers have one digit and are sorted fast, and
+# the lowest of those that choose the place.
+_BITS, _CHOOSING = 30, 23
+_MASK = ((1 << _BITS) - 1).to_bytes(_LANE // 8, "little")
+# Of each byte a digit of a sketch: its lowest bit.
+_DIGITS = bytes(b"01"[byte & 1] for byte in range(256))
+_SKETCHED = 64
+# A byte is equal by chance.
+_CHANCE = 1 / 256
+
+# Characters of scripts without spaces between words, each of which counts as a word: Thai, Lao,
+# Tibetan, Burmese, Khmer, Chinese and Japanese.
+_SPACELESS = re.compile(
+    "([\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
+)
+# Bytes to characters above which a text may have more than a few of them. To look for them takes
+# long.
+_WIDE = 1.1
+# Increase it when a text gets another fingerprint: old and new ones cannot be compared.
+VERSION = 3
+
+
+def signature(hashes: list[bytes]) -> bytes:
+    """Return the signature of words, given their hashes of 8 bytes; none for fewer than five."""
+    count = len(hashes) - _WORDS + 1
+    if count < 1:
+        return b""
+    words = int.from_bytes(b"".join(hashes), "little")
+    # Each sequence takes 64 bits of each word and the next, at another place for each word.
+    mixed = words
+    for place in range(1, _WORDS - 1):
+        mixed ^= words >> (_LANE + _SHIFT) * place
+    mixed &= int.from_bytes(_MASK * count, "little")
+    data = mixed.to_bytes(_LANE // 8 * count, "little")
+    found = sorted(struct.unpack(f"<{count * 'I4x'}", data))
+    least: dict[int, int] = {}
+    for place in range(PLACES):
+        first = bisect_left(found, place << _CHOOSING)
+        if first < count and found[first] >> _CHOOSING == place:
+            least[place] = found[first] & 0xFF
+    if len(least) < PLACES:
+        return bytes(least[place] if place in least else _other(place, least) for place in _ALL)
+    return bytes(least.values())
+
+
+_ALL = range(PLACES)
+
+
+def _other(place: int, filled: dict[int, int]) -> int:
+    return next(filled[other] for other in _others(place) if other in filled)
+
+
+@cache
+def _others(place: int) -> list[int]:
+    """Return where an empty place looks for a number, in this order."""
+    chosen = [xxh3_64_intdigest(bytes((place, turn))) % PLACES for turn in range(PLACES)]
+    return [*chosen, *range(PLACES)]
+
+
+def bands(signature: bytes) -> list[bytes]:
+    """Return keys, of which similar texts share one."""
+    starts = range(0, _BANDS * _ROWS, _ROWS) if signature else ()
+    return [bytes((start,)) + signature[start : start + _ROWS] for start in starts]
+
+
+def sketch(signature: bytes) -> int:
+    """Return 64 bits, of which similar texts have most in common."""
+    return int(signature[-_SKETCHED:].translate(_DIGITS), 2)
+
+
+def bits_apart(similarity: float) -> int:
+    """Return the bits in which sketches of texts that are so similar differ, with 3.2 sigma."""
+    share = (1 - similarity) / 2
+    return round(_SKETCHED * share + 3.2 * math.sqrt(_SKETCHED * share * (1 - share)))
+
+
+def overlap(one: bytes, other: bytes) -> float:
+    """Estimate the share of the sequences of two texts that both have; the error is 0.04."""
+    equal: int = sum(map(eq, one, other))
+    return max((equal / PLACES - _CHANCE) / (1 - _CHANCE), 0.0)
+
+
+class Fingerprints(NamedTuple):
+    """``exact`` has 16 bytes, equal for texts of the same words in any case and spacing.
+
+    ``minhash`` is empty if it was not asked for, and for fewer than five words.
+    """
+
+    exact: bytes
+    minhash: bytes = b""
+
+
+def fingerprints(text: str, *, minhash: bool = True) -> Fingerprints:
+    """Return the fingerprints of a text. The whole text counts."""
+    text = text.lower()
+    data = text.encode()
+    words = data.split()
+    exact = xxh3_128_digest(b" ".join(words))
+    if not minhash:
+        return Fingerprints(exact)
+    if len(data) > _WIDE * len(text):
+        words = _SPACELESS.sub(r" \1 ", text).encode().split()
+    return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]))

@@ -1,0 +1,203 @@
+"""Which copy of a page is kept: the one that is read first, or the best by a rule.
+
+A rule puts all pages into one order. They are compared in this order, and a page that repeats one
+before it is dropped. So no page is kept beside a better copy, whatever the order of WARC files.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+from xxhash import xxh3_128_digest
+
+from krowlspider.corpus.copies.duplicates import Found, Place
+from krowlspider.corpus.copies.fingerprints import Fingerprints
+from krowlspider.corpus.folder import LINES, read_lines
+from krowlspider.corpus.record import Line
+from krowlspider.urls.canonical import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from krowlspider.corpus.copies.duplicates import DuplicateIndex
+    from krowlspider.corpus.folder import Slice
+
+FIRST = "first"
+# Keys in the LevelDB of the index, of which no other begins like these; those of ranks end before
+# `_RANK_END`.
+_ADDED, _LOST, _NAMED, _POSITION, _RANK = b"a", b"l", b"n", b"p", b"r"
+_RANK_END = b"s"
+# A page that others name as canonical, one that names none, and one that names another.
+_CANONICAL, _UNNAMED, _OTHER = b"\0", b"\1", b"\2"
+# Digits of a date down to nanoseconds; pages without a date come last.
+_DIGITS = 23
+_NO_DIGIT = re.compile(r"[^0-9]")
+# Pages that are read from the index at once.
+_PART = 10_000
+
+
+class About(msgspec.Struct):
+    """What rules need to know of a record."""
+
+    url: str
+    date: str
+    canonical: str | None = None
+
+
+class _Page(NamedTuple):
+    place: Place
+    fingerprints: Fingerprints
+    url: bytes
+
+
+def _shortest(about: About) -> bytes:
+    return len(about.url).to_bytes(4, "big")
+
+
+def _canonical(about: About) -> bytes:
+    if not about.canonical:
+        return _UNNAMED
+    return _CANONICAL if about.canonical == _normal(about.url) else _OTHER
+
+
+def _normal(url: str) -> str:
+    return normalise(url) or url
+
+
+_RANKS: dict[str, Callable[[About], bytes]] = {
+    "oldest": lambda _: b"",
+    "canonical": _canonical,
+    "shortest": _shortest,
+}
+KEEP = (FIRST, *_RANKS)
+
+_line = msgspec.json.Decoder(Line).decode
+_about = msgspec.json.Decoder(About).decode
+_pack = msgspec.msgpack.Encoder().encode
+_page = msgspec.msgpack.Decoder(_Page).decode
+_found = msgspec.msgpack.Decoder(Found).decode
+
+
+class Copies(Protocol):
+    """Says of each page which one it repeats."""
+
+    def repeated_by(self, place: Place, line: Line) -> Found | None:
+        """Return the page that is kept in the place of this one; None if this one is kept."""
+
+    def sync(self) -> None:
+        """Make durable what `repeated_by` decided."""
+
+
+class FirstCopies:
+    """Keeps the copy that is read first. With ``exact``, texts of the same words are copies."""
+
+    def __init__(self, index: DuplicateIndex, *, exact: bool):
+        self._index = index
+        self._exact = exact
+
+    def repeated_by(self, place: Place, line: Line) -> Found | None:
+        return self._index.take(place, _fingerprints(place, line, exact=self._exact))
+
+    def sync(self) -> None:
+        self._index.sync()
+
+
+class RankedCopies:
+    """Keeps the copy that comes first by a rule, a name in KEEP.
+
+    All pages are added, then the copies are chosen, and only then `repeated_by` knows them. The
+    decision on a page and the position behind it are one batch, so a kill repeats none.
+    """
+
+    def __init__(self, index: DuplicateIndex, rule: str, *, exact: bool):
+        self._index = index
+        self._db = index.db
+        self._rank = _RANKS[rule]
+        self._exact = exact
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether copies are being chosen, or were: then no slice can be added."""
+        return self._db.get(_POSITION) is not None
+
+    def has(self, part: Slice) -> bool:
+        """Return whether the pages of a slice were added."""
+        return self._db.get(_ADDED + part.name.encode()) is not None
+
+    def admits(self, part: Slice) -> bool:
+        """Return whether a slice has been added, or can be: not once copies are being chosen."""
+        return not self.is_closed or self.has(part)
+
+    def add(self, part: Slice, work: Path) -> None:
+        """Add the pages of a slice, whose lines are in the folder ``work``. Raises OSError."""
+        with self._db.write_batch(transaction=True) as batch:
+            for line in map(_line, read_lines(work / (part.name + LINES))):
+                if line.refusal is not None:
+                    continue
+                about = _about(line.record)
+                place = Place(part.file, line.offset, line.number)
+                prints = _fingerprints(place, line, exact=self._exact)
+                page = _Page(place, prints, _digest(_normal(about.url)))
+                batch.put(self._key(about, place), _pack(page))
+                if about.canonical:
+                    batch.put(_NAMED + _digest(about.canonical), b"")
+            batch.put(_ADDED + part.name.encode(), b"")
+
+    def _key(self, about: About, place: Place) -> bytes:
+        """Return a key by whose order pages are compared: equal ranks by date, then by place."""
+        digits = _NO_DIGIT.sub("", about.date)[:_DIGITS]
+        date = digits.ljust(_DIGITS, "0") if digits else "9" * _DIGITS
+        where = place.offset.to_bytes(8, "big") + place.number.to_bytes(8, "big")
+        return _RANK + self._rank(about) + date.encode() + place.file.encode() + b"\0" + where
+
+    def choose(self) -> Iterator[None]:
+        """Decide which copies are kept; yield after each page. A second call goes on."""
+        if self._rank is _canonical and not self.is_closed:
+            self._raise_named()
+        while part := list(islice(self._left(), _PART)):
+            for key, value in part:
+                self._decide(key, _page(value))
+                yield
+        self._index.sync()
+
+    def _raise_named(self) -> None:
+        """Put pages that name no page, but that another names, among the canonical ones."""
+        start, stop = _RANK + _UNNAMED, _RANK + _OTHER
+        for key, value in self._db.iterator(start=start, stop=stop):
+            if self._db.get(_NAMED + _page(value).url) is not None:
+                with self._db.write_batch(transaction=True) as batch:
+                    batch.delete(key)
+                    batch.put(_RANK + _CANONICAL + key[len(start) :], value)
+
+    def _left(self) -> Iterator[tuple[bytes, bytes]]:
+        start = self._db.get(_POSITION) or _RANK
+        with self._db.iterator(start=start, stop=_RANK_END, include_start=False) as pages:
+            yield from pages
+
+    def _decide(self, key: bytes, page: _Page) -> None:
+        found = self._index.find(page.fingerprints)
+        with self._db.write_batch(transaction=True) as batch:
+            if found is None:
+                self._index.remember(batch, page.place, page.fingerprints)
+            else:
+                batch.put(_LOST + page.place.dump(), _pack(found))
+            batch.put(_POSITION, key)
+
+    def repeated_by(self, place: Place, line: Line) -> Found | None:
+        value = self._db.get(_LOST + place.dump())
+        return None if value is None else _found(value)
+
+    def sync(self) -> None:
+        """Do nothing: `choose` made its decisions durable."""
+
+
+def _fingerprints(place: Place, line: Line, *, exact: bool) -> Fingerprints:
+    return Fingerprints(line.exact if exact else xxh3_128_digest(place.dump()), line.minhash)
+
+
+def _digest(url: str) -> bytes:
+    return xxh3_128_digest(url.encode())

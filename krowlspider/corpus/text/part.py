@@ -1,0 +1,169 @@
+"""Leave only the main part of a page in its tree.
+
+resiliparse judges each element by its name and classes alone. It drops a whole article in an
+element called "newsletter", and keeps what stands beside an article without a telling name. Here
+the text of paragraphs is added up over the tree, as Readability does: the main part is the smallest
+element that holds most of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from krowlspider.corpus.text.paragraphs import ASIDE, CLASS, COMMENT, Paragraphs, marginal
+
+# Characters of the paragraphs of a main part. Pages with fewer have their text elsewhere.
+LEAST = 250
+# Paragraphs with a mark do not count if this share is left. Comments may be longer than an article.
+_LEFT = {ASIDE: 0.25, COMMENT: 0.1, CLASS: 0.25}
+# The share of the visible text that is in paragraphs, or else the text is in other elements.
+_VISIBLE = 0.2
+# An element with the heading of the page and this share of the paragraphs holds the main part.
+_HEADED = 0.2
+# A heading has this share of its words in the title of the page.
+_TITLED = 0.7
+# An element with this share of its parent is preferred to it, unless the parent has paragraphs of
+# its own.
+_DOMINANT, _OWN = 0.7, 0.02
+# An element with this share is removed by no word in its class, and loses its class.
+_MAJOR = 0.1
+_SCRIPTS = "body script, body style, body noscript"
+# A link that is a paragraph by itself leads to another page.
+_LINKS = "p > a:only-child, p > strong:only-child > a:only-child"
+_LINK = 0.8
+_WORD = re.compile(r"\w+")
+
+
+def keep_main_part(tree: Any, html: str, *, is_forum: bool) -> bool:
+    """Leave only the main part of a page in its tree; return whether it has one.
+
+    The comments of a forum are in its main part. Headings that the title has are removed anyway.
+    """
+    document, body, title = tree.document, tree.body, tree.title or ""
+    if body is None:
+        return False
+    headings = document.query_selector_all("h1").values()
+    paragraphs = Paragraphs(document, body, html)
+    sizes = paragraphs.by_element(_ignored(paragraphs, is_forum=is_forum))
+    total = sizes.get(body, 0)
+    has_part = total >= LEAST and _is_enough(total, paragraphs, document, body, html)
+    start = None if is_forum or not has_part else _headed(headings, title, sizes, total)
+    others = _without_title(headings, title)
+    if not has_part:
+        return False
+    part = _smallest(paragraphs, sizes, start or body, total)
+    if part != body:
+        _isolate(body, part, others)
+    selector = marginal(html, comments=not is_forum)
+    if not is_forum:
+        selector += f", {_LINKS}"
+    _remove(part, selector, paragraphs.by_element(0), total)
+    return True
+
+
+def remove_titled(tree: Any) -> None:
+    """Remove the headings that the title has."""
+    _without_title(tree.document.query_selector_all("h1").values(), tree.title or "")
+
+
+def _without_title(headings: list[Any], title: str) -> list[Any]:
+    """Remove the headings that the title has; return the others."""
+    return [heading for heading in headings if not _removed_from(heading, title)]
+
+
+def _removed_from(heading: Any, title: str) -> bool:
+    """Remove a heading whose words are in the title one after another; return whether it was."""
+    words = _words(heading.text)
+    if not words or f" {words} " not in f" {_words(title)} ":
+        return False
+    heading.remove()
+    return True
+
+
+def _words(text: str | None) -> str:
+    return " ".join(_WORD.findall((text or "").lower()))
+
+
+def _ignored(paragraphs: Paragraphs, *, is_forum: bool) -> int:
+    """Return the marks of paragraphs that do not count."""
+    ignored, left = 0, sum(paragraphs.sizes.values())
+    for mark, least in _LEFT.items():
+        others = sum(paragraphs.without(ignored | mark).values())
+        if not (is_forum and mark == COMMENT) and others >= max(LEAST, least * left):
+            ignored, left = ignored | mark, others
+    return ignored
+
+
+def _is_enough(total: int, paragraphs: Paragraphs, document: Any, body: Any, html: str) -> bool:
+    """Return whether enough of the visible text of a page is in the ``total`` of its paragraphs.
+
+    The text of paragraphs that do not count is no part of it.
+    """
+    most = total / _VISIBLE + sum(paragraphs.sizes.values()) - total
+    # The visible text is not longer than the HTML.
+    if len(html) <= most:
+        return True
+    scripts = document.query_selector_all(_SCRIPTS).values()
+    text, hidden = body.text or "", [each.text or "" for each in scripts]
+    # Spaces count only if they decide: to leave them out takes longer than the rest.
+    return len(text) - sum(map(len, hidden)) <= most or (
+        _chars(text) - sum(map(_chars, hidden)) <= most
+    )
+
+
+def _chars(text: str) -> int:
+    return sum(map(len, text.split()))
+
+
+def _headed(headings: list[Any], title: str, sizes: dict[Any, int], total: int) -> Any:
+    """Return the smallest element with the heading and enough text; None if there is none."""
+    known = set(_WORD.findall(title.lower()))
+    for heading in headings:
+        words = set(_WORD.findall((heading.text or "").lower()))
+        if words and len(words & known) >= _TITLED * len(words):
+            node = heading
+            while node is not None and sizes.get(node, 0) < max(LEAST, _HEADED * total):
+                node = node.parent
+            return node
+    return None
+
+
+def _smallest(paragraphs: Paragraphs, sizes: dict[Any, int], node: Any, total: int) -> Any:
+    """Return the smallest element in ``node`` that holds most of its paragraphs."""
+    while children := [each for each in paragraphs.children.get(node, ()) if each in sizes]:
+        best = max(children, key=sizes.__getitem__)
+        own = [each for each in children if each in paragraphs.sizes and each.tag in {"p", "pre"}]
+        if sizes[best] < _DOMINANT * sizes[node] or sum(sizes[each] for each in own) > _OWN * total:
+            break
+        node = best
+    return node
+
+
+def _remove(part: Any, selector: str, sizes: dict[Any, int], total: int) -> None:
+    """Remove elements of a part unless they hold much of the text, and paragraphs of one link."""
+    for node in part.query_selector_all(selector).values():
+        if (parent := node.parent) is None:
+            continue
+        if node.tag == "a" and (paragraph := _paragraph(parent)) is not None:
+            if len((node.text or "").strip()) >= _LINK * len((paragraph.text or "").strip()):
+                paragraph.remove()
+        elif sizes.get(node, 0) <= _MAJOR * total:
+            node.remove()
+
+
+def _paragraph(parent: Any) -> Any:
+    """Return the paragraph of a link with this parent; None if it is in none."""
+    if parent.tag == "strong" and parent.parent is not None:
+        parent = parent.parent
+    return parent if parent.tag == "p" else None
+
+
+def _isolate(body: Any, part: Any, headings: list[Any]) -> None:
+    """Leave only ``part`` in the body, behind the heading of the page if that is elsewhere."""
+    kept = headings if len(headings) == 1 and part.query_selector("h1") is None else []
+    for node in (*kept, part):
+        node.remove()
+    body.inner_html = ""
+    for node in (*kept, part):
+        body.append_child(node)

@@ -1,1 +1,0 @@
-"""Traces of requests, from the pop to the commit, for a collector of OpenTelemetry."""

@@ -1,0 +1,112 @@
+"""``scrapy frontier --explain`` and ``--import`` in the folder of a stopped crawl."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.index.lookup import captures_of
+from krowlspider.config.validation import offline
+from krowlspider.crawl.exclude_file import ExcludeFile
+from krowlspider.crawl.explain import Explainer
+from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set, trap_rules, warc_folder
+from krowlspider.engine.imported import ImportedIdentity
+from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
+from krowlspider.frontier.admin.host_view import why_host_of_stopped_crawl_waits
+from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.robots.cache import RobotsCache
+from krowlspider.frontier.robots.gate import RobotsGate
+from krowlspider.frontier.stopped import read_counters, read_host
+from krowlspider.frontier.store.schema import marked_by, seen_prefix
+from krowlspider.programs.program import BAD_NAMED, BadLines
+from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.rules.exclude import PatternList
+from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy.settings import Settings
+
+    from krowlspider.crawl.explain import Explanation
+    from krowlspider.crawl.folder import JobFolder, JobHead
+    from krowlspider.frontier.store.store import LevelStore
+
+
+def explain(
+    folder: JobFolder, head: JobHead, store: LevelStore, settings: Settings, url: str
+) -> Explanation:
+    """Return where a URL is, by the settings of this project and the scope of the folder.
+
+    :raises SettingsError: the file of KROWL_EXCLUDE cannot be read
+    :raises ArchiveError: as of `Explainer.explain`
+    """
+    policy = head.delays or delay_policy(settings)
+    robots = RobotsCache(
+        store,
+        settings["ROBOTSTXT_USER_AGENT"],
+        time.time,
+        ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
+    )
+    gate = RobotsGate(robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"))
+    archive = warc_folder(settings, folder.path)
+    return Explainer(
+        store=store,
+        hasher=IdentityHasher(head.seed),
+        scope=Scope(
+            head.scope or ScopeRules(),
+            max_url_length=settings.getint("URLLENGTH_LIMIT"),
+            traps=trap_rules(settings),
+        ),
+        exclusions=_exclusions(settings),
+        gate=gate,
+        agent=settings["ROBOTSTXT_USER_AGENT"],
+        obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
+        captures=partial(captures_of, indexes_in(archive).there),
+        host_of_crawl=lambda name: read_host(store, name),
+        why=lambda host: why_host_of_stopped_crawl_waits(store, host, policy, time.time()),
+        is_seen=lambda host, key: key in marked_by(store.items(seen_prefix(host))),
+        owner=lambda _: None,
+        counters=lambda: read_counters(store),
+        wall=time.time,
+    ).explain(url)
+
+
+def _exclusions(settings: Settings) -> PatternList:
+    if (path := settings["KROWL_EXCLUDE"]) is None:
+        return PatternList()
+    found: list[PatternList] = []
+    ExcludeFile(Path(path), found.append).apply()
+    return found[0]
+
+
+def import_into(
+    folder: JobFolder,
+    head: JobHead,
+    store: LevelStore,
+    settings: Settings,
+    lines: Iterable[bytes],
+) -> Imported:
+    """Queue the new URLs in ``lines``, and return the counts of the import.
+
+    The first bad lines are reported on standard error with their numbers. The store is left as
+    after a crash: at the next start, each host waits its delay once.
+    """
+    frontier = Frontier(
+        store,
+        seen_set(settings, folder, store),
+        frontier_limits(settings),
+        delay_policy(settings),
+        monotonic=time.monotonic,
+        wall=time.time,
+    )
+    # 0 means no limit, as in Scrapy, except the limit for URLs that are parsed.
+    url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
+    identify = ImportedIdentity(offline(settings), head.seed)
+    parse = partial(parse_line, identify=identify, url_max=url_max)
+    return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)

@@ -1,1 +1,0 @@
-"""The output of ``scrapy ring``: clusters, their nodes and the nodes' inboxes."""
