@@ -264,7 +264,7 @@ def test_the_page_of_stats_names_those_of_the_code_and_no_others() -> None:
 
 def test_readme_and_architecture_are_short() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 700
-    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1300
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1900
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=named)
