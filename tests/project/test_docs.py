@@ -28,7 +28,7 @@ from tests.support.documented import Copy, commands, pages
 
 INDEX = ROOT / "docs" / "decisions" / "README.md"
 DECISIONS = [path for path in sorted(INDEX.parent.glob("*.md")) if path != INDEX]
-ALL = [*pages(), ROOT / "ARCHITECTURE.md", INDEX, *DECISIONS]
+ALL = [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", INDEX, *DECISIONS]
 # Commands that no test runs from here, by how they begin, and why.
 NOT_RUN = {
     "python3 -m venv": "makes an environment",
