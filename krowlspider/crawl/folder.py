@@ -82,7 +82,7 @@ def holder_of(jobdir: Path) -> int | None:
 class JobFolder:
     """A crawl's folder, locked for this process from `take` to `leave`.
 
-    docs/operations.md lists what is in it.
+    docs/jobdir.md lists what is in it.
     """
 
     def __init__(self, path: Path, *, temporary: bool = False):
