@@ -92,7 +92,7 @@ def processes_in(path: Path) -> list[JobFolder]:
 class JobFolder:
     """A crawl's folder, locked for this process from `take` to `leave`.
 
-    docs/operations.md lists what is in it.
+    docs/jobdir.md lists what is in it.
     """
 
     def __init__(self, path: Path, *, temporary: bool = False):

@@ -150,7 +150,8 @@ class Steering:
     def forget_page(self, url: str) -> bool:
         """Queue a URL whether it is known or not; return False if it is refused.
 
-        The seen mark of a single URL cannot be removed (decision 94); this has the same effect.
+        The seen mark of a single URL cannot be removed; this has the same effect. See
+        docs/decisions/control.md#a-host-of-a-running-crawl-is-forgotten-as-if-it-were-handed-over
 
         :raises ForeignHostError: another node owns its host
         :raises KrowlError: as of `add`

@@ -111,7 +111,7 @@ def test_refused_crawl_is_not_started_again(tmp_path: Path) -> None:
 
 
 def test_only_a_crash_and_a_full_disk_start_it_again() -> None:
-    listed = re.findall(r"^\| (\d) \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^\| (\d) \|", (ROOT / "docs" / "exit-codes.md").read_text(), re.MULTILINE)
     kept = {*map(int, listed)} - {*map(int, UNIT["RestartPreventExitStatus"][0].split())}
     assert kept == {0, 1, exits.STORAGE_FAILED}
 

@@ -10,7 +10,6 @@ import re
 import shlex
 from collections import Counter
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,8 +26,9 @@ from tests.support.debian import program
 from tests.support.demo import replay_commands
 from tests.support.documented import Copy, commands, pages
 
-DECISIONS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
-ALL = [*pages(), ROOT / "ARCHITECTURE.md", *DECISIONS, ROOT / "docs" / "adr" / "README.md"]
+INDEX = ROOT / "docs" / "decisions" / "README.md"
+DECISIONS = [path for path in sorted(INDEX.parent.glob("*.md")) if path != INDEX]
+ALL = [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", INDEX, *DECISIONS]
 # Commands that no test runs from here, by how they begin, and why.
 NOT_RUN = {
     "python3 -m venv": "makes an environment",
@@ -57,7 +57,10 @@ WEB = [
     {"path": path, "headers": {"Content-Type": "text/html"}, "body": "<a href=/more>more</a>"}
     for path in ("/", "/more")
 ]
-_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# A link of the code: `docs/decisions/store.md#...`.
+_LINK_OF_CODE = re.compile(r"\b(docs/decisions/[\w-]+\.md)(?:#([\w-]+))?")
 _NAME = re.compile(
     r"`((?:krowlspider|extensions|middlewares|tests|bench|docs|deploy)[/\w.-]*)(?:: ([\w.]+))?`"
 )
@@ -188,8 +191,12 @@ def test_the_page_of_metrics_is_that_of_the_table() -> None:
 @pytest.mark.parametrize("page", ALL, ids=named)
 def test_every_name_and_link_of_a_page_exists(page: Path) -> None:
     text = page.read_text()
-    for target in _LINK.findall(text):
-        assert "://" in target or (page.parent / target).exists(), target
+    for target, heading in _LINK.findall(text):
+        if "://" in target:
+            continue
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        assert not heading or heading in anchors(found), f"{target}#{heading}"
     for setting in re.findall(r"\bKROWL_[A-Z_]+\b", text):
         assert hasattr(settings, setting) or setting.startswith("KROWL_TEST"), setting
     for path, member in _NAME.findall(text):
@@ -200,6 +207,22 @@ def test_every_name_and_link_of_a_page_exists(page: Path) -> None:
         assert found.exists() or "*" in path, path
         if member:
             assert member in members(found), f"{path}: {member}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the fragments by which links lead to the headings of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    words = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in _HEADING.findall(text))
+    return {each.replace(" ", "-") for each in words}
+
+
+def test_every_decision_that_code_names_has_its_heading() -> None:
+    folders = ("krowlspider", "extensions", "middlewares", "tests", "bench", "deploy")
+    for path in (each for name in folders for each in (ROOT / name).rglob("*.py")):
+        for target, heading in _LINK_OF_CODE.findall(path.read_text()):
+            found = ROOT / target
+            assert found.exists(), f"{named(path)}: {target}"
+            assert not heading or heading in anchors(found), f"{named(path)}: {target}#{heading}"
 
 
 def members(path: Path) -> set[str]:
@@ -241,18 +264,27 @@ def test_the_page_of_stats_names_those_of_the_code_and_no_others() -> None:
 
 def test_readme_and_architecture_are_short() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 700
-    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1300
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1900
 
 
-def test_each_decision_has_its_number_and_three_parts() -> None:
-    for number, path in enumerate(DECISIONS, 1):
-        text = path.read_text()
-        assert path.name.startswith(f"{number:04d}-")
-        assert text.startswith(f"# {number}. ")
-        parts = [text.index(f"\n## {part}\n") for part in ("Context", "Decision", "Cost")]
-        assert all(first < second for first, second in pairwise(parts))
-    index = (ROOT / "docs" / "adr" / "README.md").read_text()
-    assert [path.name for path in DECISIONS if f"({path.name})" not in index] == []
+@pytest.mark.parametrize("page", DECISIONS, ids=named)
+def test_every_rule_has_its_reason_and_its_cost(page: Path) -> None:
+    head, *rules = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+    assert rules
+    assert "**" not in head
+    for rule in rules:
+        heading, _, text = rule.partition("\n")
+        parts = re.split(r"^\*\*(Reason|Cost)\.\*\* (?=\S)", text, flags=re.MULTILINE)
+        assert parts[1::2] == ["Reason", "Cost"], heading
+        # Five lines, and some with more to say.
+        assert len(text.split()) <= 260, heading
+
+
+def test_every_page_of_decisions_is_in_the_index() -> None:
+    listed = [target for target, _ in _LINK.findall(INDEX.read_text())]
+    assert listed == list(dict.fromkeys(listed))
+    assert sorted(listed) == [path.name for path in DECISIONS]
+    assert len(DECISIONS) <= 30
 
 
 def test_the_picture_of_a_crawl_is_small() -> None:

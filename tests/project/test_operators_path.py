@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md in order, as an operator runs them from a copied checkout.
+"""The commands of docs/operations.md, and then of profiles, as an operator runs them in order.
 
 In each part no page is missing, none is fetched twice, and none too early.
 """
@@ -45,7 +45,8 @@ class Operator:
     def __init__(self, folder: Path, stack: ExitStack):
         self.folder = folder
         self._stack = stack
-        self._left = commands(ROOT / "docs" / "operations.md")
+        pages = ("operations.md", "logs-and-metrics.md")
+        self._left = [each for page in pages for each in commands(ROOT / "docs" / page)]
 
     def begin(self, web: MockWeb, seeds: list[str]) -> None:
         """Crawl this web from now on, slowly."""

@@ -23,8 +23,8 @@ and no label has a host or a URL in it. Counters and histograms are of this star
 own spiders, become metrics [by the same rule](stats.md#prometheus). A histogram `x` has the series
 `x_bucket`, `x_sum` and `x_count`. The histograms `krowl_fetch_...` are of requests with an answer;
 connection and TLS only of new connections. `krowl_fetch_failed_total` counts requests without a
-usable answer. [operations.md](operations.md#prometheus-and-grafana) shows dashboards and alert
-rules that use them.
+usable answer. [logs-and-metrics.md](logs-and-metrics.md#prometheus-and-grafana) shows dashboards
+and alert rules that use them.
 
 `scrapy node` serves the metrics of all its processes under the same names. Counters and histograms
 are sums; a gauge has a series for each process, with the label `process`. Only `scrapy node` has
