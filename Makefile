@@ -3,8 +3,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
-# The first Python of 3.11 or later that really runs: a shim may exist for a version that does not.
-PROBE := import sys; sys.exit(sys.version_info < (3, 11))
+# The first Python of 3.11 to 3.14 that really runs: a shim may exist for a version that does not.
+PROBE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 	"$$p" -c '$(PROBE)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
 VENV := .venv
@@ -77,7 +77,7 @@ bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an
 define make-venv
 @$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	'$(PYTHON)' -c '$(PROBE)' >/dev/null 2>&1 || { \
-		echo 'No Python of 3.11 or later runs here:' \
+		echo 'No Python of 3.11 to 3.14 runs here:' \
 			'install python3.12, or give PYTHON=/path/to/python' >&2; exit 1; }; \
 	echo 'Making $(VENV) with $(PYTHON)'; \
 	'$(PYTHON)' -m venv $(VENV) || { \
