@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.engine.orders import order_received
-from krowlspider.views.ordering import carry_out
+from krowlspider.views.control.ordering import carry_out
 
 if TYPE_CHECKING:
     from typing import Self

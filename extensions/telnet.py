@@ -19,7 +19,7 @@ from twisted.internet.error import CannotListenError
 
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.access import TELNET_PASSWORD, Secret
-from krowlspider.views.console import Console
+from krowlspider.views.control.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Callable

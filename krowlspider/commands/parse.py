@@ -11,8 +11,7 @@ from scrapy.commands.parse import Command as ScrapyCommand
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.commands.single_page import SinglePage
-from krowlspider.crawl.loop_throttle import LoopThrottle
-from krowlspider.crawl.turns import Turns
+from krowlspider.crawl.turns import LoopThrottle, Turns
 from krowlspider.engine.crash_marking import PageReader
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
-    from krowlspider.crawl.seeds_first import SeedsFirst
+    from krowlspider.crawl.seeds import SeedsFirst
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.robots.fetches import RobotsFetches
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
-from krowlspider.crawl.seed_redirects import SeedRedirects
+from krowlspider.crawl.seeds import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
 from krowlspider.frontier.hosts.host import SEED_PRIORITY

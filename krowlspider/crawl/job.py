@@ -33,7 +33,6 @@ from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.crawl.loop_throttle import LoopThrottle
 from krowlspider.crawl.meters import Meters
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
@@ -50,7 +49,7 @@ from krowlspider.crawl.parts import (
     warc_writer,
 )
 from krowlspider.crawl.snapshots.running import RunningSnapshot
-from krowlspider.crawl.turns import Turns
+from krowlspider.crawl.turns import LoopThrottle, Turns
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.spills import Spills

@@ -18,7 +18,6 @@ from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in
 from krowlspider.crawl.parts import delay_policy, warc_folder
-from krowlspider.crawl.read_only import is_writable, readable_copy
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
 from krowlspider.errors import JobError, KrowlError
@@ -36,7 +35,7 @@ from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.program import Program, refuse_options
 from krowlspider.programs.running import explain_running, import_running, snapshot_of_running
-from krowlspider.programs.stopped import explain, import_into
+from krowlspider.programs.stopped import explain, import_into, is_writable, readable_copy
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, read_lines, written

@@ -1,8 +1,12 @@
-"""``scrapy frontier --explain`` and ``--import`` in the folder of a stopped crawl."""
+"""What `scrapy frontier` does in the folder of a stopped crawl, or with a copy to read from."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +16,10 @@ from krowlspider.archive.index.lookup import captures_of
 from krowlspider.config.validation import offline
 from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.crawl.explain import Explainer
+from krowlspider.crawl.folder import JobFolder, JobInUseError, holder_of
 from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set, trap_rules, warc_folder
 from krowlspider.engine.imported import ImportedIdentity
+from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
 from krowlspider.frontier.admin.host_view import why_host_of_stopped_crawl_waits
 from krowlspider.frontier.frontier import Frontier
@@ -29,13 +35,16 @@ from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scrapy.settings import Settings
 
     from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.folder import JobFolder, JobHead
+    from krowlspider.crawl.folder import JobHead
     from krowlspider.frontier.store.store import LevelStore
+
+# Files of LevelDB that it never changes once they are written.
+_TABLES = {".ldb", ".sst"}
 
 
 def explain(
@@ -110,3 +119,41 @@ def import_into(
     identify = ImportedIdentity(offline(settings), head.seed)
     parse = partial(parse_line, identify=identify, url_max=url_max)
     return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)
+
+
+def is_writable(jobdir: Path) -> bool:
+    """Return whether a process may lock a crawl's folder, and open its frontier."""
+    return all(os.access(path, os.W_OK) for path in (jobdir, jobdir / "frontier") if path.exists())
+
+
+@contextmanager
+def readable_copy(jobdir: Path) -> Iterator[JobFolder]:
+    """Make a temporary folder with links to what is in a crawl's folder, and copies of what LevelDB
+    writes to when it opens a store.
+
+    :raises JobInUseError: a crawl uses the folder
+    :raises JobError: it cannot be read, or copied
+    """
+    if (holder := holder_of(jobdir)) is not None:
+        raise JobInUseError(jobdir, str(holder))
+    try:
+        with tempfile.TemporaryDirectory(prefix="krowlspider-") as made:
+            copy = Path(made) / jobdir.resolve().name
+            copy.mkdir()
+            for path in jobdir.iterdir():
+                if path.name == "frontier":
+                    _copy_store(path, copy / path.name)
+                elif path.name not in {"lock", "status.json"}:
+                    (copy / path.name).symlink_to(path.resolve())
+            yield JobFolder(copy)
+    except OSError as error:
+        raise JobError(f"JOBDIR {jobdir} is read-only, and cannot be read: {error}") from error
+
+
+def _copy_store(source: Path, target: Path) -> None:
+    target.mkdir()
+    for path in source.iterdir():
+        if path.suffix in _TABLES:
+            (target / path.name).symlink_to(path.resolve())
+        elif path.name != "LOCK":
+            shutil.copyfile(path, target / path.name)

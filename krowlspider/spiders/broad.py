@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-    from krowlspider.spiders.seeds import SeedList
-    from krowlspider.spiders.seeds_file import SeedsFile
+    from krowlspider.spiders.seeds import SeedList, SeedsFile
 
 logger = logging.getLogger(__name__)
 

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
+import logging
 import os
+import zlib
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.seed_table import SeedLine
-from krowlspider.spiders.seeds_file import SeedsFile, in_chunks
-from krowlspider.urls.seeds import BadSeed, parse_seed, without_credentials
+from krowlspider.urls.seeds import BadSeed, ListLine, parse_seed, seed_lines, without_credentials
 from krowlspider.urls.seeds_given import is_file_name, way_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
+
+# Seeds read and queued between two turns of the event loop, so that no turn is long.
+_CHUNK = 500
+# Bad lines logged as warnings; further ones are counted and logged at DEBUG.
+_BAD_LOGGED = 20
+# Bytes read to distinguish a text file from a binary file.
+_PROBE = 8192
+# Bytes read at once for the archive.
+_PIECE = 65536
+# Bytes of seeds that go into the archive.
+TEXT_MAX = 10 * 1024 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class SeedList:
@@ -75,3 +95,112 @@ def seeds_of(given: str) -> SeedsFile | SeedList:
         if exists or not (way := way_out(given)):
             raise
         raise SeedsError(f"{error}{way}") from error
+
+
+class SeedsFile:
+    """A file of seeds, plain or gzip.
+
+    ``good`` and ``bad`` count the lines read so far. ``name`` is the same for the same file.
+
+    A pipe is copied into a temporary file first, because the seeds are read more than once.
+
+    :raises SeedsError: the file is missing, unreadable or binary
+    """
+
+    def __init__(self, path: Path):
+        self.path = self._readable = path
+        self.source = str(path)
+        self.name = str(path.absolute())
+        self.good = 0
+        self.bad = 0
+        try:
+            if path.is_fifo():
+                self._readable = Path(f"/dev/fd/{_copied(path)}")
+            with self._open() as file:
+                probe = file.read(_PROBE)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise SeedsError(f"seeds file {path} cannot be read: {reason}") from error
+        if b"\0" in probe:
+            raise SeedsError(
+                f"seeds file {path} is binary: give text in UTF-8, one domain or URL a line, or a"
+                " gzip of it; scrapy seeds converts a zip file"
+            )
+
+    def _open(self) -> IO[bytes] | gzip.GzipFile:
+        file = self._readable.open("rb")
+        if file.read(2) == _GZIP_MAGIC:
+            file.close()
+            return gzip.open(self._readable, "rb")
+        file.seek(0)
+        return file
+
+    def text(self) -> tuple[bytes, bool]:
+        """Return the lines of the file, TEXT_MAX bytes at most, and whether there are more.
+
+        User names and passwords are left out. The lines end at a read error, which `chunks` logs.
+        Blocks.
+        """
+        content = bytearray()
+        with suppress(OSError, EOFError, zlib.error), self._open() as file:
+            while len(content) <= TEXT_MAX and (piece := file.read(_PIECE)):
+                content += piece
+        truncated = len(content) > TEXT_MAX
+        if truncated:
+            del content[content.rfind(b"\n", 0, TEXT_MAX) + 1 or TEXT_MAX :]
+        text = without_credentials(content.decode(errors="surrogateescape"))
+        return text.encode(errors="surrogateescape"), truncated
+
+    def chunks(self) -> Iterator[list[SeedLine]]:
+        """Yield the lines that are no comments, in chunks. A bad one is logged with its number."""
+        return in_chunks(self._seeds())
+
+    def _seeds(self) -> Iterator[SeedLine]:
+        with self._open() as file:
+            for number, line in enumerate(self._lines(file), 1):
+                try:
+                    seed = parse_seed(line)
+                except BadSeed as error:
+                    self._report(number, error)
+                    yield SeedLine(number, shown(line), "", str(error))
+                    continue
+                if seed is not None:
+                    self.good += 1
+                    yield SeedLine(number, shown(line), seed.url, bare=seed.bare)
+
+    def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+        """Yield the lines of the file, up to the first read error, which is logged."""
+        try:
+            yield from seed_lines(file)
+        except (OSError, EOFError, zlib.error) as error:
+            logger.error("%s ends early: %s; the seeds before that are crawled", self.path, error)
+
+    def _report(self, number: int, error: BadSeed) -> None:
+        self.bad += 1
+        level = logging.WARNING if self.bad <= _BAD_LOGGED else logging.DEBUG
+        way = "; scrapy seeds converts such lists" if isinstance(error, ListLine) else ""
+        logger.log(level, "%s line %d skipped: %s%s", self.path, number, error, way)
+        if self.bad == _BAD_LOGGED + 1:
+            logger.warning("%s: further bad lines are logged with LOG_LEVEL=DEBUG", self.path)
+
+
+def _copied(path: Path) -> int:
+    """Return the descriptor of a copy of all that a pipe gives.
+
+    The copy has no name on the disk. It stays open until the process ends.
+    """
+    with TemporaryFile() as copy, path.open("rb") as pipe:
+        copyfileobj(pipe, copy)
+        copy.flush()
+        return os.dup(copy.fileno())
+
+
+def in_chunks(lines: Iterator[SeedLine]) -> Iterator[list[SeedLine]]:
+    """Yield lines in chunks, as `SeedsFile.chunks` does."""
+    while chunk := list(islice(lines, _CHUNK)):
+        yield chunk
+
+
+def shown(line: bytes) -> str:
+    """Return a line for people: without a user name and a password."""
+    return without_credentials(line.decode(errors="replace").strip())

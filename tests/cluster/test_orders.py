@@ -30,8 +30,8 @@ from krowlspider.engine.orders import order_received
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.schedule.standing import OrderError
 from krowlspider.frontier.store.queues import all_entries
-from krowlspider.views.console import Console, Text
-from krowlspider.views.ordering import Ordering
+from krowlspider.views.control.console import Console, Text
+from krowlspider.views.control.ordering import Ordering
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 
 if TYPE_CHECKING:

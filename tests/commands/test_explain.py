@@ -11,7 +11,7 @@ import pytest
 
 from krowlspider.crawl.job import _jobs
 from krowlspider.engine.control import PageRow
-from krowlspider.views.console import Console
+from krowlspider.views.control.console import Console
 from krowlspider.views.frontier import page_table
 from tests.extensions.test_live_page import crawling
 from tests.support.crawling import scrapy

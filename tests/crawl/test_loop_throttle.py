@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.loop_throttle import LoopThrottle
-from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, UNWATCHED, WATCHED, WATCHED_TURNS, Turns
+from krowlspider.crawl.turns import (
+    AT_MOST,
+    FOR_CLIENTS,
+    UNWATCHED,
+    WATCHED,
+    WATCHED_TURNS,
+    LoopThrottle,
+    Turns,
+)
 from krowlspider.urls.page.links import read_page
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedWeb

@@ -12,7 +12,7 @@ import pytest
 from krowlspider.crawl.job import _jobs
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.urls.host import host_of
-from krowlspider.views.console import Console
+from krowlspider.views.control.console import Console
 from tests.mockweb.audit import violations
 from tests.support.crawling import scrapy
 from tests.support.crawls import DELAY, anchors, crawl_of, page

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.spiders.seeds_file import TEXT_MAX, SeedsFile
+from krowlspider.spiders.seeds import TEXT_MAX, SeedsFile
 from tests.support.crawling import frontier_view, write_seeds
 from tests.support.crawls import page, pages
 from tests.support.simulated_crawl import SimulatedCrawl

@@ -1,4 +1,4 @@
-"""While pages are limited, seeds are fetched before pages that were found by links."""
+"""Seeds: while pages are limited they go first, and redirects that the scope refuses are named."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ _AGAIN = 150.0
 _TAKEN_IN = 3.0
 # Seconds between two looks at what other nodes have.
 _LOOK = 1.0
+
+# The arguments of a spider that refuse such a redirect, by the word of `Scope.refusal`.
+_ARGUMENTS = {"host": "same_host", "domain": "same_domain", "allow": "allow"}
+# Redirects that are named.
+_NAMED = 3
 
 
 class SeedsFirst:
@@ -127,3 +132,30 @@ class SeedsFirst:
             return self._looks_at
         ends = [*islice(self.under_way.values(), 1), self._ended + _SOON, self._ended + _AGAIN]
         return min((end for end in ends if end > now), default=inf)
+
+
+class SeedRedirects:
+    """Counts the redirects of seeds that the scope refuses, and keeps the first ones."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._named: list[str] = []
+
+    def refuse(self, seed: str, target: str, reason: str) -> None:
+        """Count a redirect, if an argument about hosts or ``allow`` is the reason."""
+        if reason not in _ARGUMENTS:
+            return
+        self._count += 1
+        if self._count <= _NAMED:
+            self._named.append(f"{seed} to {target} ({_ARGUMENTS[reason]})")
+
+    def warning(self) -> str:
+        """Return the redirects with the way out; "" if none was refused."""
+        if not self._count:
+            return ""
+        rest = self._count - len(self._named)
+        named = ", ".join([*self._named, *([f"{rest:,} more"] if rest else [])])
+        return (
+            f"Redirects of seeds lead out of the scope and were not followed: {named}. Give the"
+            " targets as seeds, or begin a new JOBDIR with a wider scope"
+        )

@@ -28,14 +28,14 @@ from krowlspider.frontier.schedule.standing import (
     encode_orders,
 )
 from krowlspider.urls.rules.blocks import block_rule
-from krowlspider.views.frontier import order_name, whole_host
-from krowlspider.views.order_fields import (
+from krowlspider.views.control.order_fields import (
     ERRORS,
     TAKE,
     BadRequestError,
     check_fields_for_owner,
     status_of,
 )
+from krowlspider.views.frontier import order_name, whole_host
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from krowlspider.cluster.transport.order_message import OrderAsk, Value
     from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.engine.importing import Taken
-
 
 # The statuses of an owner that does not answer.
 _SILENT = (503, 504)

@@ -10,7 +10,7 @@ from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.schedule.standing import OrderError
-from krowlspider.views.line_reader import TooLongError
+from krowlspider.views.control.line_reader import TooLongError
 
 _NUMBER_MAX = 10**15
 

@@ -14,9 +14,9 @@ from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views import frontier
+from krowlspider.views.control.order_fields import ERRORS, BadRequestError, check_fields
+from krowlspider.views.control.ordering import Ordering, Outcome, stands
 from krowlspider.views.frontier import named_host
-from krowlspider.views.order_fields import ERRORS, BadRequestError, check_fields
-from krowlspider.views.ordering import Ordering, Outcome, stands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

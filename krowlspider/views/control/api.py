@@ -14,14 +14,20 @@ from aiohttp import web
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import data_size
-from krowlspider.views.line_reader import FILE_MAX, LineReader
-from krowlspider.views.order_fields import ERRORS, ORDERS, BadRequestError, check_fields, status_of
+from krowlspider.views.control.line_reader import FILE_MAX, LineReader
+from krowlspider.views.control.order_fields import (
+    ERRORS,
+    ORDERS,
+    BadRequestError,
+    check_fields,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from krowlspider.crawl.monitoring.endpoint import Route
-    from krowlspider.views.ordering import Ordering
+    from krowlspider.views.control.ordering import Ordering
 
 # Most bytes of a body: a URL, and more.
 BODY_MAX = 16_384

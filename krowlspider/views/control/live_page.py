@@ -14,11 +14,11 @@ from aiohttp import web
 from krowlspider.crawl.monitoring.endpoint import Events
 from krowlspider.crawl.monitoring.page_server import Recent
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
-from krowlspider.views.api import answer_of, as_json, order_routes
+from krowlspider.views.control.api import answer_of, as_json, order_routes
+from krowlspider.views.control.openapi import document
+from krowlspider.views.control.order_fields import BadRequestError
+from krowlspider.views.control.ordering import Outcome
 from krowlspider.views.frontier import named_host, snapshot_taken
-from krowlspider.views.openapi import document
-from krowlspider.views.order_fields import BadRequestError
-from krowlspider.views.ordering import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.engine.control import Control
-    from krowlspider.views.ordering import Ordering
+    from krowlspider.views.control.ordering import Ordering
 
     # Answers a request with what becomes JSON.
     Question = Callable[[web.BaseRequest], Any]

@@ -1,15 +1,18 @@
-"""What is masked, what is left, and that no text takes long."""
+"""Personal data: what is found, by tables of cases and an evaluation set; and how it is masked."""
 
 from __future__ import annotations
 
+import csv
+import json
 import os
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from krowlspider.corpus.folder import Folder, read_lines
-from krowlspider.corpus.quality.personal_data import KINDS, mask
+from krowlspider.corpus.quality.personal_data import KINDS, emails, ips, mask, phones
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.text.document import Document
@@ -18,8 +21,39 @@ from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 from tests.corpus.warcs import html, response, write
 from tests.support.work import seconds
 
-if TYPE_CHECKING:
-    from pathlib import Path
+FOLDER = Path(__file__).parent / "personal"
+FIND = {"email": emails, "ip": ips, "phone": phones}
+
+
+def cases() -> list[dict[str, str]]:
+    with (FOLDER / "cases.tsv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def found(kind: str, text: str) -> list[str]:
+    return [text[start:end] for start, end in FIND[kind](text)]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case['kind']}: {case['text']}")
+def test_each_case_is_found_or_left(case: dict[str, str]) -> None:
+    expected = case["masked"].split(" ¦ ") if case["masked"] else []
+    for text in (case["text"], f"See {case['text']}\nthere"):
+        assert found(case["kind"], text) == expected
+
+
+@pytest.mark.parametrize(("kind", "recall"), [("email", 1.0), ("ip", 0.9), ("phone", 0.93)])
+def test_recall_and_precision_on_an_evaluation_set(kind: str, recall: float) -> None:
+    """A place counts if its letters and digits are all masked, and no others."""
+    named = hit = 0
+    for line in (FOLDER / "presidio_research.jsonl").read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        places = [each["text"][s:e] for name, s, e in each["places"] if name == kind]
+        expected = [re.sub(r"\W", "", place) for place in places]
+        masked = [re.sub(r"\W", "", place) for place in found(kind, each["text"])]
+        assert [place for place in masked if place not in expected] == []
+        named += len(expected)
+        hit += len(masked)
+    assert hit / named >= recall
 
 
 def masked(text: str, *kinds: str) -> tuple[str, dict[str, int]]:
