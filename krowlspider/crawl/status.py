@@ -190,6 +190,9 @@ class Progress:
             f" {data_size(archive.bytes_written)}",
             "event loop": late is not None
             and f"late by {late:.1f} ms (99th percentile), {worst:.1f} ms at most",
+            "paused": self._job.is_paused
+            and "by a person, and still at the next start: the button of the live page or"
+            " krowl.resume() lets it go on",
             "deferred": frontier.deferred_queued
             and f"{frontier.deferred_queued:,} of the URLs left: no answer of the host, tried again"
             f" later; {scrapy_with('frontier', path, '--host', 'NAME')} says when",

@@ -346,4 +346,22 @@ def test_a_stopped_crawl_says_that_a_host_is_paused(tmp_path: Path) -> None:
         crawl.run()
         done = scrapy("frontier", crawl.jobdir, "--host", web.url("a.test"))
     assert b": It is paused by a.test:" in done.stdout
+    assert "\n  paused " not in crawl.log
     assert b"\ndue in   put off\n" in done.stdout
+
+
+def test_the_summary_says_that_the_crawl_is_paused(tmp_path: Path) -> None:
+    """As the next start will fetch nothing either."""
+    with SimulatedWeb(spec=SPEC) as web:
+
+        def steer() -> Script:
+            yield lambda: asked(web, "a.test")["/1"] > 0
+            console().pause()
+            yield later(5)
+            interrupt()
+
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")])
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.script = steer()
+        crawl.run()
+    assert "\n  paused       by a person, and still at the next start: the button " in crawl.log

@@ -25,9 +25,9 @@ from krowlspider.node.serving.together import (
     status_of_all,
 )
 from krowlspider.node.words import DIVIDED
-from krowlspider.views.api import BODY_MAX, as_json, failed, unauthorised
-from krowlspider.views.live import page_routes
-from krowlspider.views.order_fields import ORDERS
+from krowlspider.views.control.api import BODY_MAX, as_json, failed, unauthorised
+from krowlspider.views.control.live_page import page_routes
+from krowlspider.views.control.order_fields import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
