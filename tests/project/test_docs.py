@@ -277,7 +277,7 @@ def test_every_rule_has_its_reason_and_its_cost(page: Path) -> None:
         parts = re.split(r"^\*\*(Reason|Cost)\.\*\* (?=\S)", text, flags=re.MULTILINE)
         assert parts[1::2] == ["Reason", "Cost"], heading
         # Five lines, and some with more to say.
-        assert len(text.split()) <= 260, heading
+        assert len(text.split()) <= 200, heading
 
 
 def test_every_page_of_decisions_is_in_the_index() -> None:
