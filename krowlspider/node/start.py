@@ -61,7 +61,7 @@ def crawl(
     redis = find_redis()
     tree.take()
     configure_logging(settings)
-    plan = Plan(tree, count, spider, words, settings, redis, max_pages)
+    plan = Plan(tree, count, words, settings, redis, max_pages)
     return asyncio.run(_run(plan))
 
 

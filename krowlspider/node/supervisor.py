@@ -48,12 +48,11 @@ _LOOK = 0.1
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A crawl of ``count`` processes in ``tree``, which is taken. ``redis`` is the server's
-    program, ``settings`` are those of ``spider``. ``max_pages`` is the page budget of all processes
+    program, ``settings`` are those of the spider. ``max_pages`` is the page budget of all processes
     for this start; 0 is none."""
 
     tree: Tree
     count: int
-    spider: str
     words: Words
     settings: Settings
     redis: Path
@@ -140,8 +139,6 @@ class Supervisor:
             self._plan.tree,
             ring_of(self._ids),
             offline(self._plan.settings),
-            spider=self._plan.spider,
-            url_of=self._redis.url_of,
             is_stopped=self._stopped,
         )
         handover.run(self._plan.tree.heads(self._stopped))

@@ -36,7 +36,7 @@ class Command(Program):
             " take over the domains of a dead one;"
             " epoch of the register that the node goes by; done, queued, outbox: pages"
             " fetched, URLs that wait there, and URLs on their way to other nodes, as of its last"
-            " heartbeat, seconds_ago; requests, start_urls, hosts, processing, dead: messages in"
+            " heartbeat, seconds_ago; requests, start_urls, hosts, dead: messages in"
             " its Redis; trouble: why that, or the node's record, cannot be read."
             " Exit code 1: a node or a server does not answer, the nodes do not agree on the ring,"
             " or one has ended with work on its disk; 2: bad input"
@@ -56,8 +56,8 @@ class Command(Program):
         parser.add_argument(
             "--forget",
             metavar="ID",
-            help="give up a dead node: messages in its Redis go to the other nodes, and nobody"
-            " waits for what is on its disk",
+            help="give up a dead node: what other nodes have found for it goes to the new owners,"
+            " and nobody waits for what is on its disk",
         )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ Row: TypeAlias = dict[str, Any]
 
 # Counters of a heartbeat, and lengths of an inbox, that are shown.
 _FIGURES = ("epoch", "done", "queued", "outbox")
-_LENGTHS = ("requests", "start_urls", "hosts", "processing", "dead")
+_LENGTHS = ("requests", "start_urls", "hosts", "dead")
 
 
 def static_rows(records: list[Record]) -> list[Row]:
@@ -104,7 +104,7 @@ async def _with_inbox(row: Row, spider: str) -> Row:
     row = {**row, "redis": shown(url)}
     try:
         async with redis_client(url) as client:
-            found = await lengths(client, spider, row["id"])
+            found = await lengths(client, spider)
     except RedisTrouble as error:
         return {**row, "trouble": f"{error.kind}: {error}"}
     except ValueError as error:
