@@ -117,7 +117,8 @@ class ClusterTraffic:
         return (
             self.lacks_room()
             or (frontier.queued + 2 * self.turn >= self._most and not self._job.may_overflow())
-            or frontier.outbox.full
+            # Those under way do not count: their owners may be as full, and wait for this node.
+            or frontier.outbox.is_full_of_unsent
         )
 
     def lacks_room(self) -> bool:
@@ -129,6 +130,12 @@ class ClusterTraffic:
         """The URLs in frontier and outbox that other nodes can read."""
         frontier = self._job.frontier
         return frontier.pending - self.stays + frontier.outbox.depth
+
+    @property
+    def awaited(self) -> int:
+        """The URLs in the outbox that their owners may still acknowledge: they have not ended."""
+        depths = self.outbox.depths()
+        return sum(depths.values()) - sum(depths.get(node, 0) for node in self._node.left)
 
     @property
     def stays(self) -> int:

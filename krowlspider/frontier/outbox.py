@@ -62,13 +62,15 @@ def _sequence(key: bytes) -> int:
 class _Bucket:
     """The ``count`` entries of one owner, with sequences from ``head`` to before ``tail``.
 
-    Sequences only grow. ``ours`` are those of entries that `Outbox.rebucket` has returned.
+    Sequences only grow. Those up to ``sent`` are under way. ``ours`` are those of entries that
+    `Outbox.rebucket` has returned.
     """
 
     prefix: bytes
     head: int = 0
     tail: int = 0
     count: int = 0
+    sent: int = -1
     ours: set[int] = field(default_factory=set)
 
 
@@ -123,6 +125,18 @@ class Outbox:
     @property
     def full(self) -> bool:
         return 0 < self._most <= self.depth
+
+    @property
+    def is_full_of_unsent(self) -> bool:
+        """Return whether as many entries as the limit are not under way to their owners."""
+        return self.full and self._most <= sum(
+            min(bucket.count, bucket.tail - 1 - max(bucket.sent, bucket.head - 1))
+            for bucket in self._buckets.values()
+        )
+
+    def note_sent(self, owner: str, sequence: int) -> None:
+        """Note that an owner's entries up to a sequence are under way, and no others."""
+        self._bucket(owner).sent = sequence
 
     def put(self, owner: str, host: str, message: bytes, batch: Batch) -> None:
         """Put an entry for an owner into the batch, behind its others."""

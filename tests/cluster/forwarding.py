@@ -102,6 +102,9 @@ class MemoryOutbox:
         queue = self.queues.get(owner, {})
         return [item for item in queue.items() if item[0] > sequence][:most]
 
+    def note_sent(self, owner: str, sequence: int) -> None:
+        """Do nothing: it has no limit."""
+
     def acknowledge(self, owner: str, last: int) -> Iterator[int]:
         queue = self.queues.get(owner, {})
         gone = [sequence for sequence in queue if sequence <= last]

@@ -37,10 +37,13 @@ if TYPE_CHECKING:
 
 
 class NodeA:
-    """Node ``a`` of two: each owns the host of its name."""
+    """Node ``a`` of two: each owns the host of its name. ``left`` are nodes that have ended."""
 
     own = "a"
     size = 3
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
 
     def others(self, hosts: list[str]) -> list[str | None]:
         return [None if host == "a.test" else "b" for host in hosts]
@@ -51,9 +54,13 @@ def identify(request: Request, url: str) -> bytes:
 
 
 def traffic_in(
-    tmp_path: Path, spider: Spider | None = None, node: Any = None, **more: object
+    tmp_path: Path,
+    spider: Spider | None = None,
+    node: Any = None,
+    left: list[str] | None = None,
+    **more: object,
 ) -> tuple[Job, ClusterTraffic]:
-    """Return an open job of node ``a``, and its traffic."""
+    """Return an open job of node ``a``, and its traffic. ``left`` is as in `NodeA`."""
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
     given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
     settings = Settings({**ours, **given, **more})
@@ -62,9 +69,11 @@ def traffic_in(
     job.node = node
     codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
+    node_a = NodeA()
+    node_a.left = [] if left is None else left
     traffic = ClusterTraffic(
         job,
-        NodeA(),
+        node_a,
         codec,
         intake,
         settings=settings,
@@ -243,6 +252,19 @@ def test_marks_are_acknowledged_once_their_messages_are_durable(tmp_path: Path) 
         }
         assert (job.frontier.queued, traffic.outbox.depth) == (1, 1)
         assert Finders(job.store).take("b", 7, 2, 3, job.store.batch())[1] is False
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_node_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        left: list[str] = []
+        job, traffic = traffic_in(tmp_path, left=left)
+        await traffic.take_in([Message("http://b.test/")])
+        assert traffic.awaited == 1
+        left.append("b")
+        assert (traffic.awaited, traffic.outbox.depth) == (0, 1)
         await job.close()
 
     asyncio.run(main())

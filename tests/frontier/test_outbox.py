@@ -166,6 +166,21 @@ def test_a_refused_message_is_counted_and_not_marked(
     assert world.forward([foreign("http://a.test/more")]) == 0
 
 
+def test_entries_under_way_do_not_hold_up_the_inbox(open_store: Callable[[], Store]) -> None:
+    """Two nodes with a full outbox would else wait for each other."""
+    world = World(open_store, limits=replace(LIMITS, outbox=3))
+    world.forward(map(foreign, urls(3)))
+    outbox = world.frontier.outbox
+    assert outbox.full
+    assert outbox.is_full_of_unsent
+    outbox.note_sent("x", 0)
+    assert outbox.full
+    assert not outbox.is_full_of_unsent
+    # They were lost.
+    outbox.note_sent("x", -1)
+    assert outbox.is_full_of_unsent
+
+
 @pytest.mark.parametrize("end", [World.restart, World.crash])
 def test_depths_are_exact_after_any_end(world: World, end: Callable[[World], object]) -> None:
     world.forward([*map(foreign, urls(7)), foreign("http://b.test/", "y")])

@@ -37,6 +37,7 @@ class DurableOutbox(Protocol):
 
     def owners(self) -> Iterable[str]: ...
     def after(self, owner: str, sequence: int, most: int) -> list[tuple[int, bytes]]: ...
+    def note_sent(self, owner: str, sequence: int) -> None: ...
     def acknowledge(self, owner: str, last: int) -> Iterator[int]: ...
 
 
@@ -119,6 +120,7 @@ class Streams:
         self.again += sum(sequence <= stream.furthest for sequence in sequences)
         stream.sent = sequences[-1]
         stream.furthest = max(stream.furthest, stream.sent)
+        self._outbox.note_sent(owner, stream.sent)
 
     def question(self) -> tuple[str, ...]:
         """Return the command whose reply `hear` takes."""
@@ -144,6 +146,7 @@ class Streams:
             "Sending URLs to node %s again: some have not reached it, as when its Redis crashes",
             owner,
         )
+        self._outbox.note_sent(owner, stream.acknowledged)
         since = self._clock() + _wait(stream.lost - 1) if stream.lost else 0.0
         self._streams[owner] = _Stream(
             sent=stream.acknowledged,
