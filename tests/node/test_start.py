@@ -155,20 +155,24 @@ def test_reason_names_the_limit_that_was_reached(
 
 
 def test_private_redis_syncs_no_message(tmp_path: Path) -> None:
-    """A URL leaves the disk of its finder when it is on that of its owner. A snapshot has the
-    signal and the page budget."""
-    redis = PrivateRedis(Path(program("redis-server")), tmp_path)
-    process = subprocess.Popen(redis.command(), stdout=subprocess.DEVNULL)
+    """A URL leaves the disk of its finder when it is on that of its owner. A snapshot keeps the
+    signal and the page budget for the next start."""
 
-    async def settings() -> dict[str, str]:
+    async def run(redis: PrivateRedis, process: subprocess.Popen[bytes]) -> tuple[object, object]:
         await redis.wait(lambda: process.poll() is not None)
         async with redis_client(redis.url_of("p1")) as client:
-            return {**await client.config_get("appendonly"), **await client.config_get("save")}
+            before = await client.get("signal")
+            await client.set("signal", "PAUSED")
+            return await client.config_get("appendonly"), before
 
-    try:
-        found = asyncio.run(settings())
-    finally:
-        process.terminate()
-        process.wait(20)
-        redis.remove_socket()
-    assert found == {"appendonly": "no", "save": "60 1"}
+    found = []
+    for _ in range(2):
+        redis = PrivateRedis(Path(program("redis-server")), tmp_path)
+        process = subprocess.Popen(redis.command(), stdout=subprocess.DEVNULL)
+        try:
+            found.append(asyncio.run(run(redis, process)))
+        finally:
+            process.terminate()
+            process.wait(20)
+            redis.remove_socket()
+    assert found == [({"appendonly": "no"}, None), ({"appendonly": "no"}, b"PAUSED")]
