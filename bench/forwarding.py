@@ -1,10 +1,10 @@
-"""Measure URLs from one node's outbox to another's inbox, through a real redis-server: their rate,
+"""Measure URLs from one node's outbox to another's disk, through a real redis-server: their rate,
 and their CPU on each side.
 
 Sender and server are processes of their own; the sender's outbox is on disk. The receiver is one of
-``SINKS``. ``decode`` only reads the batches, after all were sent. ``node`` is a real node on a core
-of its own, alone in its ring and paused, so that it fetches nothing. It decides on each URL and
-queues it durably while the sender sends.
+``SINKS``. ``decode`` only reads the batches, after all were sent, and acknowledges all. ``node`` is
+a real node on a core of its own, alone in its ring and paused, so that it fetches nothing. It
+decides on each URL and queues it durably while the sender sends.
 
 A rate per CPU is that of one core which does nothing else. The rate of both at once is by the
 clock: it is less if the three processes have fewer than three cores.
@@ -29,9 +29,11 @@ import uvloop
 from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.forwarder import Forwarder
 from krowlspider.cluster.transport.inbox import Inbox, lengths, requests_key
-from krowlspider.cluster.transport.list_reader import processing_key
+from krowlspider.cluster.transport.mark import Acknowledgement, Mark
+from krowlspider.cluster.transport.mark import encode as encode_mark
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.cluster.transport.streams import Streams
 from krowlspider.frontier.outbox import Outbox
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.host import host_of
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MESSAGES = 200_000
-_SPIDER, _PEER = "broad", "peer"
+_SPIDER, _FINDER, _PEER = "broad", "finder", "peer"
+_SENT, _ACKNOWLEDGED = "sent", "acknowledged"
 _DECODE, _NODE = "decode", "node"
 # Least URLs a second of one core: sent, and received by each sink.
 MIN_SENT = 30_000
@@ -63,8 +66,11 @@ def messages(count: int) -> list[Message]:
     ]
 
 
-async def _send(url: str, count: int, folder: Path) -> dict[str, float]:
-    """Return CPU microseconds of a message: to put it into an outbox on disk, and to send it."""
+async def _send(url: str, count: int, folder: Path, until: str) -> dict[str, float]:
+    """Return CPU microseconds of a message: to put it into an outbox on disk, and to send it.
+
+    ``until`` it is ``acknowledged``, and leaves the outbox, or ``sent``: nobody reads it yet.
+    """
     found = messages(count)
     store = LevelStore(folder / f"outbox-{time.monotonic_ns()}", create=True)
     outbox = Outbox(store, 0, {})
@@ -76,9 +82,10 @@ async def _send(url: str, count: int, folder: Path) -> dict[str, float]:
         batch.write()
     made = time.process_time()
     client = redis_client(url)
-    forwarder = Forwarder(outbox, lambda _: client, requests_key(_SPIDER), inbox_max=10**9)
+    streams = Streams(outbox, _FINDER, _SPIDER)
+    forwarder = Forwarder(streams, lambda _: client, requests_key(_SPIDER), inbox_max=10**9)
     task = asyncio.create_task(forwarder.run())
-    while outbox.depth:  # noqa: ASYNC110
+    while outbox.depth if until == _ACKNOWLEDGED else forwarder.stats.sent < count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     sent = time.process_time()
     task.cancel()
@@ -86,8 +93,8 @@ async def _send(url: str, count: int, folder: Path) -> dict[str, float]:
     return {"put_us": (made - begun) / count * 1e6, "send_us": (sent - made) / count * 1e6}
 
 
-def _sender(url: str, count: int, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bench.forwarding", url, str(count), str(folder)]
+def _sender(url: str, count: int, folder: Path, until: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.forwarding", url, str(count), str(folder), until]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -103,13 +110,19 @@ async def _take_all(url: str, count: int) -> dict[str, float]:
         if left <= 0:
             done.set()
 
+    async def acknowledge(marks: list[Mark]) -> dict[str, bytes]:
+        if not marks:
+            return {}
+        return {_FINDER: encode_mark(Acknowledgement(marks[-1].stream, marks[-1].last))}
+
     client = redis_client(url)
     begun = time.process_time()
-    task = asyncio.create_task(Inbox(client, _SPIDER, "n", counted).run())
+    inbox = Inbox(client, _SPIDER, counted, make_durable=acknowledge)
+    task = asyncio.create_task(inbox.run())
     await done.wait()
     rate = later / (time.monotonic() - first)
     # The last batch is done when it is removed from Redis.
-    while (await lengths(client, _SPIDER, "n")).processing:  # noqa: ASYNC110
+    while (await lengths(client, _SPIDER)).requests:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     spent = time.process_time() - begun
     task.cancel()
@@ -127,19 +140,17 @@ def _cpu(server: Server | Crawl) -> float:
 
 def _run(server: Server, count: int, folder: Path) -> dict[str, float]:
     before = _cpu(server)
-    output, _ = _sender(server.url, count, folder).communicate()
-    figures: dict[str, float] = {
-        **json.loads(output),
-        "server_in_us": _server_us(server, count, before),
-    }
+    _sender(server.url, count, folder, _SENT).communicate()
+    figures = {"server_in_us": _server_us(server, count, before)}
     with collecting_less():
         before = _cpu(server)
         taken = uvloop.run(_take_all(server.url, count))
         figures |= {"take_us": taken["take_us"], "server_out_us": _server_us(server, count, before)}
-        with _sender(server.url, count, folder):
-            both = uvloop.run(_take_all(server.url, count))
-            figures["both_rate"] = both["rate"]
-    return figures
+        sender = _sender(server.url, count, folder, _ACKNOWLEDGED)
+        both = uvloop.run(_take_all(server.url, count))
+        output, _ = sender.communicate(timeout=_TIMEOUT)
+        figures["both_rate"] = both["rate"]
+    return {**json.loads(output), **figures}
 
 
 def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
@@ -157,10 +168,9 @@ def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
             crawl.wait_until(lambda: "paused by a person" in crawl.log)
             os.sched_setaffinity(server.process.pid, {1})
             before, server_before = _cpu(crawl), _cpu(server)
-            sender = _sender(server.url, count, folder)
+            sender = _sender(server.url, count, folder, _ACKNOWLEDGED)
             os.sched_setaffinity(sender.pid, {1})
-            lists = (requests_key(_SPIDER), processing_key(requests_key(_SPIDER), _PEER))
-            waiting: Callable[[], int] = lambda: sum(map(client.llen, lists))
+            waiting: Callable[[], int] = lambda: client.llen(requests_key(_SPIDER))
             crawl.wait_until(lambda: waiting() > 0)
             begun = time.monotonic()
             output, _ = sender.communicate(timeout=_TIMEOUT)
@@ -216,4 +226,5 @@ def _verdict(us: float, least: int) -> str:
 
 if __name__ == "__main__":
     with collecting_less():
-        print(json.dumps(uvloop.run(_send(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))))
+        url, count, folder, until = sys.argv[1:]
+        print(json.dumps(uvloop.run(_send(url, int(count), Path(folder), until))))

@@ -166,7 +166,7 @@ async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
     folder.mkdir()
     node, client = Node(folder, create=True), redis_client(url)
     receiver = HandoverReceiver(node.arrivals, client, _SPIDER, node.durable, share=lambda: share)
-    inbox = Inbox(client, _SPIDER, "there", no_messages, take_hosts=receiver.take)
+    inbox = Inbox(client, _SPIDER, no_messages, take_hosts=receiver.take)
     async with Meter().at_work(busy=busy) as figures:
         print("ready", flush=True)
         task = asyncio.create_task(inbox.run())

@@ -9,12 +9,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from krowlspider.cluster.transport.mark import Acknowledgement
+from krowlspider.cluster.transport.mark import encode as encode_mark
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
 from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
 from krowlspider.cluster.transport.order_post import reply_to
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.finders import Finders
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.transport.mark import Mark
     from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.cluster.transport.robots_message import RobotsAnswer
     from krowlspider.crawl.codec import RequestCodec
@@ -88,6 +92,7 @@ class ClusterTraffic:
         self._most = settings.getint("KROWL_FRONTIER_MAX")
         # The most messages to take in at a time.
         self.turn = max(1, min(TURN, self._most // 4))
+        self._finders = Finders(store)
         self.departures = Departures(
             frontier, store, self._robots, node=node.own, identify=self.identity
         )
@@ -112,7 +117,8 @@ class ClusterTraffic:
         return (
             self.lacks_room()
             or (frontier.queued + 2 * self.turn >= self._most and not self._job.may_overflow())
-            or frontier.outbox.full
+            # Those under way do not count: their owners may be as full, and wait for this node.
+            or frontier.outbox.is_full_of_unsent
         )
 
     def lacks_room(self) -> bool:
@@ -126,6 +132,12 @@ class ClusterTraffic:
         return frontier.pending - self.stays + frontier.outbox.depth
 
     @property
+    def awaited(self) -> int:
+        """The URLs in the outbox that their owners may still acknowledge: they have not ended."""
+        depths = self.outbox.depths()
+        return sum(depths.values()) - sum(depths.get(node, 0) for node in self._node.left)
+
+    @property
     def stays(self) -> int:
         """The entries of other nodes' hosts that no other node can take."""
         kept, host = self.departures.kept, self._job.frontier.schedule.cache.get
@@ -137,16 +149,30 @@ class ClusterTraffic:
         """Return a number that grows with everything done on this node."""
         return self._job.frontier.counters.total()
 
-    async def make_durable(self) -> None:
+    async def make_durable(self, marks: Sequence[Mark] = ()) -> dict[str, bytes]:
         """Return when all that was written is durable on disk.
+
+        ``marks`` stood behind messages that were taken. Return an acknowledgement for the finder of
+        each.
 
         :raises StoreError: the store cannot be written
         """
+        batch = self._job.store.batch(sync=True)
+        acknowledgements: dict[str, bytes] = {}
+        for mark in marks:
+            # One for another owner is of a Redis that had another node's id.
+            if mark.owner == self._node.own:
+                arrived, has_gap = self._finders.take(
+                    mark.finder, mark.stream, mark.number, mark.last, batch
+                )
+                found = Acknowledgement(mark.stream, arrived.last, has_gap)
+                acknowledgements[mark.finder] = encode_mark(found)
         try:
-            await self._job.make_durable()
+            await self._job.make_durable(batch)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
+        return acknowledgements
 
     def ring_changed(self) -> None:
         self._robots.ring_changed()

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.store.store import Batch
     from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
 
 logger = logging.getLogger(__name__)
@@ -446,13 +447,15 @@ class Job:
         if self.traces is not None:
             self.traces.committed(traced)
 
-    async def make_durable(self) -> None:
+    async def make_durable(self, batch: Batch | None = None) -> None:
         """Return when everything that was written to the frontier is synced to disk.
+
+        ``batch``, a synced one, is written after it.
 
         :raises StoreError: the disk is full or failed
         """
         async with self._commit_lock:
-            await run_in_thread(self.store.batch(sync=True).write)
+            await run_in_thread((batch or self.store.batch(sync=True)).write)
 
     async def close(self) -> None:
         """Commit, close the WARC files and the store, unlock the folder.

@@ -443,7 +443,7 @@ class Scheduler(BaseScheduler):
             or self._job.stalled is not None
             or len(self.flights)
             or frontier.leased
-            or frontier.outbox.depth
+            or self._traffic.awaited
             or self._job.robots_fetches.asked
         )
 

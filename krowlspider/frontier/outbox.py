@@ -1,6 +1,6 @@
-"""The outbox: messages for other nodes, kept in order until their owners have taken them.
+"""The outbox: messages for other nodes, kept in order until they are durable at their owners.
 
-A message is removed after it was sent, so it may arrive twice and is never lost.
+A message is removed once its owner has acknowledged it, so it may arrive twice and is never lost.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from krowlspider.frontier.store.schema import KEY_SIZE, outbox_key, outbox_prefi
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from krowlspider.frontier.store.store import Batch, Store
 
-# Entries looked at in one step of `Outbox.rebucket`: bounds the time that it takes.
+# Entries looked at in one step of `Outbox.rebucket` or `Outbox.acknowledge`: bounds its time.
 _STEP = 500
 # Entries removed after which their range is compacted: a start reads across what LevelDB keeps.
 _COMPACT_EVERY = 500_000
@@ -54,18 +54,24 @@ def foreign_mark(owner: str, key: bytes) -> tuple[str, bytes]:
     return name, (int.from_bytes(key, "big") ^ mask).to_bytes(KEY_SIZE, "big")
 
 
+def _sequence(key: bytes) -> int:
+    return split_outbox_key(key)[1]
+
+
 @dataclass(slots=True, eq=False)
 class _Bucket:
     """The ``count`` entries of one owner, with sequences from ``head`` to before ``tail``.
 
-    ``lent`` are the sequences that were returned to a caller and not removed since.
+    Sequences only grow. Those up to ``sent`` are under way. ``ours`` are those of entries that
+    `Outbox.rebucket` has returned.
     """
 
     prefix: bytes
     head: int = 0
     tail: int = 0
     count: int = 0
-    lent: set[int] = field(default_factory=set)
+    sent: int = -1
+    ours: set[int] = field(default_factory=set)
 
 
 class Outbox:
@@ -120,55 +126,89 @@ class Outbox:
     def full(self) -> bool:
         return 0 < self._most <= self.depth
 
+    @property
+    def is_full_of_unsent(self) -> bool:
+        """Return whether as many entries as the limit are not under way to their owners."""
+        return self.full and self._most <= sum(
+            min(bucket.count, bucket.tail - 1 - max(bucket.sent, bucket.head - 1))
+            for bucket in self._buckets.values()
+        )
+
+    def note_sent(self, owner: str, sequence: int) -> None:
+        """Note that an owner's entries up to a sequence are under way, and no others."""
+        self._bucket(owner).sent = sequence
+
     def put(self, owner: str, host: str, message: bytes, batch: Batch) -> None:
         """Put an entry for an owner into the batch, behind its others."""
         self._append(owner, b"%b\0%b" % (host.encode(), message), batch)
 
     def _append(self, owner: str, value: bytes, batch: Batch) -> None:
         bucket = self._bucket(owner)
+        if not bucket.count:
+            bucket.head = bucket.tail
         batch.put(outbox_key(bucket.prefix, bucket.tail), value)
         bucket.tail += 1
         bucket.count += 1
         self.depth += 1
 
-    def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
-        """Return key and message of an owner's first entries. They stay until `remove`."""
+    def after(self, owner: str, sequence: int, most: int) -> list[tuple[int, bytes]]:
+        """Return sequence and message of an owner's first entries behind a sequence.
+
+        They stay until `acknowledge`. -1 stands before the first sequence.
+        """
         bucket = self._bucket(owner)
-        found = []
-        for key, value in islice(self._from(bucket, bucket.head), most):
-            bucket.lent.add(split_outbox_key(key)[1])
-            found.append((key, value.partition(b"\0")[2]))
-        if found:
-            # The next call need not walk over the deleted keys before it.
-            bucket.head = split_outbox_key(found[0][0])[1]
-        return found
+        found = islice(self._from(bucket, max(sequence + 1, bucket.head)), most)
+        return [(_sequence(key), value.partition(b"\0")[2]) for key, value in found]
+
+    def lots(self) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+        """Yield an owner, and hosts and messages of some of its entries, until all were given."""
+        for owner in self.owners():
+            bucket = self._buckets[owner]
+            found = self._from(bucket, bucket.head)
+            while some := [value.partition(b"\0")[::2] for _, value in islice(found, _STEP)]:
+                yield owner, [(host.decode(), message) for host, message in some]
 
     def _from(self, bucket: _Bucket, sequence: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield key and value of a bucket's entries from a sequence on."""
         after = outbox_key(bucket.prefix, sequence - 1) if sequence else b""
         return self._store.items(bucket.prefix, after)
 
-    def remove(self, owner: str, keys: Iterable[bytes]) -> int:
-        """Remove entries of an owner that `head` returned, and return how many were still there."""
-        batch = self._store.batch()
-        removed = self.take_out(keys, batch)
-        batch.write()
-        return removed
+    def acknowledge(self, owner: str, last: int) -> Iterator[int]:
+        """Remove an owner's entries up to the sequence ``last``, some in each step.
 
-    def take_out(self, keys: Iterable[bytes], batch: Batch) -> int:
-        """Remove entries with the batch; return how many were neither moved nor queued since."""
-        removed = 0
+        Yield how many were removed.
+        """
+        bucket = self._bucket(owner)
+        last = min(last, bucket.tail - 1)
+        while sequences := self._first(bucket, last):
+            batch = self._store.batch()
+            for sequence in sequences:
+                self._drop(bucket, sequence, batch)
+            batch.write()
+            # The next one need not walk over the deleted keys before it.
+            bucket.head = sequences[-1] + 1
+            yield len(sequences)
+
+    def _first(self, bucket: _Bucket, last: int) -> Sequence[int]:
+        """Return the sequences of a bucket's first entries up to ``last``."""
+        if bucket.count == bucket.tail - bucket.head:
+            # None is missing, as long as the ring has not changed: there is no need to read.
+            return range(bucket.head, min(last + 1, bucket.head + _STEP))
+        after = outbox_key(bucket.prefix, bucket.head - 1) if bucket.head else b""
+        found = map(_sequence, islice(self._store.keys(bucket.prefix, after), _STEP))
+        return [sequence for sequence in found if sequence <= last]
+
+    def take_out(self, keys: Iterable[bytes], batch: Batch) -> None:
+        """Remove entries that `rebucket` has returned with the batch that queues them."""
         for key in keys:
             owner, sequence = split_outbox_key(key)
             bucket = self._bucket(owner)
-            if sequence in bucket.lent:
-                self._drop(bucket, key, sequence, batch)
-                removed += 1
-        return removed
+            if sequence in bucket.ours:
+                self._drop(bucket, sequence, batch)
 
-    def _drop(self, bucket: _Bucket, key: bytes, sequence: int, batch: Batch) -> None:
-        bucket.lent.discard(sequence)
-        batch.delete(key)
+    def _drop(self, bucket: _Bucket, sequence: int, batch: Batch) -> None:
+        bucket.ours.discard(sequence)
+        batch.delete(outbox_key(bucket.prefix, sequence))
         bucket.count -= 1
         self.depth -= 1
         self._removed += 1
@@ -203,16 +243,16 @@ class Outbox:
         ours = []
         found = list(islice(self._from(bucket, at), _STEP))
         for key, value in found:
-            sequence = split_outbox_key(key)[1]
+            sequence = _sequence(key)
             if sequence >= end:
                 break
             host, _, message = value.partition(b"\0")
             other = owner_of(domain_of(host.decode()))
             if other is None:
-                bucket.lent.add(sequence)
+                bucket.ours.add(sequence)
                 ours.append((key, message))
             elif other != owner:
-                self._drop(bucket, key, sequence, batch)
+                self._drop(bucket, sequence, batch)
                 self._append(other, value, batch)
         batch.write()
-        return split_outbox_key(found[-1][0])[1] + 1 if found else end, ours
+        return _sequence(found[-1][0]) + 1 if found else end, ours

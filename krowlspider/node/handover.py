@@ -7,20 +7,16 @@ So a death at any point loses nothing: the next start does the rest.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.cluster.transport.drain import Drain
-from krowlspider.cluster.transport.inbox import requests_key
 from krowlspider.cluster.transport.meta import MAX_URL
-from krowlspider.cluster.transport.redis_connection import RedisConnection, redis_client
 from krowlspider.crawl.nodes.static import place_of
 from krowlspider.crawl.parts import delay_policy, frontier_limits, robots_fetches, seen_set
 from krowlspider.engine.imported import ImportedIdentity
@@ -38,9 +34,8 @@ from krowlspider.node.tree import StoppedError, process_warc_folder, processes
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from redis.asyncio import Redis
     from scrapy.settings import Settings
 
     from krowlspider.cluster.ring.ring import Ring
@@ -54,9 +49,8 @@ logger = logging.getLogger(__name__)
 
 # Hosts that have arrived before the folders are synced and they leave their old ones.
 TOGETHER = 1000
-# Messages that are sent at a time, to inboxes without a bound: no process empties them meanwhile.
-_TURN = 500
-_NO_LIMIT = 2**63
+# Behind all sequences of an outbox.
+_ALL = 2**63
 
 
 @dataclass(slots=True, eq=False)
@@ -75,8 +69,7 @@ class _Part:
 class FolderHandover:
     """Gives each host of a `Tree` to its owner in ``ring``.
 
-    ``url_of`` returns the Redis URL of a process; ``is_stopped`` returns whether to stop. So many
-    hosts leave ``together``.
+    ``is_stopped`` returns whether to stop. So many hosts leave ``together``.
     """
 
     def __init__(
@@ -85,8 +78,6 @@ class FolderHandover:
         ring: Ring,
         settings: Settings,
         *,
-        spider: str,
-        url_of: Callable[[str], str],
         is_stopped: Callable[[], bool],
         together: int = TOGETHER,
     ):
@@ -94,8 +85,6 @@ class FolderHandover:
         self._ring = ring
         self._wanted = [member.id for member in ring.members]
         self._settings = settings
-        self._spider = spider
-        self._url_of = url_of
         self._is_stopped = is_stopped
         self._together = together
         self._moved = 0
@@ -127,7 +116,7 @@ class FolderHandover:
                 self._move_hosts(part, parts)
             for part in parts.values():
                 self._check_kept(part)
-            asyncio.run(self._move_messages(list(parts.values())))
+            self._move_messages(parts)
             for part in parts.values():
                 self._mend(part)
                 change_ring(part.store, seed, place_of(part.name, self._ring))
@@ -211,42 +200,12 @@ class FolderHandover:
 
     # --- messages ---
 
-    async def _move_messages(self, parts: Sequence[_Part]) -> None:
-        """Give the messages in outboxes, and in the Redis of processes that are no more, to the
-        processes that own them now."""
-        async with AsyncExitStack() as stack:
-            clients: dict[str, Redis] = {
-                name: await stack.enter_async_context(redis_client(self._url_of(name)))
-                for name in self._wanted
-            }
-            inboxes = {name: RedisConnection(client) for name, client in clients.items()}
-            for part in parts:
-                for name, keys, messages in self._to_send(part):
-                    key = requests_key(self._spider)
-                    await inboxes[name].call("LPUSH", key, *messages, is_bulk=True)
-                    batch = part.store.batch()
-                    part.frontier.outbox.take_out(keys, batch)
-                    batch.write()
-            for inbox in inboxes.values():
-                await inbox.close()
-            for part in parts:
-                if part.name not in clients:
-                    gone = await stack.enter_async_context(redis_client(self._url_of(part.name)))
-                    drain = Drain(clients, self._ring.owner, _NO_LIMIT)
-                    await drain.run(gone, self._spider, part.name)
-
-    def _to_send(self, part: _Part) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
-        """Yield owner, keys and messages of what the outbox has for the process itself, or, if it
-        is no more, for any."""
-        outbox = part.frontier.outbox
-        for ours in outbox.rebucket(self._owner_for(part)):
-            if ours:
-                yield part.name, [key for key, _ in ours], [message for _, message in ours]
-        if part.name in self._wanted:
-            return
-        for owner in outbox.owners():
-            while found := outbox.head(owner, _TURN):
-                yield owner, [key for key, _ in found], [message for _, message in found]
+    def _move_messages(self, parts: dict[str, _Part]) -> None:
+        """Give the messages in the outboxes of processes that are no more to one that goes on."""
+        heir = parts[self._wanted[0]]
+        for name, part in parts.items():
+            if name not in self._wanted:
+                _move_outbox(part, heir)
 
 
 @contextmanager
@@ -280,6 +239,18 @@ def _arrive(departure: Departure, arrivals: Arrivals) -> None:
         if chunk is None:
             return
         arrived = arrivals.take(chunk)
+
+
+def _move_outbox(part: _Part, heir: _Part) -> None:
+    """Move all entries of an outbox. When it starts, the heir gives them to their owners."""
+    for owner, entries in part.frontier.outbox.lots():
+        batch = heir.store.batch(sync=True)
+        for host, message in entries:
+            heir.frontier.outbox.put(owner, host, message, batch)
+        batch.write()
+    for owner in part.frontier.outbox.owners():
+        for _ in part.frontier.outbox.acknowledge(owner, _ALL):
+            pass
 
 
 def _sync(part: _Part) -> None:

@@ -1,4 +1,4 @@
-"""The private Redis of the processes: an append-only file in JOBDIR, and a Unix socket."""
+"""The private Redis of the processes: snapshots in JOBDIR, and a Unix socket."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ class PrivateRedis:
         return [
             *(str(self._program), "--port", "0", "--unixsocket", str(self._socket)),
             *("--unixsocketperm", "700", "--dir", str(self._folder.resolve())),
-            # A URL leaves the disk of its finder once Redis has it: it must be on this one then.
-            *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
+            # A URL that it loses is sent again. A snapshot, each minute and at the end, keeps the
+            # signal and the page budget.
+            *("--appendonly", "no", "--save", "60 1"),
             *("--databases", str(PROCESSES_MAX)),
             *("--maxmemory-policy", "noeviction", "--loglevel", "warning"),
         ]

@@ -141,8 +141,6 @@ class Supervisor:
             self._plan.tree,
             ring_of(self._ids),
             offline(self._plan.settings),
-            spider=self._plan.spider,
-            url_of=self._redis.url_of,
             is_stopped=self._stopped,
         )
         handover.run(self._plan.tree.heads(self._stopped))

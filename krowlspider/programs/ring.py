@@ -39,8 +39,7 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
     settings = _checked(settings)
     async with open_query(settings) as query:
         if opts.forget:
-            inbox_max = settings.getint("KROWL_INBOX_MAX")
-            print(await query.forget(opts.forget, spider=opts.spider, inbox_max=inbox_max))
+            print(await query.forget(opts.forget))
         elif opts.signal:
             await Signals(query.keys).send(Signal(opts.signal))
             print(f"The signal of the cluster {settings['KROWL_CLUSTER']} is {opts.signal}")
@@ -115,7 +114,7 @@ class Command(Program):
             " take over the domains of a dead one;"
             " epoch of the register that the node goes by; done, queued, outbox: pages"
             " fetched, URLs that wait there, and URLs on their way to other nodes, as of its last"
-            " heartbeat, seconds_ago; requests, start_urls, hosts, processing, dead: messages in"
+            " heartbeat, seconds_ago; requests, start_urls, hosts, dead: messages in"
             " its Redis; trouble: why that, or the node's record, cannot be read."
             " Exit code 1: a node or a server does not answer, the nodes do not agree on the ring,"
             " or one has ended with work on its disk; 2: bad input"
@@ -135,8 +134,8 @@ class Command(Program):
         parser.add_argument(
             "--forget",
             metavar="ID",
-            help="give up a dead node: messages in its Redis go to the other nodes, and nobody"
-            " waits for what is on its disk",
+            help="give up a dead node: what other nodes have found for it goes to the new owners,"
+            " and nobody waits for what is on its disk",
         )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:

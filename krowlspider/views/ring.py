@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from krowlspider.cluster.allowance import pages_taken
@@ -14,13 +14,11 @@ from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_
 from krowlspider.cluster.ring.record import Counters, Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
-from krowlspider.cluster.transport.drain import Drain
 from krowlspider.cluster.transport.inbox import lengths
 from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_client, shown
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.errors import SettingsError
-from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -36,7 +34,7 @@ Row: TypeAlias = dict[str, Any]
 
 # Counters of a heartbeat, and lengths of an inbox, that are shown.
 _FIGURES = ("epoch", "done", "queued", "outbox")
-_LENGTHS = ("requests", "start_urls", "hosts", "processing", "dead")
+_LENGTHS = ("requests", "start_urls", "hosts", "dead")
 
 
 class StaticQuery:
@@ -60,7 +58,7 @@ class StaticQuery:
         owner = self._ring.owner(domain)
         return {"owner": owner, "fetcher": owner}
 
-    async def forget(self, node: str, *, spider: str, inbox_max: int) -> str:
+    async def forget(self, node: str) -> str:
         raise ClusterError(
             "the members of KROWL_STATIC_NODES are all waited for: none can be forgotten"
         )
@@ -97,46 +95,19 @@ class ConsulQuery:
         owner = register.ring.owner(domain) if register.ring else None
         return {"owner": owner, "fetcher": register.fetcher(domain)}
 
-    async def forget(self, node: str, *, spider: str, inbox_max: int) -> str:
-        """Move what waits in a dead node's Redis to the owners, then forget the node.
-
-        Return what is saved of its work and what is not, as sentences.
+    async def forget(self, node: str) -> str:
+        """Forget a dead node; return what becomes of its work, as sentences.
 
         :raises ClusterError: the node is live, or not pending
-        :raises UnansweredError: Consul, or the Redis of an owner, does not answer: the node is
-            still waited for, and no message is lost
+        :raises UnansweredError: Consul does not answer: the node is still waited for
         """
-        register = await self.register()
-        check_forgettable(register, self._cluster, node)
-        saved = await _drained(register, node, spider, inbox_max)
+        check_forgettable(await self.register(), self._cluster, node)
         await forget(self._agent, self._cluster, node)
         return (
-            f"Node {node} is forgotten: nobody waits for it. {saved} What only its disk has is not"
-            " fetched, unless the node is started again with its JOBDIR."
+            f"Node {node} is forgotten: nobody waits for it. URLs that other nodes found for it go"
+            " to the new owners. What only its disk has is not fetched, unless the node is started"
+            " again with its JOBDIR."
         )
-
-
-async def _drained(register: Register, node: str, spider: str, inbox_max: int) -> str:
-    url, ring = register.ended[node].redis, register.live_ring
-    if not url:
-        return "Its Redis is unknown."
-    stays = f"in its Redis {shown(url)} stays there: start the node again to save it."
-    if ring is None:
-        return f"No other node is live, so what waits {stays}"
-    async with AsyncExitStack() as stack:
-        clients = {
-            name: await stack.enter_async_context(redis_client(register.members[name].member.redis))
-            for name, _ in ring.weights
-        }
-        drain = Drain(clients, ring.owner, inbox_max)
-        try:
-            async with redis_client(url) as dead:
-                await drain.run(dead, spider, node)
-        except (RedisTrouble, ValueError) as error:
-            return f"Its Redis does not answer ({error}), so what waits {stays}"
-    owners = ", ".join(f"{owner}: {count:,}" for owner, count in sorted(drain.moved.items()))
-    moved = counted(drain.moved.total(), "message")
-    return f"{moved} in its Redis went to the owners{f' ({owners})' if owners else ''}."
 
 
 ClusterQuery: TypeAlias = ConsulQuery | StaticQuery
@@ -278,7 +249,7 @@ async def _with_inbox(row: Row, spider: str) -> Row:
     row = {**row, "redis": shown(url)}
     try:
         async with redis_client(url) as client:
-            found = await lengths(client, spider, row["id"])
+            found = await lengths(client, spider)
     except RedisTrouble as error:
         return {**row, "trouble": f"{error.kind}: {error}"}
     except ValueError as error:

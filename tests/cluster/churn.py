@@ -138,6 +138,8 @@ class _Churn:
             self._do_later(seconds, server.thaw)
         else:
             server.is_down = True
+            if self.chance.random() < 0.5:
+                server.wipe()
             self._do_later(seconds, lambda: setattr(server, "is_down", False))
 
     def consul(self) -> bool | None:

@@ -1,7 +1,7 @@
 """Helpers for tests of the forwarding: an outbox in memory, a sink for messages, and a consumer
 that can be killed.
 
-``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: node ``n``, which
+``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer, which
 takes the messages of spider ``s`` and appends their URLs to FILE, synced. With a third argument it
 prints "here" at its first batch, before or after it has stored it, and then does nothing more.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-SPIDER, NODE = "s", "n"
+SPIDER = "s"
 # Seconds; far above what any step takes.
 _BOUND = 30.0
 # Seconds that the loop may be late on a machine that does other things: a call that blocked would
@@ -84,12 +84,12 @@ class MemoryOutbox:
     """An outbox that is lost with the process, as a test may read and fill it."""
 
     def __init__(self) -> None:
-        self.queues: dict[str, dict[bytes, bytes]] = {}
+        self.queues: dict[str, dict[int, bytes]] = {}
         self._next = 0
 
     def put(self, owner: str, found: Sequence[bytes]) -> None:
         for message in found:
-            self.queues.setdefault(owner, {})[self._next.to_bytes(8, "big")] = message
+            self.queues.setdefault(owner, {})[self._next] = message
             self._next += 1
 
     def depth(self, owner: str) -> int:
@@ -98,12 +98,19 @@ class MemoryOutbox:
     def owners(self) -> list[str]:
         return [owner for owner, queue in self.queues.items() if queue]
 
-    def head(self, owner: str, count: int) -> list[tuple[bytes, bytes]]:
-        return list(self.queues[owner].items())[:count]
+    def after(self, owner: str, sequence: int, most: int) -> list[tuple[int, bytes]]:
+        queue = self.queues.get(owner, {})
+        return [item for item in queue.items() if item[0] > sequence][:most]
 
-    def remove(self, owner: str, keys: Sequence[bytes]) -> None:
-        for key in keys:
-            self.queues[owner].pop(key, None)
+    def note_sent(self, owner: str, sequence: int) -> None:
+        """Do nothing: it has no limit."""
+
+    def acknowledge(self, owner: str, last: int) -> Iterator[int]:
+        queue = self.queues.get(owner, {})
+        gone = [sequence for sequence in queue if sequence <= last]
+        for sequence in gone:
+            del queue[sequence]
+        yield len(gone)
 
 
 class Sink:
@@ -200,12 +207,13 @@ async def _consume(url: str, path: str, stop: str) -> None:
             await here()
         os.write(file, "".join(f"\n{message.url}{_WHOLE}" for message in batch).encode())
 
-    async def settle() -> None:
+    async def settle(_: object) -> dict[str, bytes]:
         os.fsync(file)
         if stop == "after":
             await here()
+        return {}
 
-    await Inbox(redis_client(url), SPIDER, NODE, take, make_durable=settle, poll=0.01).run()
+    await Inbox(redis_client(url), SPIDER, take, make_durable=settle, poll=0.01).run()
 
 
 if __name__ == "__main__":

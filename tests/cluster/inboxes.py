@@ -15,19 +15,18 @@ from krowlspider.cluster.transport.inbox import (
     robots_key,
 )
 
-from .forwarding import NODE, SPIDER, Sink
+from .forwarding import SPIDER, Sink
 
 KEY = requests_key(SPIDER)
 STARTS = f"{SPIDER}:start_urls"
 HOSTS = hosts_key(SPIDER)
 ROBOTS = robots_key(SPIDER)
 DEAD = f"{SPIDER}:dead"
-PROCESSING = f"{KEY}:processing:{NODE}"
-EMPTY = Lengths(requests=0, start_urls=0, hosts=0, processing=0, dead=0)
+EMPTY = Lengths(requests=0, start_urls=0, hosts=0, dead=0)
 
 
 def inbox(client: Redis, sink: Sink, **options: Any) -> Inbox:
-    return Inbox(client, SPIDER, NODE, sink.take, poll=0.01, **options)
+    return Inbox(client, SPIDER, sink.take, poll=0.01, **options)
 
 
 async def push(client: Redis, found: Sequence[bytes], key: str = KEY) -> None:
@@ -37,8 +36,8 @@ async def push(client: Redis, found: Sequence[bytes], key: str = KEY) -> None:
 
 async def emptied(client: Redis) -> Lengths:
     while True:
-        found = await lengths(client, SPIDER, NODE)
-        waiting = found.requests, found.start_urls, found.hosts, found.robots, found.processing
+        found = await lengths(client, SPIDER)
+        waiting = found.requests, found.start_urls, found.hosts, found.robots
         if not any(waiting):
             return found
         await asyncio.sleep(0.01)

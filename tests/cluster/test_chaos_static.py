@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -148,3 +149,42 @@ def test_urls_of_another_node_survive_outages(tmp_path: Path) -> None:
         # In flight or not committed when the node died.
         assert len(found) - FOUND <= 20
         assert violations(web.log(), min_delay=DELAY / 5) == []
+
+
+def test_power_cut_of_a_redis_loses_no_url(tmp_path: Path) -> None:
+    """A Redis without any file dies with messages that its frozen node has not taken. Nothing else
+    links to their URLs, and each is fetched exactly once."""
+    ours, theirs = site_of("a"), site_of("b")
+    body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
+    chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]
+    with (
+        redis_server(tmp_path / "redis-a") as own,
+        redis_server(tmp_path / "redis-b", "--appendonly", "no") as other,
+        MockWeb(spec=[*chain, page("^/", "the end")]) as web,
+    ):
+        servers = {"a": own, "b": other}
+        delay = {"KROWL_DELAY_MIN": DELAY / 5, "KROWL_COMMIT_INTERVAL": 0.1}
+        crawls = {
+            node: crawl_at(node, servers, tmp_path, [web.url(ours, "/0")], **delay).start()
+            for node in NODES
+        }
+
+        def fetched(site: str) -> list[str]:
+            return [entry.path for entry in pages(web.log()) if entry.host.startswith(site)]
+
+        crawls["a"].wait_until(lambda: len(fetched(theirs)) > 10)
+        crawls["b"].process.send_signal(signal.SIGSTOP)
+        goal = len(fetched(ours)) + 30
+        crawls["a"].wait_until(lambda: len(fetched(ours)) >= goal)
+        with Redis.from_url(other.url) as client:
+            assert client.llen("broad:requests") > 10
+        other.kill()
+        other.wipe()
+        other.start()
+        crawls["b"].process.send_signal(signal.SIGCONT)
+        for crawl in crawls.values():
+            crawl.wait()
+            assert crawl.stats["finish_reason"] == "finished"
+        found = [path for path in fetched(theirs) if path != "/"]
+        assert sorted(found) == sorted(f"/found/{n}" for n in range(FOUND))
+        assert crawls["a"].stats["krowl/cluster/again_count"] > 10

@@ -110,11 +110,11 @@ def test_judges_name_an_unarchived_answer(over: Cluster) -> None:
 
 def test_judges_see_messages_left_in_an_inbox(over: Cluster) -> None:
     with Redis.from_url(over.redis["b"].url) as client:
-        client.lpush("broad:requests:processing:b", b"{}")
+        client.lpush("broad:requests", b"{}")
         try:
-            assert "b: 1 left in the broad:requests:processing:b" in over.faults(delay=DELAY)
+            assert "b: 1 left in the broad:requests" in over.faults(delay=DELAY)
         finally:
-            client.delete("broad:requests:processing:b")
+            client.delete("broad:requests")
 
 
 # Seconds that a host asks for: more than a hand-over takes, and much more than the crawl would wait

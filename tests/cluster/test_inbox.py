@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from krowlspider.cluster.transport.inbox import Inbox, Lengths, lengths
+from krowlspider.cluster.transport.mark import Mark
 from krowlspider.cluster.transport.message import MAX_MESSAGE, TURN, Message, encode
 
 from .forwarding import (
     LATE,
-    NODE,
     SPIDER,
     Sink,
     clients,
@@ -27,7 +27,7 @@ from .forwarding import (
     stored,
     urls,
 )
-from .inboxes import EMPTY, HOSTS, KEY, PROCESSING, STARTS, emptied, inbox, push
+from .inboxes import EMPTY, HOSTS, KEY, STARTS, emptied, inbox, push
 from .servers import Server
 
 
@@ -61,7 +61,7 @@ def test_message_leaves_redis_only_after_it_was_taken(server: Server) -> None:
             await push(client, messages(3))
             async with running(inbox(client, sink)):
                 await eventually(lambda: bool(sink.held))
-                assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 0, 3, 0)
+                assert await lengths(client, SPIDER) == Lengths(3, 0, 0, 0)
                 sink.gate.set()
                 await emptied(client)
         assert sink.urls == urls(3)
@@ -75,35 +75,22 @@ def test_turn_leaves_redis_after_it_was_made_durable(server: Server) -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()
         turns: list[int] = []
 
-        async def make_durable() -> None:
+        async def make_durable(_: list[Mark]) -> dict[str, bytes]:
             turns.append(len(sink.urls))
             begun.set()
             await may_end.wait()
+            return {}
 
         async with clients(server.url) as (client,):
             await push(client, messages(7003))
             async with running(inbox(client, sink, make_durable=make_durable, turn=3000)):
                 await begun.wait()
-                found = await lengths(client, SPIDER, NODE)
-                assert (found.requests, found.processing) == (4003, 3000)
+                assert (await lengths(client, SPIDER)).requests == 7003
                 may_end.set()
                 await emptied(client)
         assert turns == [3000, 6000, 7003]
         # Other tasks run meanwhile.
         assert max(map(len, sink.held)) <= 500
-
-    drive(main())
-
-
-def test_messages_of_a_former_process_are_taken_first(server: Server) -> None:
-    async def main() -> None:
-        sink = Sink()
-        async with clients(server.url) as (client,):
-            await push(client, messages(2500), PROCESSING)
-            await push(client, messages(10, 2500))
-            async with running(inbox(client, sink)):
-                await emptied(client)
-        assert sink.urls == urls(2510)
 
     drive(main())
 
@@ -169,7 +156,7 @@ def test_late_removal_removes_only_stored_messages(
         sink = Sink()
         async with clients(own_server.url) as (client,):
             await push(client, messages(3))
-            late = Inbox(client, SPIDER, NODE, take_late, poll=0.01)
+            late = Inbox(client, SPIDER, take_late, poll=0.01)
             async with running(late):
                 await eventually(lambda: bool(stuck))
                 worker = inbox(client, sink)
@@ -181,7 +168,7 @@ def test_late_removal_removes_only_stored_messages(
                     # Now "remove the three oldest" comes through, and three others are the oldest.
                     thaw.set()
                     await eventually(lambda: len(stuck) == 2)
-                    assert (await lengths(client, SPIDER, NODE)).processing == 3
+                    assert (await lengths(client, SPIDER)).requests == 3
                 # The second one has died before it stored them.
                 assert sink.urls == urls(3)
             async with running(inbox(client, final := Sink())):
@@ -226,7 +213,7 @@ def test_nothing_is_taken_while_paused(server: Server) -> None:
             await push(client, messages(3))
             async with running(inbox(client, sink, paused=paused)):
                 await eventually(lambda: asked > 10)
-                assert await lengths(client, SPIDER, NODE) == Lengths(3, 0, 0, 0, 0)
+                assert await lengths(client, SPIDER) == Lengths(3, 0, 0, 0)
                 is_paused = False
                 await emptied(client)
         assert sink.urls == urls(3)
@@ -237,18 +224,21 @@ def test_nothing_is_taken_while_paused(server: Server) -> None:
 def test_turn_ends_after_four_megabytes(server: Server) -> None:
     async def main() -> None:
         sink = Sink()
-        sink.gate.clear()
+        turns: list[int] = []
+
+        async def make_durable(_: list[Mark]) -> dict[str, bytes]:
+            turns.append(len(sink.urls))
+            return {}
+
         async with clients(server.url) as (client,):
             await push(client, messages(3))
             await client.lpush(KEY, b"x" * (8 << 20))
             await push(client, messages(3, 3))
-            worker = inbox(client, sink)
+            worker = inbox(client, sink, make_durable=make_durable)
             async with running(worker), lag() as late:
-                await eventually(lambda: bool(sink.held))
-                assert (await lengths(client, SPIDER, NODE)).processing == 4
-                sink.gate.set()
                 left = await emptied(client)
         assert left.dead == 1
+        assert turns == [3, 6]
         assert sink.urls == urls(6)
         assert late[0] < LATE
 
@@ -295,9 +285,9 @@ def test_exception_of_take_propagates_and_messages_stay(server: Server) -> None:
         async with clients(server.url) as (client,):
             await push(client, messages(3))
             with pytest.raises(ExceptionGroup) as caught:
-                await Inbox(client, SPIDER, NODE, fail).run()
+                await Inbox(client, SPIDER, fail).run()
             assert caught.group_contains(OSError, match="disk")
-            assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 0, 3, 0)
+            assert await lengths(client, SPIDER) == Lengths(3, 0, 0, 0)
 
     drive(main())
 
@@ -322,7 +312,7 @@ def test_chunks_stay_without_a_taker_and_while_paused(server: Server) -> None:
                 async with running(inbox(client, sink, **options)):
                     await eventually(lambda: len(sink.urls) >= 3)
                     await eventually(lambda options=options: not options or asked > 10)
-            assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 3, 0, 0)
+            assert await lengths(client, SPIDER) == Lengths(0, 0, 3, 0)
 
     drive(main())
 
@@ -343,7 +333,7 @@ def test_chunks_do_not_hold_up_messages(server: Server) -> None:
                 await is_taking.wait()
                 await push(client, messages(3))
                 await eventually(lambda: sink.urls == urls(3))
-                assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 0, 3, 0)
+                assert await lengths(client, SPIDER) == Lengths(0, 0, 3, 0)
                 may_end.set()
                 assert await emptied(client) == EMPTY
 

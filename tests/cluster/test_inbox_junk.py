@@ -11,19 +11,7 @@ import pytest
 from krowlspider.cluster.transport.inbox import DEAD_BYTES, Lengths, waiting
 from krowlspider.cluster.transport.robots_message import encode_ask
 
-from .forwarding import (
-    LATE,
-    NODE,
-    SPIDER,
-    Sink,
-    clients,
-    drive,
-    eventually,
-    lag,
-    messages,
-    running,
-    urls,
-)
+from .forwarding import LATE, SPIDER, Sink, clients, drive, eventually, lag, messages, running, urls
 from .inboxes import DEAD, HOSTS, ROBOTS, emptied, inbox, push
 from .servers import Server
 from .test_message import BAD
@@ -98,7 +86,7 @@ def test_refused_chunks_go_to_the_dead_list(
             async with running(worker):
                 await eventually(lambda: len(found) == 300)
                 left = await emptied(client)
-            assert left == Lengths(0, 0, 0, 0, 150)
+            assert left == Lengths(0, 0, 0, 150)
             notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)][::-1]
         assert found == list(range(300))
         assert [int(note["message"]) for note in notes] == list(range(1, 300, 2))
@@ -121,12 +109,12 @@ def test_unreadable_robots_messages_go_to_the_dead_list(server: Server) -> None:
         async with clients(server.url) as (client,):
             good = encode_ask("a", 7, "http://b.test/robots.txt")
             await push(client, [b"{}", good, good.replace(b":1", b":2", 1)], ROBOTS)
-            assert await waiting(client, SPIDER, NODE) > 0
+            assert await waiting(client, SPIDER) > 0
             options = {"take_robots": take, "paused": lambda: True}
             async with running(inbox(client, Sink(), **options)):
                 await eventually(lambda: bool(taken))
                 assert (await emptied(client)).dead == 2
-            assert await waiting(client, SPIDER, NODE) == 0
+            assert await waiting(client, SPIDER) == 0
             assert [message.number for message in taken] == [7]
 
     drive(main())

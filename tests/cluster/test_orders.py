@@ -152,7 +152,7 @@ def test_an_order_reaches_the_owner(
     steps: list[str] = []
     carry_out, reply = cluster_orders.carry_out, orders.reply
 
-    async def make_durable() -> None:
+    async def make_durable(_: object) -> None:
         steps.append("durable")
 
     def carry(crawler: Crawler, order: OrderAsk) -> Plain:

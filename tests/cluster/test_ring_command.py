@@ -97,7 +97,7 @@ def test_shows_backlog_and_last_heartbeat_of_each_member(server: Server) -> None
     a, b = found["nodes"]
     assert result.code == 1
     assert (found["cluster"], found["signal"]) == ("krowlspider", "RUNNING")
-    waiting = {"requests": 3, "start_urls": 1, "hosts": 0, "processing": 0, "dead": 1}
+    waiting = {"requests": 3, "start_urls": 1, "hosts": 0, "dead": 1}
     assert {name: a[name] for name in (*waiting, *said)} == {**waiting, **said}
     assert 70 <= a["seconds_ago"] < 100
     assert (a["state"], b.get("state")) == ("silent", None)
@@ -362,10 +362,10 @@ def test_ended_nodes_are_shown_until_they_are_forgotten(place: Place, server: Se
                 refused = await place.ring("--forget", node)
                 assert (refused.code, refused.err.count("\n")) == (2, 1)
                 assert says in refused.err
-            for node, says in (("b", "1 message in its Redis went to"), ("c", "Its Redis is unkn")):
+            for node in ("b", "c"):
                 done = await place.ring("--forget", node)
                 assert (done.code, done.err) == (0, "")
-                assert done.out.startswith(f"Node {node} is forgotten: nobody waits for it. {says}")
+                assert done.out.startswith(f"Node {node} is forgotten: nobody waits for it. URLs ")
             agent.close()
             await a.publish((Ring([a.own]),))
             assert (await place.look(0))["nodes"].keys() == {"a"}

@@ -81,11 +81,11 @@ def test_waiting_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     post = RobotsPost("a", lambda _: None, there.__contains__, wall=lambda: WALL)
     post.ask("b", 1, URL)
     post.ask("b", 1, URL)
-    assert len(post.head("b", 10)) == 1
+    assert len(post.next("b", 10)[1]) == 1
     monkeypatch.setattr(memory_outbox, "BYTES_MAX", 3 * BODY_MAX)
     for number in range(10):
         post.answer("c", number, record=record(os.urandom(BODY_MAX)))
-    assert len(post.head("c", 100)) == 2
+    assert len(post.next("c", 100)[1]) == 2
     monkeypatch.setattr(memory_outbox, "BYTES_MAX", 1 << 30)
     monkeypatch.setattr(memory_outbox, "MESSAGES_MAX", 10)
     for number in range(20):
@@ -93,5 +93,5 @@ def test_waiting_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert post.count == 10
     there.remove("b")
     post.ask("b", 1, URL)
-    post.remove("c", [key for key, _ in post.head("c", 100)])
+    post.pushed("c", post.next("c", 100)[0])
     assert (post.owners(), post.count, post.size) == ([], 0, 0)

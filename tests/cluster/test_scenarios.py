@@ -207,7 +207,7 @@ def test_killed_node_is_forgotten(cluster: SimulatedCluster) -> None:
     assert len(lost) < len(cluster.web.all_urls()) / 4
 
 
-@pytest.mark.parametrize("trouble", ["frozen", "gone"])
+@pytest.mark.parametrize("trouble", ["frozen", "gone", "emptied"])
 def test_redis_in_trouble(cluster: SimulatedCluster, trouble: str) -> None:
     begin(cluster, "a", "b")
     redis = cluster.redis[cluster.redis_url("b")]
@@ -219,6 +219,8 @@ def test_redis_in_trouble(cluster: SimulatedCluster, trouble: str) -> None:
         redis.is_down = True
         cluster.run_for(150)
         redis.is_down = False
+        if trouble == "emptied":
+            redis.wipe()
     cluster.finish()
     assert cluster.faults() == []
 

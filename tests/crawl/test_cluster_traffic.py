@@ -10,6 +10,7 @@ from scrapy import Spider
 from scrapy.settings import Settings
 
 from krowlspider import settings as defaults
+from krowlspider.cluster.transport.mark import Acknowledgement, Mark, decode_acknowledgement
 from krowlspider.cluster.transport.message import Message, decode
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
@@ -21,6 +22,7 @@ from krowlspider.crawl.seeds import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.finders import Finders
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.seed_table import SeedLine, read_rows
 from krowlspider.frontier.store.queues import entries
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
 
 
 class NodeA:
-    """Node ``a`` of two: each owns the host of its name."""
+    """Node ``a`` of two: each owns the host of its name. ``left`` are nodes that have ended."""
 
     own = "a"
     size = 3
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
 
     def others(self, hosts: list[str]) -> list[str | None]:
         return [None if host == "a.test" else "b" for host in hosts]
@@ -49,9 +54,13 @@ def identify(request: Request, url: str) -> bytes:
 
 
 def traffic_in(
-    tmp_path: Path, spider: Spider | None = None, node: Any = None, **more: object
+    tmp_path: Path,
+    spider: Spider | None = None,
+    node: Any = None,
+    left: list[str] | None = None,
+    **more: object,
 ) -> tuple[Job, ClusterTraffic]:
-    """Return an open job of node ``a``, and its traffic."""
+    """Return an open job of node ``a``, and its traffic. ``left`` is as in `NodeA`."""
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
     given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
     settings = Settings({**ours, **given, **more})
@@ -60,9 +69,11 @@ def traffic_in(
     job.node = node
     codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
+    node_a = NodeA()
+    node_a.left = [] if left is None else left
     traffic = ClusterTraffic(
         job,
-        NodeA(),
+        node_a,
         codec,
         intake,
         settings=settings,
@@ -81,7 +92,7 @@ def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
         await traffic.take_in([Message("http://a.test/"), Message("http://b.test/", hops=1)])
         assert job.frontier.queued == 1
         assert job.frontier.schedule.cache.get("b.test").queue.queued == 0
-        ((_, message),) = traffic.outbox.head("b", 10)
+        ((_, message),) = traffic.outbox.after("b", -1, 10)
         assert decode(message) == Message("http://b.test/", hops=2)
         await job.close()
 
@@ -217,6 +228,43 @@ def test_a_seed_that_redirects_to_another_node_has_a_row(tmp_path: Path) -> None
         elsewhere = "of another node"
         assert ends == [(elsewhere, 301, "http://b.test/home"), (elsewhere, 0, "http://b.test/")]
         job.node = None
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_marks_are_acknowledged_once_their_messages_are_durable(tmp_path: Path) -> None:
+    """Those that are forwarded count too; those of another owner, which had this Redis, do not."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path)
+        await traffic.take_in([Message("http://a.test/"), Message("http://b.test/")])
+        marks = [
+            Mark("b", "a", stream=7, number=0, last=1),
+            Mark("b", "a", stream=7, number=1, last=2),
+            Mark("c", "a", stream=8, number=1, last=5),
+            Mark("d", "z", stream=9, number=0, last=9),
+        ]
+        found = await traffic.make_durable(marks)
+        assert {name: decode_acknowledgement(data) for name, data in found.items()} == {
+            "b": Acknowledgement(7, 2),
+            "c": Acknowledgement(8, -1, has_gap=True),
+        }
+        assert (job.frontier.queued, traffic.outbox.depth) == (1, 1)
+        assert Finders(job.store).take("b", 7, 2, 3, job.store.batch())[1] is False
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_node_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        left: list[str] = []
+        job, traffic = traffic_in(tmp_path, left=left)
+        await traffic.take_in([Message("http://b.test/")])
+        assert traffic.awaited == 1
+        left.append("b")
+        assert (traffic.awaited, traffic.outbox.depth) == (0, 1)
         await job.close()
 
     asyncio.run(main())

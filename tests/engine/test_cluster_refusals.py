@@ -64,7 +64,7 @@ def test_refused_requests_of_a_node_say_why(
             await scheduler.awaited.fetch(Request(own), lambda: None)
 
         assert scheduler.enqueue_request(Request(other, cookies={"name": "value"}))
-        ((_, message),) = frontier.outbox.head("b", 10)
+        ((_, message),) = frontier.outbox.after("b", -1, 10)
         assert decode(message).rest["cookies"] == {"name": "value"}
         assert not caplog.records
         assert frontier.queued == 1

@@ -503,7 +503,7 @@ class FrontierModel(RuleBasedStateMachine):
         frontier = self.world.frontier
         assert frontier.pending == len(self.pages)
         assert frontier.leased == sum(page.leased for page in self.pages.values())
-        messages = [message for _, message in frontier.outbox.head("there", 1000)]
+        messages = [message for _, message in frontier.outbox.after("there", -1, 1000)]
         assert [url.encode() for _, url in self.sent] == messages
         assert frontier.outbox.depth == len(messages)
 

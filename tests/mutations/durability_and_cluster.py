@@ -244,20 +244,35 @@ DURABILITY_AND_CLUSTER = (
         "message-removed-before-it-is-durable",
         "a message leaves Redis after it is durable",
         f"{_CLUSTER}/transport/inbox.py",
-        "await each.make_durable()\n            await each.reader.remove(messages)",
-        "await each.reader.remove(messages)\n            await each.make_durable()",
+        "self._unpublished.update(await each.make_durable(marks))\n"
+        "            await self._end_turn(each.reader, messages)",
+        "await self._end_turn(each.reader, messages)\n"
+        "            self._unpublished.update(await each.make_durable(marks))",
         ("tests/cluster/test_inbox.py", "-k", "durable"),
     ),
     Mutation(
-        "message-removed-before-it-is-sent",
-        "a message leaves the outbox after its owner has it",
-        f"{_CLUSTER}/transport/forwarder.py",
-        'peer.inbox = await peer.connection.call("LPUSH", self._key, *messages, is_bulk=True)\n'
-        "            self._outbox.remove(owner, [key for key, _ in entries])",
-        "self._outbox.remove(owner, [key for key, _ in entries])\n"
-        '            peer.inbox = await peer.connection.call("LPUSH", self._key, *messages,'
-        " is_bulk=True)",
-        ("tests/cluster/test_forwarder.py",),
+        "message-removed-when-it-is-sent",
+        "a message leaves the outbox after its owner has it on disk",
+        f"{_CLUSTER}/transport/streams.py",
+        "last = min(heard.last, stream.sent)",
+        "last = stream.sent",
+        ("tests/cluster/test_streams.py",),
+    ),
+    Mutation(
+        "lost-batch-stepped-over",
+        "a batch is not acknowledged if an earlier one is missing",
+        "krowlspider/frontier/finders.py",
+        "if number > before.number + 1:",
+        "if number > before.number + 1 and before.number < 0:",
+        ("tests/frontier/test_finders.py",),
+    ),
+    Mutation(
+        "acknowledged-before-it-is-durable",
+        "a message is acknowledged after it is durable",
+        "krowlspider/crawl/cluster_traffic.py",
+        "await self._job.make_durable(batch)",
+        "batch.write()",
+        ("tests/powerloss/test_power_loss.py", "-k", "left_redis"),
     ),
     Mutation(
         "end-found-from-one-heartbeat",

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from redis import Redis
 
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.config.validation import offline
@@ -28,7 +27,6 @@ from krowlspider.node.handover import FolderHandover
 from krowlspider.node.tree import Tree, ids, ring_of
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import domain_of, host_of
-from tests.cluster.servers import redis_server
 from tests.support.settings import project_settings
 
 if TYPE_CHECKING:
@@ -74,18 +72,11 @@ def made(path: Path, *more: Entry) -> Tree:
     return tree
 
 
-def hand_over(
-    tree: Tree,
-    count: int,
-    is_stopped: Callable[[], bool] = lambda: False,
-    redis: str = "redis://127.0.0.1:1",
-) -> None:
+def hand_over(tree: Tree, count: int, is_stopped: Callable[[], bool] = lambda: False) -> None:
     FolderHandover(
         tree,
         ring_of(ids(count)),
         offline(project_settings()),
-        spider="broad",
-        url_of=lambda process: f"{redis}/{process[1:]}",
         is_stopped=is_stopped,
         together=1,
     ).run(tree.heads())
@@ -145,26 +136,22 @@ def test_requests_that_stay_refuse_another_number(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_messages_of_a_process_that_is_no_more_reach_the_others(tmp_path: Path) -> None:
-    """Those in its outbox, in its Redis, and those that another one had for it."""
+    """Those in its outbox go to that of another one, which gives them to their owners."""
     tree = made(tmp_path / "job")
     hand_over(tree, 2)
-    in_redis, by_p1, by_p2 = (encode(Message(f"http://{host}/new")) for host in HOSTS[:3])
+    by_p1, by_p2 = (encode(Message(f"http://{host}/new")) for host in HOSTS[:2])
     for process, owner, message in (("p1", "p2", by_p1), ("p2", "p1", by_p2)):
         with opened(tree, process, 2) as frontier:
             batch = frontier.store.batch()
             frontier.outbox.put(owner, HOSTS[0], message, batch)
             batch.write()
-    with redis_server(tmp_path / "redis") as server:
-        root = server.url.removesuffix("/0")
-        with Redis.from_url(f"{root}/2") as p2:
-            p2.lpush("broad:requests", in_redis)
-        hand_over(tree, 1, redis=root)
-        with Redis.from_url(f"{root}/1") as p1:
-            assert sorted(p1.lrange("broad:requests", 0, -1)) == sorted([in_redis, by_p1, by_p2])
+    hand_over(tree, 1)
     assert_each_at_its_owner(tree, 1)
+    left = []
     for process in ids(2):
         place = place_of(process, ring_of(ids(1)))
         store = LevelStore(tree.folder(process).frontier)
         check_owner(store, tree.seed, place)
-        assert list(store.keys(schema.OUTBOX)) == []
+        left.append([value.partition(b"\0")[2] for _, value in store.items(schema.OUTBOX)])
         store.close()
+    assert (sorted(left[0]), left[1]) == (sorted([by_p1, by_p2]), [])

@@ -10,6 +10,7 @@ import asyncio
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
+from hashlib import sha1
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from consul.exceptions import ClientError
 
 from krowlspider.cluster.consul.agent import Agent, SessionGoneError
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.transport import list_reader
 from krowlspider.cluster.transport.redis_connection import TIMEOUT, RedisClients
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ HOP = 0.002
 # Consul ends a session at this many TTLs after its last renewal.
 _SESSION_TTLS = 2
 # Commands that write what another process reads.
-_WRITES = frozenset({"LPUSH", "SET"})
+_WRITES = frozenset({"LPUSH", "SET", "HSET"})
 # Seconds between two looks of a blocking query.
 _LOOK = 0.3
 _REFUSED = ClientError("409 a step is refused")
@@ -228,6 +230,10 @@ class MemoryRedis:
     _is_frozen: bool = False
     _waiting: list[tuple[Any, ...]] = field(default_factory=list)
 
+    def wipe(self) -> None:
+        """Lose all data."""
+        self.data.clear()
+
     @property
     def is_frozen(self) -> bool:
         return self._is_frozen
@@ -276,22 +282,25 @@ class MemoryRedis:
         self.data[key] = str(value).encode() if isinstance(value, (int, str)) else value
         return b"OK"
 
-    def _eval(self, script: str, keys: int, *rest: Any) -> list[bytes] | None:
-        """Do the scripts of `ListReader`: take with two keys, remove with one."""
-        if keys == 1:
-            messages = self._list(rest[0])
-            for each in rest[1:]:
-                # The oldest one.
-                messages.reverse()
-                if each in messages:
-                    messages.remove(each)
-                messages.reverse()
-            return None
-        source, taken, most = self._list(rest[0]), self._list(rest[1]), rest[2]
-        if not taken:
-            for _ in range(min(most, len(source))):
-                taken.appendleft(source.pop())
-        return list(taken)[-most:]
+    def _hset(self, key: str, *fields: Any) -> int:
+        found = self.data.setdefault(key, {})
+        found.update(zip(fields[::2], fields[1::2], strict=True))
+        return len(fields) // 2
+
+    def _hget(self, key: str, field: str) -> bytes | None:
+        found: bytes | None = self.data.get(key, {}).get(field)
+        return found
+
+    def _eval(self, script: str, _: int, key: str, count: int, last: Any) -> list[bytes] | None:
+        """Do the scripts of `ListReader`."""
+        messages = self._list(key)
+        if script == list_reader._READ:
+            return list(messages)[-count:][::-1]
+        newest_first = list(messages)[-count:]
+        if sha1(b"".join(newest_first), usedforsecurity=False).hexdigest() == last:
+            for _ in range(count):
+                messages.pop()
+        return None
 
 
 class _Connection:

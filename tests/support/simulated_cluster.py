@@ -26,6 +26,7 @@ from krowlspider.cluster.consul import lease, membership, seed
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.transport.forwarder import Forwarder
+from krowlspider.cluster.transport.streams import Streams
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.sender import HandoverSender
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from scrapy.http import Request, Response
 
+    from krowlspider.frontier.store.store import Batch
     from tests.mockweb.audit import Crowd
     from tests.mockweb.log import Entry
 
@@ -162,8 +164,10 @@ class _Job(SimulatedJob):
     async def commit(self) -> None:
         self.commit_now()
 
-    async def make_durable(self) -> None:
-        """Do nothing: a kill loses nothing that is written."""
+    async def make_durable(self, batch: Batch | None = None) -> None:
+        """Only write: a kill loses nothing that is written."""
+        if batch is not None:
+            batch.write()
 
     async def close(self) -> None:
         await self.node.stop()
@@ -608,6 +612,7 @@ def simulated_time() -> Iterator[None]:
         for function, name in (
             (OwnershipController.__init__, "clock"),
             (Forwarder.__init__, "clock"),
+            (Streams.__init__, "clock"),
         ):
             stack.enter_context(patch.dict(function.__kwdefaults__, {name: _monotonic}))
         stack.enter_context(patch.dict(HandoverSender.__init__.__kwdefaults__, {"time": time}))

@@ -93,11 +93,11 @@ class SimulatedNodes:
             for other in post.owners():
                 if name in self.frozen or other in self.frozen:
                     continue
-                found = post.head(other, 10_000)
-                self.sent[name] += [data for _, data in found]
-                for _, data in found:
+                keys, found = post.next(other, 10_000)
+                self.sent[name] += found
+                for data in found:
                     self.take(other, data)
-                post.remove(other, [key for key, _ in found])
+                post.pushed(other, keys)
             if name not in self.frozen:
                 node.job.robots_fetches.ask_again()
 

@@ -1,11 +1,10 @@
 """When a crawl of several nodes is over: no frontier, inbox or outbox has anything left. Pure.
 
-A URL that one node sends is in its outbox until it is in the other's inbox, and there until it is
-in the other's frontier. So the crawl is over if all nodes are idle at one moment. Nobody can look
-at all of them at one moment. But a node that sends two idle heartbeats, with the same activity
-count, was idle all the time between. So read one idle heartbeat of each node. If each node then
-sends another one that was begun after these were read, idle and with the same activity count, all
-nodes were idle together.
+A URL that one node sends is in its outbox until it is in the other's frontier. So the crawl is over
+if all nodes are idle at one moment. Nobody can look at all of them at one moment. But a node that
+sends two idle heartbeats, with the same activity count, was idle all the time between. So read one
+idle heartbeat of each node. If each node then sends another one that was begun after these were
+read, idle and with the same activity count, all nodes were idle together.
 
 The nodes that count are the *pending* ones, with work that may be on their disks. A node is pending
 before anybody can send to it, until it has nothing left. A node that joins changes the pending

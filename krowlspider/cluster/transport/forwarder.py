@@ -1,4 +1,4 @@
-"""Sends the messages in the outbox to the inboxes of their owners."""
+"""Sends messages to the inboxes of their owners."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from krowlspider.cluster.transport.redis_connection import Backoff, RedisConnection, RedisTrouble
+from krowlspider.cluster.transport.redis_connection import (
+    Backoff,
+    RedisConnection,
+    RedisTrouble,
+    checked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,17 +30,25 @@ _FLUSH = 1.0
 _BACKOFF = (1.0, 30.0)
 
 
-class Outbox(Protocol):
-    """A durable store of messages by owner, first in, first out."""
+class Source(Protocol):
+    """Messages that wait by owner, first in, first out."""
 
     def owners(self) -> Iterable[str]:
         """Return the nodes for which there are messages."""
 
-    def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
-        """Return key and message of an owner's oldest messages."""
+    def next(self, owner: str, most: int) -> tuple[Sequence[Any], list[bytes]]:
+        """Return keys and messages to push next."""
 
-    def remove(self, owner: str, keys: Sequence[bytes]) -> object:
-        """Remove messages that `head` returned; those that are gone already are ignored."""
+    def mark(self, owner: str, keys: Sequence[Any]) -> bytes | None:
+        """Return what to push behind the messages with these keys, if anything."""
+
+    def pushed(self, owner: str, keys: Sequence[Any]) -> None:
+        """Note that messages are in the list of their owner."""
+
+    def question(self) -> tuple[str, ...]:
+        """Return a command for the Redis of each owner, whose reply `hear` takes; empty: none."""
+
+    async def hear(self, owner: str, reply: Any) -> None: ...
 
 
 @dataclass(slots=True)
@@ -62,7 +75,7 @@ class _Peer:
 
 
 class Forwarder:
-    """Removes messages from ``outbox`` once their owner's Redis has them.
+    """Sends the messages of ``source``.
 
     Each is sent at least once, in order while nothing fails, to the list ``key`` while that has
     less than ``inbox_max``. ``client_for`` returns the client of an owner, None for no member.
@@ -71,7 +84,7 @@ class Forwarder:
 
     def __init__(
         self,
-        outbox: Outbox,
+        source: Source,
         client_for: Callable[[str], Redis | None],
         key: str,
         *,
@@ -81,7 +94,7 @@ class Forwarder:
         flush: float = _FLUSH,
         what: str = "URLs",
     ) -> None:
-        self._outbox = outbox
+        self._source = source
         self._client_for = client_for
         self._key = key
         self._inbox_max = inbox_max
@@ -89,19 +102,20 @@ class Forwarder:
         self._clock = clock
         self._flush = flush
         self._what = what
+        self._question = source.question()
         self._peers: dict[str, _Peer] = {}
         self.stats = ForwardStats()
 
     async def run(self) -> None:
         """Forward until cancelled. A peer in trouble holds up no other.
 
-        :raises ExceptionGroup: the outbox failed
+        :raises ExceptionGroup: the source failed
         """
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     await self._close_outdated()
-                    for owner in () if self._paused() else list(self._outbox.owners()):
+                    for owner in () if self._paused() else list(self._source.owners()):
                         peer = self._peer(owner)
                         if peer and not peer.is_busy and self._clock() >= peer.wait_until:
                             peer.is_busy = True
@@ -138,23 +152,52 @@ class Forwarder:
 
     async def _send_all(self, owner: str, peer: _Peer) -> None:
         if peer.inbox is None or peer.inbox >= self._inbox_max:
-            peer.inbox = await peer.connection.call("LLEN", self._key)
-        while not self._paused() and (entries := self._head(owner)):
-            if (peer.inbox or 0) >= self._inbox_max:
+            await self._look(owner, peer)
+        has_heard = False
+        while not self._paused():
+            keys, messages = self._next(owner)
+            mark = self._source.mark(owner, keys)
+            if not messages and mark is None:
+                break
+            if messages and (peer.inbox or 0) >= self._inbox_max:
                 self.stats.inbox_full += 1
                 return
-            messages = [message for _, message in entries]
-            # The first value is pushed first, so the owner pops it first. The reply is the length.
-            peer.inbox = await peer.connection.call("LPUSH", self._key, *messages, is_bulk=True)
-            self._outbox.remove(owner, [key for key, _ in entries])
-            self.stats.sent += len(entries)
-            self.stats.batches += 1
+            await self._push(owner, peer, keys, messages if mark is None else [*messages, mark])
+            has_heard = True
+        if self._question and not has_heard:
+            await self._look(owner, peer)
 
-    def _head(self, owner: str) -> list[tuple[bytes, bytes]]:
-        entries = self._outbox.head(owner, BATCH)
+    async def _look(self, owner: str, peer: _Peer) -> None:
+        await self._hear(owner, await self._call(peer, ("LLEN", self._key)))
+
+    async def _push(
+        self, owner: str, peer: _Peer, keys: Sequence[Any], values: list[bytes]
+    ) -> None:
+        # The first value is pushed first, so the owner pops it first. The reply is the length.
+        replies = await self._call(peer, ("LPUSH", self._key, *values), is_bulk=True)
+        self._source.pushed(owner, keys)
+        self.stats.sent += len(keys)
+        self.stats.batches += bool(keys)
+        await self._hear(owner, replies)
+
+    async def _call(
+        self, peer: _Peer, command: tuple[str | bytes, ...], *, is_bulk: bool = False
+    ) -> Sequence[Any]:
+        """Do a command that returns the length of the list; return the reply to the question."""
+        commands = [command, self._question] if self._question else [command]
+        replies = checked(await peer.connection.call_all(*commands, is_bulk=is_bulk))
+        peer.inbox = replies[0]
+        return replies[1:]
+
+    async def _hear(self, owner: str, replies: Sequence[Any]) -> None:
+        for reply in replies:
+            await self._source.hear(owner, reply)
+
+    def _next(self, owner: str) -> tuple[Sequence[Any], list[bytes]]:
+        keys, messages = self._source.next(owner, BATCH)
         left = _BATCH_BYTES
-        for count, (_, message) in enumerate(entries):
+        for count, message in enumerate(messages):
             left -= len(message)
             if left < 0 and count:
-                return entries[:count]
-        return entries
+                return keys[:count], messages[:count]
+        return keys, messages

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from redis.exceptions import ResponseError
 
-from krowlspider.cluster.transport.list_reader import ListReader, processing_key
+from krowlspider.cluster.transport.list_reader import ListReader
+from krowlspider.cluster.transport.mark import Mark, acknowledged_key, decode_mark, is_mark
 from krowlspider.cluster.transport.message import TURN, Message, decode, decode_start
 from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.cluster.transport.order_message import decode_order
@@ -25,7 +26,7 @@ from krowlspider.cluster.transport.redis_connection import (
 from krowlspider.cluster.transport.robots_message import decode_robots
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from redis.asyncio import Redis
 
@@ -56,7 +57,6 @@ class Lengths:
     requests: int
     start_urls: int
     hosts: int
-    processing: int
     dead: int
     robots: int = 0
     orders: int = 0
@@ -80,7 +80,7 @@ class _List:
     reader: ListReader
     decode: Callable[[bytes], Any]
     take: Callable[[list[Any]], Awaitable[Sequence[str | None]]]
-    make_durable: Callable[[], Awaitable[None]]
+    make_durable: Callable[[list[Mark]], Awaitable[Mapping[str, bytes]]]
     paused: Callable[[], bool]
     most: int
 
@@ -116,34 +116,32 @@ def _keys(spider: str) -> tuple[str, str, str, str, str, str]:
     return *inboxes, f"{spider}:dead"
 
 
-async def lengths(client: Redis, spider: str, node: str) -> Lengths:
+async def lengths(client: Redis, spider: str) -> Lengths:
     """Return the lengths of the lists of a node's inbox, which are in its own Redis.
 
     :raises RedisTrouble: the Redis does not answer
     """
-    *lists, dead_key = _keys(spider)
     connection = RedisConnection(client)
     try:
-        keys = (*lists, *(processing_key(key, node) for key in lists), dead_key)
-        found = checked(await connection.call_all(*(("LLEN", key) for key in keys)))
+        found = checked(await connection.call_all(*(("LLEN", key) for key in _keys(spider))))
     finally:
         await connection.close()
-    requests, starts, hosts, robots, orders, *processing, dead = found
-    return Lengths(requests, starts, hosts, sum(processing), dead, robots, orders)
+    requests, starts, hosts, robots, orders, dead = found
+    return Lengths(requests, starts, hosts, dead, robots, orders)
 
 
-async def waiting(client: Redis, spider: str, node: str) -> int:
+async def waiting(client: Redis, spider: str) -> int:
     """Return how many messages wait in a node's inbox; -1 if its Redis does not answer."""
     try:
-        found = await lengths(client, spider, node)
+        found = await lengths(client, spider)
     except RedisTrouble:
         return -1
-    lists = found.requests, found.start_urls, found.hosts, found.robots, found.orders
-    return sum(lists) + found.processing
+    return found.requests + found.start_urls + found.hosts + found.robots + found.orders
 
 
-async def _nothing() -> None:
+async def _nothing(_: list[Mark]) -> Mapping[str, bytes]:
     """Do nothing: what was taken is durable already."""
+    return {}
 
 
 class Inbox:
@@ -154,7 +152,8 @@ class Inbox:
     ``{spider}:orders`` orders of people there. What cannot be read or taken goes to
     ``{spider}:dead``.
 
-    ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable.
+    ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable. It is
+    given the marks that stood behind them, and returns the acknowledgements to publish, by finder.
     ``take_hosts`` does both with chunks, and returns for each the reason why it cannot be taken, or
     None; without it, chunks are left. So do ``take_robots`` with messages about robots.txt, and
     ``take_orders`` with orders. ``turn`` is the most messages taken at a time. ``on_batch`` is
@@ -165,10 +164,9 @@ class Inbox:
         self,
         client: Redis,
         spider: str,
-        node: str,
         take: Callable[[list[Message]], Awaitable[None]],
         *,
-        make_durable: Callable[[], Awaitable[None]] = _nothing,
+        make_durable: Callable[[list[Mark]], Awaitable[Mapping[str, bytes]]] = _nothing,
         take_hosts: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         take_robots: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         take_orders: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
@@ -180,6 +178,9 @@ class Inbox:
         on_batch: Callable[[float], None] | None = None,
     ) -> None:
         requests, starts, hosts, robots, orders, self._dead = _keys(spider)
+        self._acknowledged = acknowledged_key(spider)
+        # Acknowledgements that Redis may not have, by finder.
+        self._unpublished: dict[str, bytes] = {}
         self._take = take
         self._taking = asyncio.Lock()
         self._wall = wall
@@ -188,19 +189,19 @@ class Inbox:
         self.stats = InboxStats()
         messages = (self._take_messages, make_durable, paused, turn)
         self._lists = [
-            _List(ListReader(client, requests, node), decode, *messages),
-            _List(ListReader(client, starts, node), decode_start, *messages),
+            _List(ListReader(client, requests), _decode, *messages),
+            _List(ListReader(client, starts), decode_start, *messages),
         ]
         if take_hosts is not None:
-            reader = ListReader(client, hosts, node)
+            reader = ListReader(client, hosts)
             self._lists.append(_List(reader, _chunk, take_hosts, _nothing, hosts_paused, _CHUNKS))
         if take_robots is not None:
             # A full frontier does not pause it: its hosts may wait for these answers.
-            reader = ListReader(client, robots, node)
+            reader = ListReader(client, robots)
             of_robots = (decode_robots, take_robots, _nothing, hosts_paused, _ROBOTS)
             self._lists.append(_List(reader, *of_robots))
         if take_orders is not None:
-            reader = ListReader(client, orders, node)
+            reader = ListReader(client, orders)
             of_orders = (decode_order, take_orders, _nothing, lambda: False, _ORDERS)
             self._lists.append(_List(reader, *of_orders))
 
@@ -232,30 +233,51 @@ class Inbox:
         """Take the oldest messages of a list; return whether there were any."""
         messages = await each.reader.read(each.most)
         begun = time.monotonic()
+        marks: list[Mark] = []
         for step in _steps(messages):
-            await self._store(each, step)
+            marks += await self._store(each, step)
             await asyncio.sleep(0)
         if messages:
-            await each.make_durable()
-            await each.reader.remove(messages)
+            self._unpublished.update(await each.make_durable(marks))
+            await self._end_turn(each.reader, messages)
             if self._on_batch is not None:
                 self._on_batch(time.monotonic() - begun)
         return bool(messages)
 
-    async def _store(self, each: _List, messages: list[bytes]) -> None:
+    async def _end_turn(self, reader: ListReader, messages: list[bytes]) -> None:
+        """Publish what is durable, and remove messages that are."""
+        news = dict(self._unpublished)
+        if not news:
+            await reader.remove(messages)
+            return
+        fields = [part for pair in news.items() for part in pair]
+        replies = await reader.remove(messages, ("HSET", self._acknowledged, *fields))
+        if not isinstance(replies[0], ResponseError):
+            # Of another turn meanwhile, newer ones may wait.
+            self._unpublished = dict(self._unpublished.items() - news.items())
+
+    async def _store(self, each: _List, messages: list[bytes]) -> list[Mark]:
+        """Queue messages, and put unusable ones aside; return the marks among them."""
         good: list[tuple[bytes, Any]] = []
         dead: list[tuple[bytes, str]] = []
+        marks: list[Mark] = []
         for data in messages:
             try:
-                good.append((data, each.decode(data)))
+                found = each.decode(data)
             except BadMessage as error:
                 dead.append((data, str(error)))
+                continue
+            if type(found) is Mark:
+                marks.append(found)
+            else:
+                good.append((data, found))
         if good:
             reasons = await each.take([message for _, message in good])
             pairs = zip(good, reasons, strict=True)
             dead += [(data, reason) for (data, _), reason in pairs if reason is not None]
         if dead:
             await self._bury(each.reader, dead)
+        return marks
 
     async def _take_messages(self, messages: list[Message]) -> list[None]:
         async with self._taking:
@@ -300,6 +322,11 @@ def _steps(messages: list[bytes]) -> Iterator[list[bytes]]:
             step, size = [], 0
     if step:
         yield step
+
+
+def _decode(data: bytes) -> Message | Mark:
+    """:raises BadMessage: it is neither"""
+    return decode_mark(data) if is_mark(data) else decode(data)
 
 
 def _chunk(data: bytes) -> bytes:

@@ -14,7 +14,8 @@ BYTES_MAX = 16 << 20
 
 
 class MemoryOutbox:
-    """A `forwarder.Outbox`. ``reaches`` returns whether a node takes messages."""
+    """A `forwarder.Source` that forgets what is sent. ``reaches`` returns whether a node takes
+    messages."""
 
     def __init__(self, reaches: Callable[[str], bool]) -> None:
         self._reaches = reaches
@@ -38,8 +39,21 @@ class MemoryOutbox:
     def owners(self) -> list[str]:
         return list(self._waiting)
 
-    def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
-        return list(islice(self._waiting.get(owner, {}).items(), most))
+    def next(self, owner: str, most: int) -> tuple[Sequence[bytes], list[bytes]]:
+        waiting = self._waiting.get(owner, {})
+        return list(islice(waiting, most)), list(islice(waiting.values(), most))
+
+    def mark(self, *_: object) -> None:
+        """Return None: nobody acknowledges these messages."""
+
+    def pushed(self, owner: str, keys: Sequence[bytes]) -> None:
+        self.remove(owner, keys)
+
+    def question(self) -> tuple[str, ...]:
+        return ()
+
+    async def hear(self, *_: object) -> None:
+        """Do nothing: nobody is asked."""
 
     def remove(self, owner: str, keys: Sequence[bytes]) -> int:
         """Remove messages; return how many were there."""

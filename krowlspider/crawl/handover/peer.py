@@ -17,15 +17,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key
-from krowlspider.cluster.transport.list_reader import processing_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection, checked
 from krowlspider.crawl.handover.receiver import REFUSED, arrived_key
 from krowlspider.frontier.handover.chunks import encode_chunk
 from krowlspider.frontier.schedule.ownership import HostBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from krowlspider.crawl.handover.loop_share import LoopShare, Time
     from krowlspider.frontier.handover.departure import Departure, Departures
 
@@ -43,7 +40,7 @@ _LIST_MAX = 1000
 _ASKED = 256
 # Seconds between two tries of hosts with a request in flight.
 _BUSY = 0.5
-# Seconds without an acknowledgement after which chunks are sent again: while the node's lists are
+# Seconds without an acknowledgement after which chunks are sent again: while the node's list is
 # empty, they were lost or not taken; otherwise they may be behind those of other nodes.
 _LOST = 0.5
 _LATE = 10.0
@@ -119,7 +116,6 @@ class PeerHandover:
         self._departures = departures
         self._spider = spider
         self._key = hosts_key(spider)
-        self._processing = processing_key(self._key, owner)
         self._share = share
         self._stats = stats
         self._time = time
@@ -176,9 +172,9 @@ class PeerHandover:
 
         :raises RedisTrouble: a call to the owner's Redis failed; nothing is lost
         """
-        # The lists first: a chunk that is in neither list is acknowledged, or lost.
-        in_list, processing = await self._lengths(connection)
-        await self._hear(connection, in_lists=in_list + processing)
+        # The list first: a chunk that is not in it is acknowledged, or lost.
+        in_list = await self._length(connection)
+        await self._hear(connection, in_list=in_list)
         if self.busy and self._time.clock() >= self._retry_busy_at:
             self._retry_busy_at = self._time.clock() + _BUSY
             self.waiting.extendleft(reversed(self.busy))
@@ -193,19 +189,19 @@ class PeerHandover:
             await self._send(connection)
             self._send_again = False
 
-    async def _lengths(self, connection: RedisConnection) -> Sequence[int]:
-        """Return the lengths of the owner's two lists. Remove old keys."""
+    async def _length(self, connection: RedisConnection) -> int:
+        """Return the length of the owner's list. Remove old keys."""
         old, self._old_keys = self._old_keys, []
         delete = [("DEL", *old)] if old else []
-        commands = (("LLEN", self._key), ("LLEN", self._processing), *delete)
-        return checked(await connection.call_all(*commands))[:2]
+        length, *_ = checked(await connection.call_all(("LLEN", self._key), *delete))
+        return int(length)
 
-    async def _hear(self, connection: RedisConnection, *, in_lists: int) -> None:
+    async def _hear(self, connection: RedisConnection, *, in_list: int) -> None:
         """Read acknowledgements. If chunks seem to be lost, note that they are to be sent again."""
         now = self._time.clock()
         if await self._read_acknowledgements(connection):
             self._news_at = self._moved_at = self._heard_at = now
-        elif now - self._news_at > (_LATE if in_lists else _LOST):
+        elif now - self._news_at > (_LATE if in_list else _LOST):
             self._send_again = any(host.missing for host in self.open.values())
 
     def _take_back(self) -> None:

@@ -57,7 +57,7 @@ class HandoverReceiver:
         arrivals: Arrivals,
         client: Redis,
         spider: str,
-        make_durable: Callable[[], Awaitable[None]],
+        make_durable: Callable[[], Awaitable[object]],
         *,
         may_take: Callable[[str], bool] = lambda _: True,
         share: Callable[[], float] = lambda: SHARE,

@@ -97,6 +97,7 @@ STATS: dict[str, Stat] = {
     "krowl/archive/files_count": Stat("WARC files begun."),
     "krowl/archive/records_count": Stat("WARC records written."),
     "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
+    "krowl/cluster/again_count": Stat("Messages sent again, because they were lost."),
     "krowl/cluster/arrived_count": Stat("Hosts received from other nodes."),
     "krowl/cluster/dead_count": Stat("Unreadable messages of our inbox."),
     "krowl/cluster/dead_lost_count": Stat("Unreadable messages that no list kept."),

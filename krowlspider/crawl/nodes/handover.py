@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.controller import OwnershipController
     from krowlspider.cluster.ring.claims import View
     from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.transport.mark import Mark
     from krowlspider.cluster.transport.message import Message
     from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
     from krowlspider.cluster.transport.robots_message import RobotsAnswer, RobotsAsk
@@ -69,7 +70,7 @@ class CrawlPort(Protocol):
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None: ...
 
-    async def make_durable(self) -> None: ...
+    async def make_durable(self, marks: Sequence[Mark] = ()) -> dict[str, bytes]: ...
 
     def ring_changed(self) -> None: ...
 
@@ -118,10 +119,7 @@ class NodeHandover:
     async def hand_over(
         self, owner_of: Callable[[str], str | None], ranges: Sequence[tuple[int, int]]
     ) -> None:
-        for ours in self._crawl.outbox.rebucket(owner_of):
-            if ours:
-                self._crawl.take_back(ours)
-            await asyncio.sleep(0)
+        await rebucket(self._crawl, owner_of)
         before = self.sender.stats.hosts
         await self.sender.send_all(owner_of, ranges)
         await self._crawl.make_durable()
@@ -147,6 +145,14 @@ class NodeHandover:
 
     def failed(self) -> Counter[str]:
         return self.sender.stats.failed + self.receiver.stats.failed
+
+
+async def rebucket(crawl: CrawlPort, owner_of: Callable[[str], str | None]) -> None:
+    """Give what is in the outbox to the owners by a new ring; queue what is ours now."""
+    for ours in crawl.outbox.rebucket(owner_of):
+        if ours:
+            crawl.take_back(ours)
+        await asyncio.sleep(0)
 
 
 def may_take(view: View | None, host: str) -> bool:

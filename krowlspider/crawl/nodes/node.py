@@ -17,6 +17,7 @@ from krowlspider.cluster.transport.forwarder import Forwarder
 from krowlspider.cluster.transport.inbox import Inbox, orders_key, requests_key, robots_key, waiting
 from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
 from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
+from krowlspider.cluster.transport.streams import Streams
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
@@ -230,10 +231,11 @@ class Node:
         """
         self._crawl = crawl
         self._handover = handover = self.cluster.attach(crawl, self._spider, self._is_inbox_empty)
+        self._streams = Streams(crawl.outbox, self.own, self._spider)
         # The first one sends URLs.
         self._forwarders = (
             Forwarder(
-                crawl.outbox,
+                self._streams,
                 self.cluster.client_of,
                 requests_key(self._spider),
                 inbox_max=self._inbox_max,
@@ -261,7 +263,6 @@ class Node:
         self._inbox = Inbox(
             self.cluster.own_client,
             self._spider,
-            self.own,
             crawl.take_in,
             make_durable=crawl.make_durable,
             paused=crawl.is_full,
@@ -345,7 +346,7 @@ class Node:
 
     async def _is_inbox_empty(self) -> bool:
         begun = time.monotonic()
-        self.waiting = await waiting(self.cluster.own_client, self._spider, self.own)
+        self.waiting = await waiting(self.cluster.own_client, self._spider)
         if self._meters is not None:
             self._meters.redis.observe(time.monotonic() - begun)
         return not self.waiting
@@ -378,6 +379,7 @@ class Node:
         sent, taken = self._forwarders[0].stats, self._inbox.stats
         counts = {
             "sent_count": sent.sent,
+            "again_count": self._streams.again,
             "taken_count": taken.taken,
             "held_count": sent.inbox_full,
             "dead_count": taken.dead,
@@ -401,7 +403,7 @@ class Node:
             await self.cluster.drain()
 
     async def stop(self) -> None:
-        """Leave the cluster. Messages that were not sent stay in the outbox."""
+        """Leave the cluster. Messages that are not acknowledged stay in the outbox."""
         self.known.set()
         if self.running:
             await self._tasks.end()

@@ -10,6 +10,7 @@ from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.static_membership import StaticMembership
 from krowlspider.cluster.transport.redis_connection import RedisClients
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
+from krowlspider.crawl.nodes.handover import rebucket
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.ring.ring import Ring
     from krowlspider.cluster.tasks import Tasks
+    from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.heartbeats import Heartbeats
 
 # The KROWL_STATIC_NODES_SECRET of a cluster that was started before it had a secret.
@@ -72,11 +74,18 @@ class StaticCluster:
     def client_of(self, node: str) -> Redis | None:
         return self._clients.of_member(self.membership.members.get(node))
 
-    def attach(self, *_: object) -> None:
+    def attach(self, crawl: CrawlPort, *_: object) -> None:
         """Return None: no host changes its owner."""
+        self._crawl = crawl
 
     async def join(self, _: Tasks) -> None:
         await self.membership.start()
+        # It may be from before a start with another list.
+        await rebucket(self._crawl, self._other_owner)
+
+    def _other_owner(self, domain: str) -> str | None:
+        owner = self.view.ring.owner(domain)
+        return None if owner == self.membership.own.id else owner
 
     async def shrink(self) -> None: ...
 

@@ -23,7 +23,8 @@ key                          value
 ``m``                        sequence of the last ``n`` that is in the saved filter, 8 bytes
 ``n`` sequence               identities that one batch marked seen, in a row: the saved filter is
                              brought up to date from them
-``o`` owner ``00`` sequence  outbox: host of a foreign URL, ``00``, message for its owner
+``o`` owner ``00`` sequence  outbox: host of a foreign URL, ``00``, message for its owner; until
+                             the owner has acknowledged it
 ``p`` host ``00`` place      poison: entry of a page that killed the process three times
 ``q`` host ``00``            host record, see ``Host.encode``
 ``q`` host ``00`` place      queue entry, see ``Entry.encode``
@@ -49,6 +50,8 @@ key                          value
 ``H`` position host          index of hosts by ring position, see ``HostPositions``: a tag
 ``I`` identity               the URL, with a ``D``, whose identity is another text; here the
                              identity is that text
+``J`` finder                 what has arrived of the URLs that another node forwards, see
+                             ``Finders``: JSON ``[stream, number, last]``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -104,6 +107,7 @@ SEED_SOURCES = b"F"
 PAUSE = b"G"
 POSITION = b"H"
 SEED_IDENTITY = b"I"
+FINDER = b"J"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -233,6 +237,10 @@ def split_seed_line_key(key: bytes) -> tuple[int, int]:
     """Return source and number of a line."""
     source, number = _LINE.unpack_from(key, 1)
     return source, number
+
+
+def finder_key(finder: str) -> bytes:
+    return FINDER + finder.encode()
 
 
 def outbox_prefix(owner: str) -> bytes:

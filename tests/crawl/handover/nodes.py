@@ -111,7 +111,7 @@ async def receiving(
 
 
 def inbox(world: World, client: Redis, receiver: HandoverReceiver) -> Inbox:
-    return Inbox(client, SPIDER, world.node, _no_messages, take_hosts=receiver.take, poll=0.01)
+    return Inbox(client, SPIDER, _no_messages, take_hosts=receiver.take, poll=0.01)
 
 
 async def _no_messages(found: list[Any]) -> None:

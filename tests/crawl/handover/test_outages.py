@@ -109,7 +109,7 @@ def test_refused_acknowledgements_hold_up_nothing_else(
             await client.config_set("maxmemory", "1")
             async with receiving(there, client) as receiver:
                 await eventually(lambda: receiver.stats.failed["full"] > 0)
-                while (await lengths(client, SPIDER, "there")).hosts:  # noqa: ASYNC110
+                while (await lengths(client, SPIDER)).hosts:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 assert urls(here) == pages(20)
                 await client.config_set("maxmemory", "0")

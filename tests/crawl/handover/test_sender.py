@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.transport.inbox import lengths
-from krowlspider.cluster.transport.list_reader import processing_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.peer import WINDOW, HandoverStats, PeerHandover
@@ -191,7 +190,7 @@ def test_hosts_under_way_are_bounded(server: Server, here: World, there: World) 
             sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await eventually(lambda: sender.open == WINDOW)
-            found = await lengths(client, SPIDER, "there")
+            found = await lengths(client, SPIDER)
             assert found.hosts <= WINDOW
             assert here.frontier.queued == count
             # The place of one that has arrived is taken at once.
@@ -307,7 +306,7 @@ def test_chunk_is_acknowledged_when_it_is_durable(
             sending = asyncio.create_task(sender.send_all(to_there, EVERYWHERE))
             await asked.wait()
             assert await client.keys(f"{SPIDER}:arrived:*") == []
-            assert await client.llen(processing_key(KEY, "there")) == 1
+            assert await client.llen(KEY) == 1
             assert (arrivals, urls(here)) == ([], pages(1, 1))
             may_go.set()
             await sending
