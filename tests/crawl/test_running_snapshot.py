@@ -22,7 +22,7 @@ class Failing:
     def __init__(self) -> None:
         self.is_discarded = False
 
-    def gather(self) -> None:
+    def prepare(self) -> None:
         raise RuntimeError("unforeseen")
 
     def discard(self, _: BaseException) -> None:

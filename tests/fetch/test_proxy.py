@@ -163,6 +163,24 @@ def test_tunnels_fail_with_their_reason(
     run(main())
 
 
+def test_an_answer_in_pieces_is_no_failure_of_the_host(run: Run) -> None:
+    """What is left of it is not taken for the host's TLS."""
+
+    async def script(peer: Peer) -> None:
+        await peer.some()
+        await peer.send(b"HTTP/1.1 200 OK\r\n")
+        await asyncio.sleep(0.05)
+        await peer.send(b"Via: 1.1 gate\r\n\r\n")
+        await peer.gone()
+
+    async def main() -> None:
+        async with serve(script) as web, client(connect_timeout=0.5) as made:
+            with pytest.raises(ConnectTimeout, match="through proxy"):
+                await through(made, web.url, "https://a.example/")
+
+    run(main())
+
+
 def test_denial_is_no_answer_however_large(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(LARGE)) as web, client() as made:

@@ -50,6 +50,23 @@ DURABILITY_AND_CLUSTER = (
         "pass",
         ("tests/frontier/hosts/test_domain_load.py",),
     ),
+    # --- snapshots ---
+    Mutation(
+        "half-table-linked",
+        "a snapshot shares no file that LevelDB writes again",
+        f"{_FRONTIER}/store/disk.py",
+        'if path.suffix == ".ldb" and _number(path.name) < oldest:',
+        'if path.suffix == ".ldb":',
+        ("tests/frontier/store/test_shut.py",),
+    ),
+    Mutation(
+        "failed-reopening-ignored",
+        "a frontier that cannot be opened again ends the crawl",
+        "krowlspider/crawl/job.py",
+        "# It is not open again.\n                self.fail(error)\n",
+        "# It is not open again.\n",
+        ("tests/whole_crawls/test_snapshots.py", "-k", "opened_again"),
+    ),
     # --- entries, leases and acknowledgements ---
     Mutation(
         "entry-removed-at-the-pop",

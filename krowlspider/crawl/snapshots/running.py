@@ -67,7 +67,7 @@ class RunningSnapshot:
 
     async def _take(self, snapshot: Snapshot) -> None:
         try:
-            await run_in_thread(snapshot.gather)
+            await run_in_thread(snapshot.prepare)
             await self._commit(snapshot)
             taken = await run_in_thread(snapshot.complete)
         except Exception as error:

@@ -6,9 +6,11 @@ written to the end. So all logs are synced, and their sizes recorded.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from contextlib import suppress
+from shutil import copyfile
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 # The file of the sizes in the store's folder: checksum and JSON, padded.
 _SIZES = "synced"
 _SIZES_BYTES = 4096
+# Another file system, one without links, and a file that has too many.
+NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 def sync_logs(folder: Path) -> None:
@@ -54,6 +58,37 @@ def cut_logs(folder: Path) -> dict[str, int]:
         for name, size in durable.items()
         if size > sizes.get(name, 0) and (name in sizes or _number(name) > newest)
     }
+
+
+def hold(folder: Path, target: Path) -> None:
+    """Link the files of a LevelDB folder that is closed into a new folder.
+
+    Tables older than all logs are linked: LevelDB has recorded their numbers, and never writes to
+    them again. The rest is copied. A later table may be what is left of a merge that was cut short:
+    the next open writes another table under its number, into the same file.
+
+    :raises OSError: there is no room
+    """
+    target.mkdir()
+    oldest = min(_number(log.name) for log in _logs(folder))
+    for path in folder.iterdir():
+        if path.suffix == ".ldb" and _number(path.name) < oldest:
+            link_or_copy(path, target / path.name)
+        elif path.suffix in (".ldb", ".log") or path.name.startswith(("CURRENT", "MANIFEST")):
+            copyfile(path, target / path.name)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Link a file, or copy it where it cannot be linked. A copy is not synced.
+
+    :raises OSError: there is no room
+    """
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        copyfile(source, target)
 
 
 def forget_sizes(folder: Path) -> None:
