@@ -60,19 +60,27 @@ def cut_logs(folder: Path) -> dict[str, int]:
     }
 
 
-def hold(folder: Path, target: Path) -> None:
-    """Link the files of a LevelDB folder that is closed into a new folder.
+def final_tables(folder: Path) -> set[Path]:
+    """Return the tables of a closed LevelDB folder to which LevelDB never writes again: only these
+    may be linked.
 
-    Tables older than all logs are linked: LevelDB has recorded their numbers, and never writes to
-    them again. The rest is copied. A later table may be what is left of a merge that was cut short:
-    the next open writes another table under its number, into the same file.
+    They are older than all logs, so LevelDB has recorded their numbers. A later table may be what
+    is left of a merge that was cut short: the next open writes another table under its number, into
+    the same file.
+    """
+    oldest = min((_number(log.name) for log in _logs(folder)), default=0)
+    return {path for path in folder.glob("*.ldb") if _number(path.name) < oldest}
+
+
+def hold(folder: Path, target: Path) -> None:
+    """Link or copy the files of a LevelDB folder that is closed into a new folder.
 
     :raises OSError: there is no room
     """
     target.mkdir()
-    oldest = min(_number(log.name) for log in _logs(folder))
+    tables = final_tables(folder)
     for path in folder.iterdir():
-        if path.suffix == ".ldb" and _number(path.name) < oldest:
+        if path in tables:
             link_or_copy(path, target / path.name)
         elif path.suffix in (".ldb", ".log") or path.name.startswith(("CURRENT", "MANIFEST")):
             copyfile(path, target / path.name)
