@@ -224,7 +224,7 @@ class Node:
             return "because of the cluster signal"
         if not self._has_orders:
             return "for the standing orders of the other nodes"
-        if self._crawl.rests():
+        if self._crawl.is_out_of_work():
             return "for the other nodes"
         if self._crawl.waits_for_seeds():
             return "for the seeds of the other nodes"
@@ -326,7 +326,7 @@ class Node:
 
     def _wants_pages(self) -> bool:
         # While this node waits for the seeds of others, they may need its part of the page limit.
-        return not (self._crawl.rests() or self._crawl.waits_for_seeds())
+        return not (self._crawl.is_out_of_work() or self._crawl.waits_for_seeds())
 
     async def _await_orders(self) -> None:
         """Let this node fetch once it knows what people have ordered at the other nodes."""
