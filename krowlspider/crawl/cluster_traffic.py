@@ -55,7 +55,7 @@ _ORDERS_AT_ONCE = 50
 class ClusterTraffic:
     """What a crawl sends to the other nodes of its cluster, and takes in from them.
 
-    ``rests`` returns whether frontier and outbox are empty and nothing is in flight. ``seeds``
+    ``is_out_of_work`` returns whether the frontier is empty and nothing is in flight. ``seeds``
     says when links must wait for seeds.
     ``carry_out`` carries an order of another node out, as in `reply_to`.
     """
@@ -68,7 +68,7 @@ class ClusterTraffic:
         intake: Intake,
         *,
         settings: BaseSettings,
-        rests: Callable[[], bool],
+        is_out_of_work: Callable[[], bool],
         seeds: SeedsFirst,
         carry_out: Callable[[OrderAsk], Plain],
     ):
@@ -76,7 +76,7 @@ class ClusterTraffic:
         self._codec = codec
         self._node = node
         self._intake = intake
-        self.rests = rests
+        self.is_out_of_work = is_out_of_work
         self.has_seeds: Callable[[], bool] = seeds.has_own
         self.waits_for_seeds: Callable[[], bool] = seeds.waits_for_others
         self._carry_out = carry_out
@@ -130,6 +130,10 @@ class ClusterTraffic:
         """The URLs in frontier and outbox that other nodes can read."""
         frontier = self._job.frontier
         return frontier.pending - self.stays + frontier.outbox.depth
+
+    def rests(self) -> bool:
+        """Return whether this node is out of work, and its outbox is empty."""
+        return self.is_out_of_work() and not self.awaited
 
     @property
     def awaited(self) -> int:

@@ -191,7 +191,7 @@ class Scheduler(BaseScheduler):
             self._codec,
             self.intake,
             settings=self._crawler.settings,
-            rests=lambda: self._rests,
+            is_out_of_work=lambda: self._is_out_of_work,
             seeds=self.flights.seeds,
             carry_out=partial(send_order, self._crawler),
         )
@@ -428,8 +428,8 @@ class Scheduler(BaseScheduler):
         )
 
     @property
-    def _rests(self) -> bool:
-        """Return whether nothing is left to do on this node and nothing to send to other nodes."""
+    def _is_out_of_work(self) -> bool:
+        """Return whether nothing is left to do on this node, but for what is in the outbox."""
         frontier = self._frontier
         # A spent page budget does not matter here: other nodes may fetch what is left. Entries that
         # no other node can take do not count.
@@ -443,7 +443,6 @@ class Scheduler(BaseScheduler):
             or self._job.stalled is not None
             or len(self.flights)
             or frontier.leased
-            or self._traffic.awaited
             or self._job.robots_fetches.asked
         )
 

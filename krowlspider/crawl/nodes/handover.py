@@ -42,7 +42,7 @@ class CrawlPort(Protocol):
     arrivals: Arrivals
     outbox: Outbox
     turn: int
-    rests: Callable[[], bool]
+    is_out_of_work: Callable[[], bool]
     has_seeds: Callable[[], bool]
     waits_for_seeds: Callable[[], bool]
     wake: Callable[[], None]
@@ -55,6 +55,8 @@ class CrawlPort(Protocol):
 
     @property
     def stays(self) -> int: ...
+
+    def rests(self) -> bool: ...
 
     def is_full(self) -> bool: ...
 

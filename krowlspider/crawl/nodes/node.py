@@ -40,6 +40,8 @@ _ASK_AGAIN = 1.0
 # Seconds for which a node that has joined waits for standing orders. The others send them within
 # two.
 _ORDERS_WAIT = 20.0
+# Seconds after which a node is sent them again whose heartbeats show that it lacks the last one.
+_TELL_AGAIN = 5.0
 # Seconds for which the seeds of a node that does nothing hold up the links of the others: longer
 # than a node waits for a seed in flight.
 _SEEDS_WAIT = 40.0
@@ -77,8 +79,9 @@ class Node:
 
         self.robots_post = RobotsPost(self.own, lambda host: self.others([host])[0], reaches)
         self.orders = OrderPost(self.own, reaches)
-        # The process of each node that was sent the standing orders, by its ``Heartbeat.start``.
-        self._told: dict[str, int] = {}
+        # The process of each node that was sent the standing orders, by its ``Heartbeat.start``,
+        # and when, in seconds of the event loop.
+        self._told: dict[str, tuple[int, float]] = {}
         # Whether this node has the standing orders that others had when it joined.
         self._has_orders = False
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
@@ -142,11 +145,17 @@ class Node:
         return sorted((members.members.keys() | members.pending_nodes) - {self.own})
 
     def untold(self) -> dict[str, int]:
-        """Return the nodes whose process was not sent the standing orders yet, for `tell`."""
+        """Return the nodes whose process was not sent the standing orders yet, or lacks them since,
+        for `tell`."""
+        now, last = asyncio.get_running_loop().time(), self._crawl.figures()["orders"]
         found = {}
         for name in self._live_others():
-            beat = Heartbeat.of(self.cluster.membership.members[name].counters)
-            if beat is not None and self._told.get(name) != beat.start:
+            counters = self.cluster.membership.members[name].counters
+            beat = Heartbeat.of(counters)
+            told, at = self._told.get(name, (None, 0.0))
+            # A Redis may have lost them.
+            is_behind = counters.get("orders", 0) < last and now >= at + _TELL_AGAIN
+            if beat is not None and (told != beat.start or is_behind):
                 found[name] = beat.start
         return found
 
@@ -154,7 +163,7 @@ class Node:
         """Send a node messages with all standing orders."""
         who = "standing orders"
         if all(self.orders.send(name, who, "take_orders", each) for each in messages):
-            self._told[name] = start
+            self._told[name] = start, asyncio.get_running_loop().time()
 
     def tell_again(self, name: str) -> None:
         """Have a node be `untold`: it has not answered."""
@@ -215,7 +224,7 @@ class Node:
             return "because of the cluster signal"
         if not self._has_orders:
             return "for the standing orders of the other nodes"
-        if self._crawl.rests():
+        if self._crawl.is_out_of_work():
             return "for the other nodes"
         if self._crawl.waits_for_seeds():
             return "for the seeds of the other nodes"
@@ -317,7 +326,7 @@ class Node:
 
     def _wants_pages(self) -> bool:
         # While this node waits for the seeds of others, they may need its part of the page limit.
-        return not (self._crawl.rests() or self._crawl.waits_for_seeds())
+        return not (self._crawl.is_out_of_work() or self._crawl.waits_for_seeds())
 
     async def _await_orders(self) -> None:
         """Let this node fetch once it knows what people have ordered at the other nodes."""

@@ -78,10 +78,10 @@ class StaticCluster:
         """Return None: no host changes its owner."""
         self._crawl = crawl
 
-    async def join(self, _: Tasks) -> None:
+    async def join(self, tasks: Tasks) -> None:
         await self.membership.start()
-        # It may be from before a start with another list.
-        await rebucket(self._crawl, self._other_owner)
+        # The outbox may be from before a start with another list.
+        tasks.start(rebucket(self._crawl, self._other_owner))
 
     def _other_owner(self, domain: str) -> str | None:
         owner = self.view.ring.owner(domain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from scrapy.settings import Settings
 
@@ -14,6 +15,9 @@ from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.transport.forwarder import ForwardStats
 from krowlspider.cluster.transport.inbox import InboxStats
 from krowlspider.crawl.nodes.node import Node
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_invariant_6_node_without_a_lease_is_not_ready() -> None:
@@ -89,5 +93,28 @@ def test_seeds_of_a_node_hold_up_others_while_it_works() -> None:
         assert not waits(86, seeds=1, activity=8, left=1)
         members["b"] = Record(Member("b"), dead=True)
         assert not waits(87)
+
+    asyncio.run(main())
+
+
+def test_standing_orders_that_a_redis_lost_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        beat = {"start": 1, "beat": 1, "orders": 0}
+        members = {"a": Record(Member("a")), "b": Record(Member("b"), counters=beat)}
+        cluster = SimpleNamespace(
+            own_client=None,
+            membership=SimpleNamespace(members=members),
+            view=None,
+            client_of=lambda _: object(),
+        )
+        node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
+        node._crawl = SimpleNamespace(figures=lambda: {"orders": 5.0})
+        assert node.untold() == {"b": 1}
+        node.tell("b", 1, [])
+        assert node.untold() == {}
+        monkeypatch.setattr("krowlspider.crawl.nodes.node._TELL_AGAIN", 0.0)
+        assert node.untold() == {"b": 1}
+        members["b"] = Record(Member("b"), counters={**beat, "orders": 5.0})
+        assert node.untold() == {}
 
     asyncio.run(main())
