@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.crawl.page_budget import PageBudget
+    from krowlspider.crawl.limits import PageBudget
     from krowlspider.frontier.frontier import Frontier
 
 # Seconds for which other pages wait for a seed: that is in flight, that may be fetched then, and
