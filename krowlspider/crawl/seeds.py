@@ -27,7 +27,7 @@ _TAKEN_IN = 3.0
 # Seconds between two looks at what other nodes have.
 _LOOK = 1.0
 
-# The arguments of a spider that refuse such a redirect, by the word of `Scope.refusal`.
+# The arguments of a spider that refuse the redirect of a seed, by the word of `Scope.refusal`.
 _ARGUMENTS = {"host": "same_host", "domain": "same_domain", "allow": "allow"}
 # Redirects that are named.
 _NAMED = 3
