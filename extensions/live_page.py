@@ -1,4 +1,7 @@
-"""Extension: a live page of the crawl, for browsers on this machine."""
+"""Extension: a live page of the crawl, for browsers on this machine.
+
+Its charts show the last hour, which is kept across restarts.
+"""
 
 from __future__ import annotations
 

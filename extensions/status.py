@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.limits import Limits
 from krowlspider.crawl.start_log import log_terms
 from krowlspider.crawl.status import Progress, figures_wanted
-from krowlspider.crawl.time_left import Limits
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.views.live_line import StatusLog
 

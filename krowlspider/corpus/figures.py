@@ -1,4 +1,7 @@
-"""What a corpus holds: the figures of its report, and its dataset card."""
+"""What a corpus holds: the figures of its report, and its dataset card.
+
+The card is README.md of the corpus, with a head in the form of Hugging Face.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.crawl.job import Job
-    from krowlspider.crawl.page_budget import PageBudget
+    from krowlspider.crawl.limits import PageBudget
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host

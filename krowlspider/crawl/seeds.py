@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.crawl.page_budget import PageBudget
+    from krowlspider.crawl.limits import PageBudget
     from krowlspider.frontier.frontier import Frontier
 
 # Seconds for which other pages wait for a seed: that is in flight, that may be fetched then, and
@@ -27,7 +27,7 @@ _TAKEN_IN = 3.0
 # Seconds between two looks at what other nodes have.
 _LOOK = 1.0
 
-# The arguments of a spider that refuse such a redirect, by the word of `Scope.refusal`.
+# The arguments of a spider that refuse the redirect of a seed, by the word of `Scope.refusal`.
 _ARGUMENTS = {"host": "same_host", "domain": "same_domain", "allow": "allow"}
 # Redirects that are named.
 _NAMED = 3

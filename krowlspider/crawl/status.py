@@ -8,8 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
+from krowlspider.crawl.limits import may_end, progress, until_empty
 from krowlspider.crawl.next_commands import archive_commands, same_again
-from krowlspider.crawl.time_left import may_end, progress, until_empty
 from krowlspider.errors import lacks_room, scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from krowlspider.crawl.job import Job
-    from krowlspider.crawl.time_left import Limits
+    from krowlspider.crawl.limits import Limits
 
 logger = logging.getLogger(__name__)
 

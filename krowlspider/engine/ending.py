@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.crawl.flights import Flights
-    from krowlspider.crawl.page_budget import PageBudget
+    from krowlspider.crawl.limits import PageBudget
 
 
 class Ending:

@@ -16,7 +16,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
-from krowlspider.crawl.answers.last_tries import TRUNCATED, LastTries
+from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
 from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of

@@ -22,7 +22,7 @@ from krowlspider.crawl.codec import RequestCodec, request_limits
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.page_budget import PageBudget
+from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.requisites import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests

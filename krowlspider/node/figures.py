@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.crawl.limits import progress, until_empty
 from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
-from krowlspider.crawl.time_left import progress, until_empty
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.node.tree import processes
@@ -14,7 +14,7 @@ from krowlspider.node.tree import processes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from krowlspider.crawl.time_left import Limits
+    from krowlspider.crawl.limits import Limits
     from krowlspider.node.tree import Tree
 
 # What a process has done since its start; the other figures are of the moment.

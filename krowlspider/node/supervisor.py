@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.config.validation import offline
+from krowlspider.crawl.limits import Limits
 from krowlspider.crawl.monitoring.access import forget_urls
 from krowlspider.crawl.report.joined import seeds_of_all
-from krowlspider.crawl.time_left import Limits
 from krowlspider.errors import JobError, error_text
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.node.child import Child

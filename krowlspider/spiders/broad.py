@@ -17,7 +17,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.crawl.answers.last_tries import TRUNCATED
+from krowlspider.crawl.answers.retries import TRUNCATED
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.start_log import log_crawled

@@ -16,8 +16,8 @@ from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
-from krowlspider.crawl.page_budget import PageBudget
 from krowlspider.crawl.seeds import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of

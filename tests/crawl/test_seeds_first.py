@@ -6,7 +6,7 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
-from krowlspider.crawl.page_budget import PageBudget
+from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.seeds import SeedsFirst
 from krowlspider.frontier.schedule.seed_turns import SeedTurns
 

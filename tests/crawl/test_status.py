@@ -9,9 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from krowlspider.crawl.page_budget import PageBudget
+from krowlspider.crawl.limits import Limits, PageBudget, may_end, progress
 from krowlspider.crawl.status import Progress, status_line
-from krowlspider.crawl.time_left import Limits, may_end, progress
 from krowlspider.engine.ending import Ending
 from krowlspider.frontier.hosts.host import PUT_OFF_HERE
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.time_left import Limits
+from krowlspider.crawl.limits import Limits
 from krowlspider.node.figures import Figures
 from krowlspider.node.relay import Relay
 from krowlspider.node.tree import Tree

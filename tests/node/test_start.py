@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.time_left import Limits
+from krowlspider.crawl.limits import Limits
 from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.node.figures import exit_code, reason
 from krowlspider.node.redis import PrivateRedis, find_redis

@@ -17,7 +17,7 @@ from krowlspider.errors import need
 if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
 
-# Pages of a file that are read, and characters of its text.
+# Pages of a PDF that are read, and characters of its text.
 _PAGES_MAX = 2000
 _CHARS_MAX = 8 * 1024 * 1024
 # pdfium's sign for a hyphen at the end of a line, with the line break.

@@ -1,7 +1,8 @@
-"""Where in the tree of a page the text of its paragraphs is.
+"""Pure: where in the tree of a page the text of its paragraphs is.
 
 Each access to a node makes a new object, which takes microseconds. So each node above a paragraph
-is asked for its parent, its name and its classes once.
+is asked for its parent, its name and its classes once. Which elements are no part of the text is
+told by names, roles, styles, and words in classes.
 """
 
 from __future__ import annotations

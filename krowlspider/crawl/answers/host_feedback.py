@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
-from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer, shows_no_https
+from krowlspider.crawl.answers.failures import (
+    REFUSALS,
+    Refusals,
+    answer_to,
+    failure_kind,
+    is_answer,
+    shows_no_https,
+)
 from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
-from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
 from krowlspider.crawl.answers.ways import PROXY_KINDS, Judgement
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer

@@ -1,4 +1,7 @@
-"""The registry of a crawl's metrics, and their text."""
+"""The registry of a crawl's metrics, and their text.
+
+Scrapy's stats are among them, without a host or a URL in them.
+"""
 
 from __future__ import annotations
 

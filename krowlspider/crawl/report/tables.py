@@ -1,4 +1,7 @@
-"""The tables of a crawl's report, read from its frontier. Each has a bounded number of rows."""
+"""The tables of a crawl's report, read from its frontier. Each has a bounded number of rows.
+
+A thread makes them, in slices that leave the event loop its turns. Rows of long tables are on disk.
+"""
 
 from __future__ import annotations
 

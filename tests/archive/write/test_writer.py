@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.write.capture import Location
+    from krowlspider.archive.reading import Location
 
 PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 40_000, b"x" * 40_000)
 

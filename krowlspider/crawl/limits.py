@@ -1,4 +1,4 @@
-"""How far a crawl is from the limits at which it ends by itself."""
+"""The limits of a crawl: how many pages may still be popped, and how far it is from its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from krowlspider.frontier.admin.words import counted, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from krowlspider.cluster.allowance import Allowance
 
 # Seconds that a queue must shrink before its end is estimated.
 _SHRINKING = 20.0
@@ -84,3 +86,47 @@ def may_end(limits: Limits, pages: int, queued: int | None, seconds: float) -> b
     soon = pages / max(seconds, 1.0) * ENDING
     is_limited = limits.pages and limits.pages - pages <= soon
     return bool(is_limited) or (queued is not None and queued <= soon)
+
+
+class PageBudget:
+    """Counts the pages that may still be popped. Whatever else is fetched is free: robots.txt,
+    sitemaps, requisites, opt-out files, redirects.
+
+    ``left`` is this node's own number, and ``total`` what it was at first; None is no limit.
+    ``left`` is below 0 if pages under way have awaited more requests. ``allowance`` is this node's
+    part of the cluster's limit, which is counted too; None without one. ``is_limited``: something
+    else limits the pages.
+    """
+
+    def __init__(self, allowance: Allowance | None, *, is_limited: bool = False):
+        self._is_limited = is_limited or allowance is not None
+        self.left: int | None = None
+        self.total: int | None = None
+        self._allowance = allowance
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether anything limits the pages."""
+        return self._is_limited or self.total is not None
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether no page may be popped any more, here or in the whole cluster."""
+        is_used = self.left is not None and self.left <= 0
+        return is_used or (self._allowance is not None and self._allowance.spent)
+
+    def take(self) -> None:
+        """Count a page that was popped."""
+        self._add(-1)
+        if self._allowance is not None:
+            self._allowance.take()
+
+    def give_back(self) -> None:
+        """Count off a page that was popped and not fetched."""
+        self._add(1)
+        if self._allowance is not None:
+            self._allowance.give_back()
+
+    def _add(self, pages: int) -> None:
+        if self.left is not None:
+            self.left += pages
