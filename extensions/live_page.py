@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 class LivePage:
     """Has the page and what it asks served, beside the metrics or at an address of its own.
 
-    :raises NotConfigured: KROWL_LIVE_PAGE or PROMETHEUS_ENABLED is off
+    :raises NotConfigured: PROMETHEUS_ENABLED is off
     """
 
     def __init__(self, crawler: Crawler):
-        settings = crawler.settings
-        if not (settings.getbool("KROWL_LIVE_PAGE") and settings.getbool("PROMETHEUS_ENABLED")):
+        if not crawler.settings.getbool("PROMETHEUS_ENABLED"):
             raise NotConfigured
         self._page = page = ServedPage(crawler)
         crawler.signals.connect(page.offer, signals.spider_opened)

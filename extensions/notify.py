@@ -42,7 +42,6 @@ class Notify:
         self._notifier = Notifier(
             Job.of(self._crawler),
             settings["KROWL_NOTIFY"],
-            60 * settings.getfloat("KROWL_NOTIFY_STALLED"),
             counted=Scheduler.of(self._crawler).counted,
             ended=lambda: stats.get_value("downloader/request_count", 0),
         )

@@ -84,18 +84,12 @@ CONCURRENT_REQUESTS: Annotated[int, integer(1, "requests")] = 256
 # Items of one response processed at a time. Above 1, Scrapy starts as many tasks for each response.
 CONCURRENT_ITEMS: Annotated[int, integer(1, "items")] = 1
 # Bytes of responses in callbacks before the engine stops popping. Pages that become items wait in
-# their callback for their WARC offset, so this is the same as KROWL_WARC_QUEUE.
+# their callback for their WARC offset, so as many bytes may wait for the WARC writer.
 SCRAPER_SLOT_MAX_ACTIVE_SIZE: Annotated[int, size(1)] = 64 * 1024 * 1024
 # Seconds for a whole fetch, from the name look-up to the last byte.
 DOWNLOAD_TIMEOUT: Annotated[float, seconds(above=True)] = 60
 # Seconds to connect to a host, TLS included, at all its addresses together: see operations.md.
 KROWL_CONNECT_TIMEOUT: Annotated[float, seconds(above=True)] = 10.0
-# Seconds from the last byte of the request to the first of the answer.
-KROWL_FIRST_BYTE_TIMEOUT: Annotated[float, seconds(above=True)] = 30.0
-# Bytes a second that an answer must have on average over any 10 s, once it has begun; a slower one
-# is cut off after 10 to 20 s and counts as an error of its host. A modem of 9600 baud has 1000.
-# Servers that send a head immediately and then think for over 10 s are lost. 0: no limit.
-KROWL_BODY_RATE_MIN: Annotated[int, integer(0, "bytes a second")] = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
 # record has the bytes that came, marked as truncated.
 DOWNLOAD_MAXSIZE: Annotated[int, size(1)] = 10 * 1024 * 1024
@@ -106,12 +100,9 @@ DOWNLOAD_MAXSIZE: Annotated[int, size(1)] = 10 * 1024 * 1024
 KROWL_MEMORY_LIMIT: Annotated[int, size(0)] = 0
 # 0: no warning for large bodies, which are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0
-# Seconds that an unused connection is kept: longer than most delays, shorter than the limit of most
-# servers.
-KROWL_KEEPALIVE: Annotated[float, seconds()] = 15.0
 # Most requests to one host in succession, each after its delay, before hosts that have waited
 # longer get a turn. With 10, nine of ten use an open connection. Only where the delay is shorter
-# than KROWL_KEEPALIVE. 1: hosts take turns.
+# than 15 s, for which a connection is kept. 1: hosts take turns.
 KROWL_SESSION_REQUESTS: Annotated[int, integer(1, "requests")] = 10
 
 # --- Which addresses may be fetched ---------------------------------------------------------------
@@ -144,8 +135,6 @@ KROWL_DELAY_MIN: Annotated[float, seconds()] = 0.25
 KROWL_DELAY_MAX: Annotated[float, seconds()] = 30.0
 # Seconds. The URLs of a host whose Crawl-delay is longer are dropped with the reason "crawl_delay".
 KROWL_CRAWL_DELAY_MAX: Annotated[float, seconds()] = 300.0
-# Seconds. A longer Retry-After counts as this.
-KROWL_RETRY_AFTER_MAX: Annotated[float, seconds()] = 3600.0
 # Requests in flight to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY: Annotated[int, integer(1, "requests")] = 2
 # Requests in flight to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
@@ -165,7 +154,7 @@ RETRY_TIMES: Annotated[int, integer(0, "times")] = 2
 # Seconds from a failed try of a page to the next. The delay doubles with each try, up to an hour.
 # Other pages of the host go on meanwhile.
 KROWL_RETRY_DELAY: Annotated[float, seconds()] = 30.0
-# Statuses that may be different next time. 429 and 503 ask for rest: see KROWL_THROTTLING_TIMES.
+# Statuses that may be different next time. 429 and 503 ask for rest: ten more tries, each later.
 RETRY_HTTP_CODES: Annotated[list[int], checks.statuses] = [500, 502, 504, 522, 524, 408]
 # Errors after which a page is retried: Scrapy's own, without those of its download handlers.
 RETRY_EXCEPTIONS = [
@@ -175,8 +164,6 @@ RETRY_EXCEPTIONS = [
     "scrapy.exceptions.DownloadTimeoutError",
     "scrapy.exceptions.ResponseDataLossError",
 ]
-# Retries of a page after 429 or 503, each time later.
-KROWL_THROTTLING_TIMES: Annotated[int, integer(0, "times")] = 10
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
 
@@ -202,9 +189,6 @@ KROWL_OPT_OUTS: bool = False
 # after their page, under all rules of their hosts. -a allow, same_host and same_domain do not hold
 # for them, and they are no pages for max_pages. For archives that are looked at.
 KROWL_REQUISITES: Annotated[str, one_of("none", "site", "any")] = "none"
-# Requisites queued for one host in one run; further ones are dropped with the reason
-# "requisite_budget". 0: no limit.
-KROWL_REQUISITES_HOST_MAX: Annotated[int, integer(0, "URLs")] = 100_000
 
 # --- Frontier -------------------------------------------------------------------------------------
 
@@ -220,18 +204,10 @@ KROWL_HOST_QUEUE_MAX: Annotated[int, integer(1, "URLs")] = 100_000
 # URLs queued for one registrable domain in the whole crawl, dropped ones not counted. 0: no limit.
 # A limit costs each page a look-up and a write for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET: Annotated[int, integer(0, "URLs")] = 0
-# Part of KROWL_FRONTIER_MAX for one registrable domain, once half of the frontier is full. As many
-# more of its URLs are queued in the overflow of their hosts; what is beyond is dropped with the
-# reason "domain_share", seeds and imported URLs excepted. Links of other domains' pages may fill
-# half of that, however full the frontier is. 0: no limit.
-KROWL_DOMAIN_SHARE: Annotated[float, number(0, "of the frontier", high=1)] = 0.1
 # URLs queued in all before the overflow: further ones are queued behind all other URLs of their
 # host. Each takes about 100 bytes of disk with its seen key. With less than twice KROWL_DISK_FLOOR
 # free, further ones are dropped with the reason "frontier", seeds and imported URLs excepted.
 KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
-# URLs of the first layer of the seen filter (30 bits each, 1e-6 false positives). Each further
-# layer holds four times as many, up to 16 million.
-KROWL_SEEN_CAPACITY: Annotated[int, integer(1, "URLs")] = 1_000_000
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.
@@ -246,12 +222,6 @@ URLLENGTH_LIMIT: Annotated[int, integer(0, "characters")] = 2048
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
 KROWL_EXCLUDE: Annotated[str | None, checks.file] = None
-# Segments of a path (/a/b/c has 3); links with more are dropped, because wrong relative links grow
-# without end. 0: no limit.
-KROWL_PATH_DEPTH_MAX: Annotated[int, integer(0, "segments")] = 20
-# Times that one segment, or run of segments, may be in a path; links with more are dropped. 0: no
-# limit.
-KROWL_REPEATED_SEGMENTS_MAX: Annotated[int, integer(0, "times")] = 3
 # File extensions without text; links to them are dropped. Sitemaps may still be gz; pdf is
 # text. An empty list drops none.
 KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [
@@ -266,9 +236,6 @@ KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [
     *("avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg"),
     *("png", "psd", "svg", "tif", "tiff", "webp"),
 ]
-# Pages of a host with the same body whose links are followed. More of them are error pages with
-# status 200, or a maze. 0: no limit.
-KROWL_DUPLICATE_BODIES_MAX: Annotated[int, integer(0, "pages")] = 10
 # True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says
 # nofollow.
 KROWL_FOLLOW_NOFOLLOW: bool = False
@@ -297,8 +264,6 @@ KROWL_TAKEOVER_DELAY: Annotated[float, seconds(high=86_400)] = 900.0
 # This node's Redis as the other nodes reach it; the setting of scrapy-redis.
 REDIS_URL: Annotated[str, checks.redis_url] = ""
 REDIS_URL_FILE: Annotated[str, checks.file_of_secret] = ""
-# Weight of this node's share of the domains, beside the weights of the other nodes.
-KROWL_NODE_WEIGHT: Annotated[int, checks.node_weight] = 1
 # Seconds for which a node that is stopped hands its hosts over to the others. The rest stays in its
 # job folder. 0: nothing is handed over.
 KROWL_DRAIN_TIMEOUT: Annotated[float, seconds(high=86_400)] = 300.0
@@ -314,11 +279,6 @@ KROWL_STATIC_NODES_SECRET: Annotated[str, checks.ring_secret] = ""
 KROWL_STATIC_NODES_SECRET_FILE: Annotated[str, checks.file_of_secret] = ""
 # Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
 KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
-# Messages in a node's inbox in Redis. When it is full, the other nodes keep theirs in their outbox.
-KROWL_INBOX_MAX: Annotated[int, integer(1, "messages")] = 1_000_000
-# URLs on this node's disk that wait for the nodes that own them. Further ones are dropped, and not
-# marked as seen. 0: no limit.
-KROWL_OUTBOX_MAX: Annotated[int, integer(0, "URLs")] = 10_000_000
 
 # --- Archive --------------------------------------------------------------------------------------
 
@@ -332,31 +292,19 @@ KROWL_WARC_PREFIX: Annotated[str, checks.warc_prefix] = "krowl"
 KROWL_WARC_INFO: Annotated[dict[str, str], checks.warc_info] = {}
 # Bytes of a file before the next is begun: the 1 GB of the WARC guidelines.
 KROWL_WARC_MAX_SIZE: Annotated[int, size(1)] = 1_000_000_000
-# Seconds after which a file is ended even if it is smaller.
-KROWL_WARC_MAX_AGE: Annotated[float, seconds(above=True)] = 3600.0
 # Digests of blocks and payloads: sha1, which every tool knows, or sha256 (in
 # hexadecimal).
 KROWL_WARC_DIGEST: Annotated[str, checks.digest] = "sha1"
 # isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9. zlib-ng-6 makes files a fifth smaller and takes eight
 # times as long.
 KROWL_WARC_COMPRESSION: Annotated[str, checks.compression] = "isal-1"
-# Statuses of answers that are not archived: the host asked for rest, and the page is fetched again.
-# An empty list archives all. robots.txt is always archived.
-KROWL_WARC_SKIP_STATUS: Annotated[list[int], checks.statuses] = [429, 503]
-# True: a metadata record for each fetch: the page that led there, depth, hop, times, links,
-# encoding. Each queued URL keeps the URL of that page, which doubles the frontier on disk.
-KROWL_WARC_METADATA: bool = False
-# True: a metadata record for each fetch that failed, with the kind of failure.
-KROWL_WARC_FAILURES: bool = False
-# True: a resource record (text/dns) for each answer of the DNS.
-KROWL_WARC_DNS: bool = False
-# Bytes in memory waiting for the writer before the engine stops popping. Large responses wait in
-# files; a quarter as many of their bytes may be in the writer's queue.
-KROWL_WARC_QUEUE: Annotated[int, size(1)] = 64 * 1024 * 1024
+# What is archived besides requests and responses. metadata: a record for each fetch with the page
+# that led there, depth, hop, times, links, encoding; each queued URL keeps the URL of that page,
+# which doubles the frontier on disk. failures: a metadata record for each fetch that failed, with
+# the kind of failure. dns: a resource record (text/dns) for each answer of the DNS.
+KROWL_WARC_ALSO: Annotated[list[str], checks.warc_also] = []
 # True: a payload that is in the archive already is not stored again. A revisit record refers to it.
 KROWL_WARC_REVISIT: bool = True
-# Payloads remembered for revisits, at 90 bytes of disk each. At least half of them are the newest.
-KROWL_WARC_REVISIT_MAX: Annotated[int, integer(2, "payloads")] = 10_000_000
 # Other crawls: a body that one of them has stored is not stored again. A list of JOBDIRs, CDXJ
 # files, and indexes that `scrapy warc dedup-index` has built; of the first two an index is built at
 # the start. It needs KROWL_WARC_REVISIT.
@@ -459,10 +407,6 @@ KROWL_METRICS_NAMES: Annotated[list[str], checks.host_names] = []
 # crawls on a machine.
 PROMETHEUS_PORT: Annotated[list[int], checks.one_port_or_range] = [9410, 9420]
 PROMETHEUS_PATH: Annotated[str, checks.url_path] = "metrics"
-# True: a live page of the crawl and its API are served, if PROMETHEUS_ENABLED is True: at
-# http://PROMETHEUS_HOST:PROMETHEUS_PORT/ if that is a loopback address, else at
-# http://127.0.0.1:KROWL_CONTROL_PORT/. Only this machine reaches them.
-KROWL_LIVE_PAGE: bool = True
 # Port of the page where PROMETHEUS_HOST is no loopback address; as PROMETHEUS_PORT.
 KROWL_CONTROL_PORT: Annotated[list[int], checks.one_port_or_range] = [9430, 9450]
 # Whoever has this token, of at least 16 characters, can change the crawl by the live page and its
@@ -479,9 +423,6 @@ KROWL_CONTROL_TOKEN_FILE: Annotated[str, checks.file_of_secret] = ""
 # KROWL_NOTIFY_FILE names. Empty: no notices.
 KROWL_NOTIFY: Annotated[str, checks.notice_target] = ""
 KROWL_NOTIFY_FILE: Annotated[str, checks.file_of_secret] = ""
-# Minutes without the end of a request, though hosts are due, after which the crawl counts as
-# stalled. 0: never.
-KROWL_NOTIFY_STALLED: Annotated[float, number(0, "minutes")] = 10.0
 
 # --- Traces ---------------------------------------------------------------------------------------
 
@@ -510,9 +451,6 @@ KROWL_CRAWL_LOG: Annotated[int, size(0)] = 0
 # True: on a terminal, one live line with pages, rate, queue and the time left stands below the log,
 # in place of the status lines. Files and pipes get the status lines.
 KROWL_PROGRESS: bool = True
-# True: at the end, JOBDIR/reports/ gets a report over all starts of the crawl: report.html,
-# report.json and tables as TSV.
-KROWL_REPORTS: bool = True
 # Scrapy's own, with cheaper access.
 STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
 # The summary shows the important stats; STATS_DUMP=True logs all of them.

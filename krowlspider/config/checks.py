@@ -26,10 +26,10 @@ from krowlspider.archive.write.compression import COMPRESSIONS
 from krowlspider.archive.write.records import info_fault
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.record import REDIS_URL
-from krowlspider.cluster.ring.ring import WEIGHT_MAX, Member
+from krowlspider.cluster.ring.ring import Member
 from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
-from krowlspider.config.kinds import Checker, boolean, each, integer, one_of, parsed, text
+from krowlspider.config.kinds import Checker, boolean, each, one_of, parsed, text
 from krowlspider.errors import install_with, pip_install
 from krowlspider.fetch.dns.hosts_file import is_address
 from krowlspider.urls.ports import Ports
@@ -323,13 +323,13 @@ redis_url = text(
     "|" + REDIS_URL.pattern,
     "is not the URL of a Redis, such as redis://host:6379/0, without a query",
 )
-node_weight = integer(1, "shares", high=WEIGHT_MAX)
 ring = parsed(parse_ring, "is no ring: {}", BaseSettings.getlist)
 ring_secret = text(f"|none|{_PLAIN}", "is not at least 16 plain printable characters, or none")
 control_token = text(f"|{_PLAIN}", "is not at least 16 plain printable characters")
 file_of_secret = text(".*", "is not the path of a file")
 # As the archive takes it, but without a leading hyphen, which tools would read as an option.
 warc_prefix = text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", "is not of letters, digits, '.', '_' and '-'")
+warc_also = each({"metadata", "failures", "dns"}.__contains__, "words metadata, failures and dns")
 digest = one_of(*ALGORITHMS)
 compression = text(COMPRESSIONS.pattern, "is not isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9")
 other_crawls = each(bool, "JOBDIRs, CDXJ files and dedup indexes")

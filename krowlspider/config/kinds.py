@@ -41,11 +41,8 @@ class Number:
         except (TypeError, ValueError, OverflowError):
             kind = "whole number" if self.whole else "number"
             return f"is not a {kind} of {self.unit}{self._example}"
-        if (
-            isfinite(value)
-            and self.low <= value <= self.high
-            and (value, True) != (self.low, self.above)
-        ):
+        too_low = value <= self.low if self.above else value < self.low
+        if isfinite(value) and not too_low and value <= self.high:
             return None
         return f"is out of range: {self._span}{self._example}"
 

@@ -13,7 +13,7 @@ from krowlspider import settings as defaults
 from krowlspider.cluster.transport.message import Message, decode
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
-from krowlspider.crawl.intake import Intake
+from krowlspider.crawl.intake import Intake, RequisiteBudget
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.page_budget import PageBudget
@@ -92,9 +92,8 @@ def test_requisites_of_others_keep_to_the_budget(tmp_path: Path) -> None:
     """They go before pages, whatever priority the message names, and are known the next time."""
 
     async def main() -> None:
-        job, traffic = traffic_in(
-            tmp_path, spider=BroadSpider(), KROWL_REQUISITES="any", KROWL_REQUISITES_HOST_MAX=2
-        )
+        job, traffic = traffic_in(tmp_path, spider=BroadSpider(), KROWL_REQUISITES="any")
+        traffic._intake.requisite_budget = RequisiteBudget(2)
         sent = [
             Message(
                 f"http://a.test/{n}",

@@ -23,7 +23,7 @@ _LAST = 4.0
 class Notifier:
     """Sends notices of an open job to ``target``, as `Sender`.
 
-    ``patience`` is that of `Watch`. ``counted`` returns what the frontier has counted since the
+    ``counted`` returns what the frontier has counted since the
     start, and ``ended`` the number of requests that have ended.
     """
 
@@ -31,14 +31,13 @@ class Notifier:
         self,
         job: Job,
         target: str,
-        patience: float,
         *,
         counted: Callable[[], Counter[str]],
         ended: Callable[[], int],
     ):
         self._job = job
         self._sender = Sender(target)
-        self._watch = Watch(job.monotonic(), patience)
+        self._watch = Watch(job.monotonic())
         self._counted = counted
         self._ended = ended
 

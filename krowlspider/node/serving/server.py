@@ -39,8 +39,7 @@ class Serving:
         if not settings.getbool("PROMETHEUS_ENABLED"):
             return ""
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
-        has_page = settings.getbool("KROWL_LIVE_PAGE")
-        self._servers = Servers(partial(self._metrics, path), self._page if has_page else None)
+        self._servers = Servers(partial(self._metrics, path), self._page)
         page, metrics = await self._servers.open(settings)
         places = [
             *([f"page of all: {page}/"] if page else []),

@@ -15,7 +15,7 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.transport.drain import Drain
 from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_client, shown
-from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
+from krowlspider.cluster.transport.redis_keys import INBOX_MAX, RedisBoard, RedisKeys
 from krowlspider.errors import SettingsError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.views.ring.rows import Row, may_be_silent, register_rows, static_rows
@@ -51,7 +51,7 @@ class StaticQuery:
         owner = self._ring.owner(domain)
         return {"owner": owner, "fetcher": owner}
 
-    async def forget(self, node: str, *, spider: str, inbox_max: int) -> str:
+    async def forget(self, node: str, *, spider: str) -> str:
         raise ClusterError(
             "the members of KROWL_STATIC_NODES are all waited for: none can be forgotten"
         )
@@ -88,7 +88,7 @@ class ConsulQuery:
         owner = register.ring.owner(domain) if register.ring else None
         return {"owner": owner, "fetcher": register.fetcher(domain)}
 
-    async def forget(self, node: str, *, spider: str, inbox_max: int) -> str:
+    async def forget(self, node: str, *, spider: str) -> str:
         """Move what waits in a dead node's Redis to the owners, then forget the node.
 
         Return what is saved of its work and what is not, as sentences.
@@ -99,7 +99,7 @@ class ConsulQuery:
         """
         register = await self.register()
         check_forgettable(register, self._cluster, node)
-        saved = await _drained(register, node, spider, inbox_max)
+        saved = await _drained(register, node, spider)
         await forget(self._agent, self._cluster, node)
         return (
             f"Node {node} is forgotten: nobody waits for it. {saved} What only its disk has is not"
@@ -107,7 +107,7 @@ class ConsulQuery:
         )
 
 
-async def _drained(register: Register, node: str, spider: str, inbox_max: int) -> str:
+async def _drained(register: Register, node: str, spider: str) -> str:
     url, ring = register.ended[node].redis, register.live_ring
     if not url:
         return "Its Redis is unknown."
@@ -119,7 +119,7 @@ async def _drained(register: Register, node: str, spider: str, inbox_max: int) -
             name: await stack.enter_async_context(redis_client(register.members[name].member.redis))
             for name, _ in ring.weights
         }
-        drain = Drain(clients, ring.owner, inbox_max)
+        drain = Drain(clients, ring.owner, INBOX_MAX)
         try:
             async with redis_client(url) as dead:
                 await drain.run(dead, spider, node)

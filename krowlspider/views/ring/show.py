@@ -33,8 +33,7 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
     settings = _checked(settings)
     async with open_query(settings) as query:
         if opts.forget:
-            inbox_max = settings.getint("KROWL_INBOX_MAX")
-            print(await query.forget(opts.forget, spider=opts.spider, inbox_max=inbox_max))
+            print(await query.forget(opts.forget, spider=opts.spider))
         elif opts.signal:
             await Signals(query.keys).send(Signal(opts.signal))
             print(f"The signal of the cluster {settings['KROWL_CLUSTER']} is {opts.signal}")
