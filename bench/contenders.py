@@ -32,7 +32,7 @@ PAGE_SIZE = 39_000
 PAGES = 300
 # Pairs made durable together: as with a commit a second at 100 pages a second.
 BATCH = 100
-OPTIONS = SeriesOptions("bench", "here", 10**9, 3600.0, {"software": "bench"})
+OPTIONS = SeriesOptions("bench", "here", 10**9, {"software": "bench"})
 REQUEST = (
     b"GET /%b HTTP/1.1\r\nHost: docs.example.org\r\n"
     b"User-Agent: krowlspider (+https://example.org/bot)\r\n"
@@ -136,9 +136,7 @@ class Ours:
 class OursInThread:
     def __init__(self, folder: Path) -> None:
         self._loop = asyncio.new_event_loop()
-        self._writer = WarcWriter(
-            folder, OPTIONS, queue_bytes=64 * 1024 * 1024, payloads=payloads_in(folder)
-        )
+        self._writer = WarcWriter(folder, OPTIONS, payloads=payloads_in(folder))
         self._writer.open(self._loop)
 
     def write(self, batch: list[Capture]) -> None:
@@ -208,4 +206,4 @@ def _size(page: bytes) -> tuple[int, bytes]:
 
 def payloads_in(folder: Path) -> PayloadIndex:
     """Return an empty payload index of the usual size."""
-    return PayloadIndex(folder / "payloads", most=10_000_000, warn=print)
+    return PayloadIndex(folder / "payloads", warn=print)

@@ -46,7 +46,7 @@ PAGES = 10_000
 # A commit a second at 1,000 pages a second.
 COMMIT_EVERY = 1000
 DELAY = 0.25
-RULE = DelayPolicy(factor=5, minimum=DELAY, maximum=30, crawl_delay_max=300, retry_after_max=3600)
+RULE = DelayPolicy(factor=5, minimum=DELAY, maximum=30, crawl_delay_max=300)
 LIMITS = Limits(host_queue=10**9, total=10**9, domain_concurrency=2)
 
 

@@ -109,16 +109,15 @@ class History:
 class LivePage:
     """Has the page and what it asks served, beside the metrics or at an address of its own.
 
-    :raises NotConfigured: KROWL_LIVE_PAGE or PROMETHEUS_ENABLED is off
+    :raises NotConfigured: PROMETHEUS_ENABLED is off
     """
 
     def __init__(self, crawler: Crawler):
-        settings = crawler.settings
-        if not (settings.getbool("KROWL_LIVE_PAGE") and settings.getbool("PROMETHEUS_ENABLED")):
+        if not crawler.settings.getbool("PROMETHEUS_ENABLED"):
             raise NotConfigured
         self._crawler = crawler
         self._control = Control(crawler)
-        self._token = Secret(settings["KROWL_CONTROL_TOKEN"])
+        self._token = Secret(crawler.settings["KROWL_CONTROL_TOKEN"])
         self._sampling = create_looping_call(self._sample)
         # Before the server of the metrics starts, which serves the page too.
         crawler.signals.connect(self._offer, signals.spider_opened)

@@ -51,7 +51,6 @@ class Notify:
         self._notifier = Notifier(
             Job.of(self._crawler),
             settings["KROWL_NOTIFY"],
-            60 * settings.getfloat("KROWL_NOTIFY_STALLED"),
             counted=Scheduler.of(self._crawler).counted,
             ended=lambda: stats.get_value("downloader/request_count", 0),
         )
@@ -69,22 +68,21 @@ class Notify:
 class Notifier:
     """Sends notices of an open job to ``target``, as `Sender`.
 
-    ``patience`` is that of `Watch`. ``counted`` returns what the frontier has counted since the
-    start, and ``ended`` the number of requests that have ended.
+    ``counted`` returns what the frontier has counted since the start, and ``ended`` the number of
+    requests that have ended.
     """
 
     def __init__(
         self,
         job: Job,
         target: str,
-        patience: float,
         *,
         counted: Callable[[], Counter[str]],
         ended: Callable[[], int],
     ):
         self._job = job
         self._sender = Sender(target)
-        self._watch = Watch(job.monotonic(), patience)
+        self._watch = Watch(job.monotonic())
         self._counted = counted
         self._ended = ended
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy import signals
-from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
 from krowlspider.crawl.job import Job
@@ -19,14 +18,9 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """Records the crawl, and writes the report in a thread once the reason of the end is known.
-
-    :raises NotConfigured: KROWL_REPORTS is off
-    """
+    """Records the crawl, and writes the report in a thread once the reason of the end is known."""
 
     def __init__(self, crawler: Crawler):
-        if not crawler.settings.getbool("KROWL_REPORTS"):
-            raise NotConfigured
         self._crawler = crawler
         self._record: Record | None = None
         crawler.signals.connect(self._start, signals.engine_started)

@@ -1,14 +1,17 @@
-"""All configuration of krowlspider: each value with its unit and its reason.
+"""The table of settings: each with its reason, type, check, unit and default.
 
-Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, with scrapyd's
-``-d setting=NAME=VALUE``, with a variable of the environment, or in a copy of this module. An
-unknown or invalid ``KROWL_`` setting stops the start (``krowlspider.config.validation``).
+Nothing else in the project sets a default. The check of a setting is in its annotation; without
+one, a bool is True or False. `krowlspider.config.table` reads the annotations, and docs/settings.md
+is made of this module. Override with ``-s NAME=VALUE``, with scrapyd's
+``-d setting=NAME=VALUE``, with a variable of the environment, or in a settings module of your own.
+An unknown or invalid ``KROWL_`` setting stops the start (``krowlspider.config.validation``).
 """
 
 import gc
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from os import environ
+from typing import Annotated, Any
 
 from scrapy.settings import default_settings
 
@@ -24,6 +27,10 @@ if "scrapy.cmdline" in sys.modules:
     # takes a tenth of the CPU time of a start.
     gc.set_threshold(50_000)
 
+# After Ctrl-C is handled: these take a tenth of a second.
+from krowlspider.config import checks, scrapy_politeness
+from krowlspider.config.kinds import integer, number, one_of, seconds, size
+
 # --- Project --------------------------------------------------------------------------------------
 
 BOT_NAME = "krowlspider"
@@ -31,25 +38,27 @@ SPIDER_MODULES = ["krowlspider.spiders"]
 NEWSPIDER_MODULE = "krowlspider.spiders"
 COMMANDS_MODULE = "krowlspider.commands"
 # Checks the settings before anything else is built.
-ADDONS = {"krowlspider.config.validation.ValidationAddon": 0}
+ADDONS: Annotated[dict[str, int], checks.add_ons] = {
+    "krowlspider.config.validation.ValidationAddon": 0
+}
 
 # Who runs this crawl: an e-mail address or a URL where a site owner can reach you. It is part of
 # the User-Agent and of every WARC file. There is no default, so that nobody crawls without a name,
 # and a placeholder such as you@example.org is refused.
-KROWL_CONTACT = None
+KROWL_CONTACT: Annotated[str | None, checks.contact] = None
 # The User-Agent of every request; {contact} is replaced by KROWL_CONTACT.
-USER_AGENT = f"krowlspider/{__version__} (+{{contact}})"
+USER_AGENT: Annotated[str, checks.user_agent] = f"krowlspider/{__version__} (+{{contact}})"
 # The product token looked for in robots.txt (RFC 9309, section 2.2.1).
-ROBOTSTXT_USER_AGENT = "krowlspider"
+ROBOTSTXT_USER_AGENT: Annotated[str, checks.product_token] = "krowlspider"
 # False ignores robots.txt: only for an archive of your own site.
-ROBOTSTXT_OBEY = True
+ROBOTSTXT_OBEY: bool = True
 
 # --- Seams with Scrapy's engine -------------------------------------------------------------------
 
 # Each must be this class or one derived from it.
-SCHEDULER = "krowlspider.engine.scheduler.Scheduler"
-DUPEFILTER_CLASS = "krowlspider.engine.dupefilter.DupeFilter"
-DOWNLOADER = "krowlspider.engine.downloader.Downloader"
+SCHEDULER: Annotated[str, checks.scheduler] = "krowlspider.engine.scheduler.Scheduler"
+DUPEFILTER_CLASS: Annotated[str, checks.dupefilter] = "krowlspider.engine.dupefilter.DupeFilter"
+DOWNLOADER: Annotated[str, checks.downloader] = "krowlspider.engine.downloader.Downloader"
 # No other scheme: a link must not read local files or reach servers of other protocols. A data: URL
 # is not fetched; only a spider's own request may have one.
 DOWNLOAD_HANDLERS_BASE = {
@@ -57,7 +66,9 @@ DOWNLOAD_HANDLERS_BASE = {
     "http": "krowlspider.engine.handler.DownloadHandler",
     "https": "krowlspider.engine.handler.DownloadHandler",
 }
-TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+TWISTED_REACTOR: Annotated[str, checks.reactor] = (
+    "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+)
 # uvloop is faster. It has no build for Windows or PyPy: there asyncio's own loop is used.
 try:
     version("uvloop")
@@ -69,93 +80,82 @@ else:
 # --- Concurrency and limits of one fetch ----------------------------------------------------------
 
 # Requests in flight, all hosts together.
-CONCURRENT_REQUESTS = 256
+CONCURRENT_REQUESTS: Annotated[int, integer(1, "requests")] = 256
 # Items of one response processed at a time. Above 1, Scrapy starts as many tasks for each response.
-CONCURRENT_ITEMS = 1
+CONCURRENT_ITEMS: Annotated[int, integer(1, "items")] = 1
 # Bytes of responses in callbacks before the engine stops popping. Pages that become items wait in
-# their callback for their WARC offset, so this is the same as KROWL_WARC_QUEUE.
-SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 1024 * 1024
+# their callback for their WARC offset, so as many bytes may wait for the WARC writer.
+SCRAPER_SLOT_MAX_ACTIVE_SIZE: Annotated[int, size(1)] = 64 * 1024 * 1024
 # Seconds for a whole fetch, from the name look-up to the last byte.
-DOWNLOAD_TIMEOUT = 60
+DOWNLOAD_TIMEOUT: Annotated[float, seconds(above=True)] = 60
 # Seconds to connect to a host, TLS included, at all its addresses together: see operations.md.
-KROWL_CONNECT_TIMEOUT = 10.0
-# Seconds from the last byte of the request to the first of the answer.
-KROWL_FIRST_BYTE_TIMEOUT = 30.0
-# Bytes a second that an answer must have on average over any 10 s, once it has begun; a slower one
-# is cut off after 10 to 20 s and counts as an error of its host. A modem of 9600 baud has 1000.
-# Servers that send a head immediately and then think for over 10 s are lost. 0: no limit.
-KROWL_BODY_RATE_MIN = 500
+KROWL_CONNECT_TIMEOUT: Annotated[float, seconds(above=True)] = 10.0
 # Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
 # record has the bytes that came, marked as truncated.
-DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
+DOWNLOAD_MAXSIZE: Annotated[int, size(1)] = 10 * 1024 * 1024
 # Bytes of all bodies in memory: received, decoded, in callbacks, waiting for the archive. What
 # has come of a response over 512 KB is in a file. Over the limit nothing more is fetched and
 # large bodies wait (krowl/memory/waits_count). The process needs 0.2 GB and the memory of the
 # frontier besides. 0: a quarter of the memory of the machine or of the container.
-KROWL_MEMORY_LIMIT = 0
+KROWL_MEMORY_LIMIT: Annotated[int, size(0)] = 0
 # 0: no warning for large bodies, which are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0
-# Seconds that an unused connection is kept: longer than most delays, shorter than the limit of most
-# servers.
-KROWL_KEEPALIVE = 15.0
 # Most requests to one host in succession, each after its delay, before hosts that have waited
 # longer get a turn. With 10, nine of ten use an open connection. Only where the delay is shorter
-# than KROWL_KEEPALIVE. 1: hosts take turns.
-KROWL_SESSION_REQUESTS = 10
+# than 15 s, for which a connection is kept. 1: hosts take turns.
+KROWL_SESSION_REQUESTS: Annotated[int, integer(1, "requests")] = 10
 
 # --- Which addresses may be fetched ---------------------------------------------------------------
 
 # Networks (CIDR) that may be fetched although they are not public: intranets, tests. Every other
 # loopback, private, link-local (cloud metadata) or reserved address is refused when connecting.
-KROWL_ALLOW_ADDRESSES: list[str] = []
+KROWL_ALLOW_ADDRESSES: Annotated[list[str], checks.networks] = []
 # Ports that links, redirects and sitemaps may lead to. A single port ("8080") is allowed on each
 # host. Of a range ("1024-65535") each host name gets one port, the first that is found, and each
 # address gets 8. Seeds and the requests of your own spiders may have any port but those that
 # browsers refuse (22, 25, 6667 ...).
-KROWL_PORTS = ["80", "443", "8080", "8443", "1024-65535"]
+KROWL_PORTS: Annotated[list[str], checks.ports] = ["80", "443", "8080", "8443", "1024-65535"]
 # Fixed names, used before any resolver: {"name": "address"} or {"*.suffix": "address"}.
-KROWL_RESOLVE: dict[str, str] = {}
+KROWL_RESOLVE: Annotated[dict[str, str], checks.names_to_addresses] = {}
 # DNS servers ("1.2.3.4" or "1.2.3.4:53"); empty: those of /etc/resolv.conf.
-KROWL_DNS_SERVERS: list[str] = []
+KROWL_DNS_SERVERS: Annotated[list[str], checks.dns_servers] = []
 # Seconds for one name look-up with all its tries.
-KROWL_DNS_TIMEOUT = 5.0
+KROWL_DNS_TIMEOUT: Annotated[float, seconds(above=True)] = 5.0
 # Names kept in the DNS cache; about 300 bytes each.
-DNSCACHE_SIZE = 100_000
+DNSCACHE_SIZE: Annotated[int, integer(1, "names")] = 100_000
 
 # --- Politeness -----------------------------------------------------------------------------------
 
 # Delay between two requests to a host: this times the moving average of its latency ...
-KROWL_DELAY_FACTOR = 5.0
+KROWL_DELAY_FACTOR: Annotated[float, number(0, "times the latency")] = 5.0
 # ... at least so many seconds, or DOWNLOAD_DELAY or the delay of the host in DOWNLOAD_SLOTS where
 # that is longer ...
-KROWL_DELAY_MIN = 0.25
+KROWL_DELAY_MIN: Annotated[float, seconds()] = 0.25
 # ... and at most so many; DOWNLOAD_DELAY, a Crawl-delay and backoff may be longer.
-KROWL_DELAY_MAX = 30.0
+KROWL_DELAY_MAX: Annotated[float, seconds()] = 30.0
 # Seconds. The URLs of a host whose Crawl-delay is longer are dropped with the reason "crawl_delay".
-KROWL_CRAWL_DELAY_MAX = 300.0
-# Seconds. A longer Retry-After counts as this.
-KROWL_RETRY_AFTER_MAX = 3600.0
+KROWL_CRAWL_DELAY_MAX: Annotated[float, seconds()] = 300.0
 # Requests in flight to one registrable domain, all its hosts together.
-KROWL_DOMAIN_CONCURRENCY = 2
+KROWL_DOMAIN_CONCURRENCY: Annotated[int, integer(1, "requests")] = 2
 # Requests in flight to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
 # machine may serve thousands of hosts. A block of addresses (IPv4 /24, IPv6 /48) may have a quarter
 # of CONCURRENT_REQUESTS. 0: no limit for either. In a cluster each node takes its part of the limit
 # of an address, one request at least.
-KROWL_IP_CONCURRENCY = 8
+KROWL_IP_CONCURRENCY: Annotated[int, integer(0, "requests")] = 8
 # Seconds between two requests to one IP address, or /64, all hosts there together, robots.txt
 # included. When three hosts there in a row answer 429 or 503, the address backs off as a host does;
 # their Retry-After counts for at most 60 s there. 0: neither delay nor backoff. Each node of a
 # cluster waits so many times as long as there are nodes.
-KROWL_IP_DELAY_MIN = 0.1
+KROWL_IP_DELAY_MIN: Annotated[float, seconds(high=60)] = 0.1
 # Seconds until a robots.txt is fetched again (RFC 9309, section 2.4: at most 24 hours).
-KROWL_ROBOTS_TTL = 86_400.0
+KROWL_ROBOTS_TTL: Annotated[float, seconds(above=True, high=86_400)] = 86_400.0
 # Retries of a page after a transport error or a status in RETRY_HTTP_CODES.
-RETRY_TIMES = 2
+RETRY_TIMES: Annotated[int, integer(0, "times")] = 2
 # Seconds from a failed try of a page to the next. The delay doubles with each try, up to an hour.
 # Other pages of the host go on meanwhile.
-KROWL_RETRY_DELAY = 30.0
-# Statuses that may be different next time. 429 and 503 ask for rest: see KROWL_THROTTLING_TIMES.
-RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
+KROWL_RETRY_DELAY: Annotated[float, seconds()] = 30.0
+# Statuses that may be different next time. 429 and 503 ask for rest: ten more tries, each later.
+RETRY_HTTP_CODES: Annotated[list[int], checks.statuses] = [500, 502, 504, 522, 524, 408]
 # Errors after which a page is retried: Scrapy's own, without those of its download handlers.
 RETRY_EXCEPTIONS = [
     "scrapy.exceptions.CannotResolveHostError",
@@ -164,17 +164,15 @@ RETRY_EXCEPTIONS = [
     "scrapy.exceptions.DownloadTimeoutError",
     "scrapy.exceptions.ResponseDataLossError",
 ]
-# Retries of a page after 429 or 503, each time later.
-KROWL_THROTTLING_TIMES = 10
 # Redirects followed in one chain.
-REDIRECT_MAX_TIMES = 10
+REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
 
 # --- Sitemaps -------------------------------------------------------------------------------------
 
 # True: the broad spider reads the sitemaps that a robots.txt names, and /sitemap.xml. With
 # ROBOTSTXT_OBEY = False it reads none. The limits for pages hold for sitemaps, except that they are
 # no pages for max_pages, and may have 50 MB.
-KROWL_SITEMAPS = True
+KROWL_SITEMAPS: bool = True
 
 # --- Opt-outs -------------------------------------------------------------------------------------
 
@@ -182,7 +180,7 @@ KROWL_SITEMAPS = True
 # has fetched a page. In these files a site forbids training models on its pages. They are archived
 # for `scrapy corpus`, which honours them. They are two more requests for each host, and no pages
 # for max_pages.
-KROWL_OPT_OUTS = False
+KROWL_OPT_OUTS: bool = False
 
 # --- Requisites -----------------------------------------------------------------------------------
 
@@ -190,41 +188,30 @@ KROWL_OPT_OUTS = False
 # "site": those of the page's registrable domain; "any": those of any site. They are fetched soon
 # after their page, under all rules of their hosts. -a allow, same_host and same_domain do not hold
 # for them, and they are no pages for max_pages. For archives that are looked at.
-KROWL_REQUISITES = "none"
-# Requisites queued for one host in one run; further ones are dropped with the reason
-# "requisite_budget". 0: no limit.
-KROWL_REQUISITES_HOST_MAX = 100_000
+KROWL_REQUISITES: Annotated[str, one_of("none", "site", "any")] = "none"
 
 # --- Frontier -------------------------------------------------------------------------------------
 
 # Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
-KROWL_COMMIT_INTERVAL = 1.0
+KROWL_COMMIT_INTERVAL: Annotated[float, seconds(above=True, high=60)] = 1.0
 # URLs queued for one host before its overflow. Links for which there is no place are queued behind
 # all other URLs of the host. Seeds, start requests, imported URLs and what a site's own sitemaps
 # name need no place. Links of other domains' pages may take half of these places, and come after
 # those of the host's own pages, in the overflow too.
-KROWL_HOST_QUEUE_MAX = 100_000
+KROWL_HOST_QUEUE_MAX: Annotated[int, integer(1, "URLs")] = 100_000
 # URLs queued for one registrable domain in the whole crawl, dropped ones not counted. 0: no limit.
 # A limit costs each page a look-up and a write for each domain that its new links lead to.
-KROWL_DOMAIN_BUDGET = 0
-# Part of KROWL_FRONTIER_MAX for one registrable domain, once half of the frontier is full. As many
-# more of its URLs are queued in the overflow of their hosts; what is beyond is dropped with the
-# reason "domain_share", seeds and imported URLs excepted. Links of other domains' pages may fill
-# half of that, however full the frontier is. 0: no limit.
-KROWL_DOMAIN_SHARE = 0.1
+KROWL_DOMAIN_BUDGET: Annotated[int, integer(0, "URLs")] = 0
 # URLs queued in all before the overflow: further ones are queued behind all other URLs of their
 # host. Each takes about 100 bytes of disk with its seen key. With less than twice KROWL_DISK_FLOOR
 # free, further ones are dropped with the reason "frontier", seeds and imported URLs excepted.
-KROWL_FRONTIER_MAX = 50_000_000
-# URLs of the first layer of the seen filter (30 bits each, 1e-6 false positives). Each further
-# layer holds four times as many, up to 16 million.
-KROWL_SEEN_CAPACITY = 1_000_000
+KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
-KROWL_SEEN_VERIFY = False
+KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.
-URLLENGTH_LIMIT = 2048
+URLLENGTH_LIMIT: Annotated[int, integer(0, "characters")] = 2048
 
 # --- Scope and traps ------------------------------------------------------------------------------
 
@@ -234,16 +221,10 @@ URLLENGTH_LIMIT = 2048
 # below it too. The file is read again when it changes.
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
-KROWL_EXCLUDE = None
-# Segments of a path (/a/b/c has 3); links with more are dropped, because wrong relative links grow
-# without end. 0: no limit.
-KROWL_PATH_DEPTH_MAX = 20
-# Times that one segment, or run of segments, may be in a path; links with more are dropped. 0: no
-# limit.
-KROWL_REPEATED_SEGMENTS_MAX = 3
+KROWL_EXCLUDE: Annotated[str | None, checks.file] = None
 # File extensions without text; links to them are dropped. Sitemaps may still be gz; pdf is
 # text. An empty list drops none.
-KROWL_SKIP_EXTENSIONS = [
+KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [
     *("7z", "bz2", "gz", "jar", "lz", "lzma", "rar"),
     *("tar", "tbz2", "tgz", "txz", "xz", "zip", "zst"),
     *("dmg", "img", "iso", "ova", "qcow2", "vdi", "vhd", "vmdk"),
@@ -255,119 +236,97 @@ KROWL_SKIP_EXTENSIONS = [
     *("avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg"),
     *("png", "psd", "svg", "tif", "tiff", "webp"),
 ]
-# Pages of a host with the same body whose links are followed. More of them are error pages with
-# status 200, or a maze. 0: no limit.
-KROWL_DUPLICATE_BODIES_MAX = 10
 # True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says
 # nofollow.
-KROWL_FOLLOW_NOFOLLOW = False
+KROWL_FOLLOW_NOFOLLOW: bool = False
 
 # --- Cluster --------------------------------------------------------------------------------------
 
 # Name of the cluster, the same at all its nodes.
-KROWL_CLUSTER = "krowlspider"
+KROWL_CLUSTER: Annotated[str, checks.cluster_name] = "krowlspider"
 # Id of this node: 1 to 63 letters, digits, '.', '_' and '-'. The id decides which domains it owns,
 # so a node that comes back must have the id it had. Empty: the name of the machine.
-KROWL_NODE_ID = ""
+KROWL_NODE_ID: Annotated[str, checks.node_id] = ""
 # URL of Consul's agent, http://127.0.0.1:8500; Consul knows which nodes live. For a certificate
 # authority of your own set CONSUL_CACERT in the environment. Empty: no such cluster.
-KROWL_CONSUL = ""
+KROWL_CONSUL: Annotated[str, checks.consul] = ""
 # ACL token with the rights to write keys below krowlspider/, sessions, and the service
 # krowlspider-KROWL_CLUSTER. A command line is visible to all users of a machine, so give secrets in
 # the environment, or in a file that NAME_FILE names. NAME and NAME_FILE together stop the start.
-KROWL_CONSUL_TOKEN = ""
-KROWL_CONSUL_TOKEN_FILE = ""
+KROWL_CONSUL_TOKEN: Annotated[str, checks.consul_token] = ""
+KROWL_CONSUL_TOKEN_FILE: Annotated[str, checks.file_of_secret] = ""
 # Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths, and
 # is dead for the others within twice this. A shorter lease makes a busy machine look dead.
-KROWL_CONSUL_TTL = 15
+KROWL_CONSUL_TTL: Annotated[int, integer(10, "seconds")] = 15
 # Seconds for which the domains of a dead node wait for its return, one lease at least. Then other
 # nodes take them over, and fetch pages again that they discover again. Give all nodes the same.
-KROWL_TAKEOVER_DELAY = 900.0
+KROWL_TAKEOVER_DELAY: Annotated[float, seconds(high=86_400)] = 900.0
 # This node's Redis as the other nodes reach it; the setting of scrapy-redis.
-REDIS_URL = ""
-REDIS_URL_FILE = ""
-# Weight of this node's share of the domains, beside the weights of the other nodes.
-KROWL_NODE_WEIGHT = 1
+REDIS_URL: Annotated[str, checks.redis_url] = ""
+REDIS_URL_FILE: Annotated[str, checks.file_of_secret] = ""
 # Seconds for which a node that is stopped hands its hosts over to the others. The rest stays in its
 # job folder. 0: nothing is handed over.
-KROWL_DRAIN_TIMEOUT = 300.0
+KROWL_DRAIN_TIMEOUT: Annotated[float, seconds(high=86_400)] = 300.0
 # The members of a cluster without Consul, the same at every node: a list of "id=redis-url" or
 # "id=redis-url*weight".
-KROWL_STATIC_NODES = ""
-KROWL_STATIC_NODES_FILE = ""
+KROWL_STATIC_NODES: Annotated[str, checks.ring] = ""
+KROWL_STATIC_NODES_FILE: Annotated[str, checks.file_of_secret] = ""
 # A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
 # URL identities is made of it. Anyone who knows the seed can make URLs that are mistaken for
 # others, which are not fetched then. Set "none" on a node that joins a cluster begun without a
 # secret.
-KROWL_STATIC_NODES_SECRET = ""
-KROWL_STATIC_NODES_SECRET_FILE = ""
+KROWL_STATIC_NODES_SECRET: Annotated[str, checks.ring_secret] = ""
+KROWL_STATIC_NODES_SECRET_FILE: Annotated[str, checks.file_of_secret] = ""
 # Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
-KROWL_CLUSTER_PAGES = 0
-# Messages in a node's inbox in Redis. When it is full, the other nodes keep theirs in their outbox.
-KROWL_INBOX_MAX = 1_000_000
-# URLs on this node's disk that wait for the nodes that own them. Further ones are dropped, and not
-# marked as seen. 0: no limit.
-KROWL_OUTBOX_MAX = 10_000_000
+KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
 
 # --- Archive --------------------------------------------------------------------------------------
 
 # Folder of the WARC files; None: JOBDIR/warc.
-KROWL_WARC_DIR = None
+KROWL_WARC_DIR: Annotated[str | None, checks.folder] = None
 # First part of their names: letters, digits, dot, underscore, hyphen.
-KROWL_WARC_PREFIX = "krowl"
+KROWL_WARC_PREFIX: Annotated[str, checks.warc_prefix] = "krowl"
 # Fields of the warcinfo record of each file, besides those that the crawler writes: operator (else
 # KROWL_CONTACT), description, isPartOf, or names of your own. A mapping of names to text; on the
 # command line JSON: {"operator": "Example Library", "isPartOf": "autumn"}.
-KROWL_WARC_INFO: dict[str, str] = {}
+KROWL_WARC_INFO: Annotated[dict[str, str], checks.warc_info] = {}
 # Bytes of a file before the next is begun: the 1 GB of the WARC guidelines.
-KROWL_WARC_MAX_SIZE = 1_000_000_000
-# Seconds after which a file is ended even if it is smaller.
-KROWL_WARC_MAX_AGE = 3600.0
+KROWL_WARC_MAX_SIZE: Annotated[int, size(1)] = 1_000_000_000
 # Digests of blocks and payloads: sha1, which every tool knows, or sha256 (in
 # hexadecimal).
-KROWL_WARC_DIGEST = "sha1"
+KROWL_WARC_DIGEST: Annotated[str, checks.digest] = "sha1"
 # isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9. zlib-ng-6 makes files a fifth smaller and takes eight
 # times as long.
-KROWL_WARC_COMPRESSION = "isal-1"
-# Statuses of answers that are not archived: the host asked for rest, and the page is fetched again.
-# An empty list archives all. robots.txt is always archived.
-KROWL_WARC_SKIP_STATUS = [429, 503]
-# True: a metadata record for each fetch: the page that led there, depth, hop, times, links,
-# encoding. Each queued URL keeps the URL of that page, which doubles the frontier on disk.
-KROWL_WARC_METADATA = False
-# True: a metadata record for each fetch that failed, with the kind of failure.
-KROWL_WARC_FAILURES = False
-# True: a resource record (text/dns) for each answer of the DNS.
-KROWL_WARC_DNS = False
-# Bytes in memory waiting for the writer before the engine stops popping. Large responses wait in
-# files; a quarter as many of their bytes may be in the writer's queue.
-KROWL_WARC_QUEUE = 64 * 1024 * 1024
+KROWL_WARC_COMPRESSION: Annotated[str, checks.compression] = "isal-1"
+# What is archived besides requests and responses. metadata: a record for each fetch with the page
+# that led there, depth, hop, times, links, encoding; each queued URL keeps the URL of that page,
+# which doubles the frontier on disk. failures: a metadata record for each fetch that failed, with
+# the kind of failure. dns: a resource record (text/dns) for each answer of the DNS.
+KROWL_WARC_ALSO: Annotated[list[str], checks.warc_also] = []
 # True: a payload that is in the archive already is not stored again. A revisit record refers to it.
-KROWL_WARC_REVISIT = True
-# Payloads remembered for revisits, at 90 bytes of disk each. At least half of them are the newest.
-KROWL_WARC_REVISIT_MAX = 10_000_000
+KROWL_WARC_REVISIT: bool = True
 # Other crawls: a body that one of them has stored is not stored again. A list of JOBDIRs, CDXJ
 # files, and indexes that `scrapy warc dedup-index` has built; of the first two an index is built at
 # the start. It needs KROWL_WARC_REVISIT.
-KROWL_WARC_DEDUP: list[str] = []
+KROWL_WARC_DEDUP: Annotated[list[str], checks.other_crawls] = []
 # Seconds from the capture of the other crawl to this one, beyond which the body is stored again.
 # 0: no limit.
-KROWL_WARC_DEDUP_MAX_AGE = 0.0
+KROWL_WARC_DEDUP_MAX_AGE: Annotated[float, seconds()] = 0.0
 # Bytes that must be free on the disks of the WARC files and of JOBDIR. With less the crawl pauses,
 # until a tenth and at least 100 MB more are free. The floor leaves space for pages in flight (50 MB
 # as a rule, 2.6 GB at worst), the archive's queue, LevelDB's merges (0.2 GB), the seen filter
 # (0.3 GB at 63 million URLs) and other programs. If the disk still fills, the archive waits for
 # space, and a frontier that cannot write ends the crawl with exit code 3. 0: no floor.
-KROWL_DISK_FLOOR = 2_000_000_000
+KROWL_DISK_FLOOR: Annotated[int, size(0)] = 2_000_000_000
 # Where finished WARC files and their indexes are uploaded during the crawl: "s3://bucket/prefix".
 # Credentials and region come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 # AWS_REGION. They need the rights ListBucket, GetObject, PutObject and AbortMultipartUpload, and an
 # uplink of 1 Mbit/s. None: no upload.
-KROWL_WARC_UPLOAD = None
+KROWL_WARC_UPLOAD: Annotated[str | None, checks.destination] = None
 # URL of a store other than AWS: MinIO, R2 ...; None: AWS.
-KROWL_WARC_UPLOAD_ENDPOINT = None
+KROWL_WARC_UPLOAD_ENDPOINT: Annotated[str | None, checks.endpoint] = None
 # True removes a WARC file from the disk once its object is verified. Its index stays.
-KROWL_WARC_UPLOAD_DELETE = False
+KROWL_WARC_UPLOAD_DELETE: bool = False
 
 # --- What runs on the way of every page -----------------------------------------------------------
 
@@ -437,28 +396,24 @@ REMOTE_CONTROL_ENABLED = False
 # True: the stats are served to Prometheus at
 # http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH, without a host or URL in them. The names
 # of these settings are those of scrapy-prometheus-exporter.
-PROMETHEUS_ENABLED = True
+PROMETHEUS_ENABLED: bool = True
 # Address to listen at. Anyone who reaches it may read the metrics, /healthz and /readyz: give
 # 0.0.0.0 only in a network of your own.
-PROMETHEUS_HOST = "127.0.0.1"
+PROMETHEUS_HOST: Annotated[str, checks.listen_address] = "127.0.0.1"
 # Further names of this address. Requests by others, and by addresses that are not its own, are
 # refused with status 421: a name of a service, or an address that is translated, stands here.
-KROWL_METRICS_NAMES: list[str] = []
+KROWL_METRICS_NAMES: Annotated[list[str], checks.host_names] = []
 # A port; 0: any free one. With two numbers, the first free port from one to the other, for several
 # crawls on a machine.
-PROMETHEUS_PORT = [9410, 9420]
-PROMETHEUS_PATH = "metrics"
-# True: a live page of the crawl and its API are served, if PROMETHEUS_ENABLED is True: at
-# http://PROMETHEUS_HOST:PROMETHEUS_PORT/ if that is a loopback address, else at
-# http://127.0.0.1:KROWL_CONTROL_PORT/. Only this machine reaches them.
-KROWL_LIVE_PAGE = True
+PROMETHEUS_PORT: Annotated[list[int], checks.one_port_or_range] = [9410, 9420]
+PROMETHEUS_PATH: Annotated[str, checks.url_path] = "metrics"
 # Port of the page where PROMETHEUS_HOST is no loopback address; as PROMETHEUS_PORT.
-KROWL_CONTROL_PORT = [9430, 9450]
+KROWL_CONTROL_PORT: Annotated[list[int], checks.one_port_or_range] = [9430, 9450]
 # Whoever has this token, of at least 16 characters, can change the crawl by the live page and its
 # API. Give it in the environment, or in a file that KROWL_CONTROL_TOKEN_FILE names. Empty: each
 # start makes one, in JOBDIR/control-token, which only its owner can read.
-KROWL_CONTROL_TOKEN = ""
-KROWL_CONTROL_TOKEN_FILE = ""
+KROWL_CONTROL_TOKEN: Annotated[str, checks.control_token] = ""
+KROWL_CONTROL_TOKEN_FILE: Annotated[str, checks.file_of_secret] = ""
 
 # --- Notices --------------------------------------------------------------------------------------
 
@@ -466,46 +421,64 @@ KROWL_CONTROL_TOKEN_FILE = ""
 # stops, waits for its disk or the network, stalls, or loses a node. A command gets it on its
 # standard input. A URL may have a secret: give it in the environment, or in a file that
 # KROWL_NOTIFY_FILE names. Empty: no notices.
-KROWL_NOTIFY = ""
-KROWL_NOTIFY_FILE = ""
-# Minutes without the end of a request, though hosts are due, after which the crawl counts as
-# stalled. 0: never.
-KROWL_NOTIFY_STALLED = 10.0
+KROWL_NOTIFY: Annotated[str, checks.notice_target] = ""
+KROWL_NOTIFY_FILE: Annotated[str, checks.file_of_secret] = ""
 
 # --- Traces ---------------------------------------------------------------------------------------
 
 # The URL of a collector of OpenTelemetry that takes OTLP over HTTP, such as http://127.0.0.1:4318:
 # it gets the times of one request in a hundred and of all that failed. Empty: no traces.
-KROWL_TRACES = ""
+KROWL_TRACES: Annotated[str, checks.collector] = ""
 
 # --- Profiles -------------------------------------------------------------------------------------
 
 # The URL of a Pyroscope server, http://127.0.0.1:4040: it gets CPU profiles of this process with
 # node, job and spider, one every ten seconds. It needs the extra pyroscope. Empty: no profiles.
-KROWL_PYROSCOPE = ""
+KROWL_PYROSCOPE: Annotated[str, checks.pyroscope] = ""
 
 # --- Log ------------------------------------------------------------------------------------------
 
 # No line for each page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
-LOG_LEVEL = "INFO"
+LOG_LEVEL: Annotated[str, checks.log_level] = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 # json: each line of the log is a JSON object (docs/operations.md). text: lines as LOG_FORMAT says.
-KROWL_LOG_FORMAT = "text"
+KROWL_LOG_FORMAT: Annotated[str, one_of("text", "json")] = "text"
 # Seconds.
-KROWL_STATUS_INTERVAL = 10.0
+KROWL_STATUS_INTERVAL: Annotated[float, seconds(above=True)] = 10.0
 # Bytes that JOBDIR/crawl.log and its older files may have: a line for each fetch, in the columns of
 # Heritrix's crawl.log. At a tenth a new file is begun, and the oldest removed. 0: no such file.
-KROWL_CRAWL_LOG = 0
+KROWL_CRAWL_LOG: Annotated[int, size(0)] = 0
 # True: on a terminal, one live line with pages, rate, queue and the time left stands below the log,
 # in place of the status lines. Files and pipes get the status lines.
-KROWL_PROGRESS = True
-# True: at the end, JOBDIR/reports/ gets a report over all starts of the crawl: report.html,
-# report.json and tables as TSV.
-KROWL_REPORTS = True
+KROWL_PROGRESS: bool = True
 # Scrapy's own, with cheaper access.
 STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
 # The summary shows the important stats; STATS_DUMP=True logs all of them.
 STATS_DUMP = False
+
+# --- Scrapy's, with the defaults of Scrapy --------------------------------------------------------
+
+# What the crawl relies on, or errors that Scrapy does not explain.
+LOG_FILE: Annotated[str | None, checks.log_file]
+FEEDS: Annotated[dict[str, Any], checks.feeds]
+TELNETCONSOLE_PORT: Annotated[list[int] | None, checks.telnet_ports]
+TWISTED_REACTOR_ENABLED: Annotated[bool, checks.switched_on]
+DOWNLOAD_DELAY: Annotated[float, scrapy_politeness.delay]
+DOWNLOAD_DELAY_JITTER: Annotated[float, number(0, "of the delay")]
+RANDOMIZE_DOWNLOAD_DELAY: bool
+DOWNLOADER_MIDDLEWARES: Annotated[dict[str, int], checks.components]
+EXTENSIONS: Annotated[dict[str, int], checks.components]
+ITEM_PIPELINES: Annotated[dict[str, int], checks.components]
+SPIDER_MIDDLEWARES: Annotated[dict[str, int], checks.components]
+DOWNLOAD_SLOTS: Annotated[dict[str, Any], scrapy_politeness.slots]
+CONCURRENT_REQUESTS_PER_DOMAIN: Annotated[int, integer(1, "requests")]
+CONCURRENT_REQUESTS_PER_IP: Annotated[int | None, scrapy_politeness.requests_per_ip]
+AUTOTHROTTLE_ENABLED: bool
+AUTOTHROTTLE_DEBUG: bool
+AUTOTHROTTLE_TARGET_CONCURRENCY: Annotated[float, number(0, "requests", above=True)]
+AUTOTHROTTLE_START_DELAY: Annotated[float, seconds()]
+AUTOTHROTTLE_MAX_DELAY: Annotated[float, seconds()]
+DEPTH_LIMIT: Annotated[int, integer(0, "links")]
 
 # The values so far, without those of the environment: the types of settings.
 defaults = {name: value for name, value in vars().items() if name.isupper()}

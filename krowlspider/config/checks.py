@@ -1,8 +1,4 @@
-"""Checks of setting values: one checker for each kind of value.
-
-A checker returns the fault of the named setting, to be read after its name and value, or None.
-Values are typed, or text from the command line. None was refused before.
-"""
+"""Checks that one setting or a few have, as `krowlspider.config.kinds` describes them."""
 
 from __future__ import annotations
 
@@ -10,13 +6,13 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
-from math import inf, isfinite
+from ipaddress import ip_network
 from os import PathLike
 from pathlib import Path, PureWindowsPath
 from tempfile import TemporaryFile
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 from scrapy.settings import BaseSettings
@@ -24,13 +20,19 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 from w3lib.url import file_uri_to_path
 
+from krowlspider.archive.payloads.digests import ALGORITHMS
+from krowlspider.archive.upload.destination import Destination, is_endpoint
+from krowlspider.archive.write.compression import COMPRESSIONS
 from krowlspider.archive.write.records import info_fault
+from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.ring.record import REDIS_URL
+from krowlspider.cluster.ring.ring import Member
 from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
-from krowlspider.errors import pip_install
+from krowlspider.config.kinds import Checker, boolean, each, one_of, parsed, text
+from krowlspider.errors import install_with, pip_install
 from krowlspider.fetch.dns.hosts_file import is_address
-
-Checker: TypeAlias = Callable[[BaseSettings, str], str | None]
+from krowlspider.urls.ports import Ports
 
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535
@@ -40,120 +42,10 @@ _FILES = frozenset({"", "file"})
 _FEED_PACKAGES = {"s3": ("boto3", "boto3"), "gs": ("google", "google-cloud-storage")}
 
 
-def number(low: float, unit: str, *, high: float = inf, above: bool = False) -> Checker:
-    """Return a checker for a finite number of ``unit`` from ``low`` to ``high``.
-
-    With ``above``, ``low`` itself is excluded.
-    """
-    span = f"more than {low:g}" if above else f"{low:g} or more"
-    span += f", at most {high:g} {unit}" if isfinite(high) else f" {unit}"
-
-    def check(settings: BaseSettings, name: str) -> str | None:
-        try:
-            value = settings.getfloat(name)
-        except (TypeError, ValueError, OverflowError):
-            return f"is not a number of {unit}"
-        if isfinite(value) and low <= value <= high and not (above and value == low):
-            return None
-        return f"is out of range: {span}"
-
-    return check
-
-
-def integer(low: int, unit: str, *, high: float = inf) -> Checker:
-    """Return a checker for a whole number of ``unit`` from ``low`` to ``high``."""
-    in_range = number(low, unit, high=high)
-
-    def check(settings: BaseSettings, name: str) -> str | None:
-        try:
-            whole = settings.getint(name) == settings.getfloat(name)
-        except (TypeError, ValueError, OverflowError):
-            whole = False
-        return in_range(settings, name) if whole else f"is not a whole number of {unit}"
-
-    return check
-
-
-def size(low: int) -> Checker:
-    """Return a checker for a number of bytes whose unit, if any, has been read."""
-    whole = integer(low, "bytes")
-
-    def check(settings: BaseSettings, name: str) -> str | None:
-        fault = whole(settings, name)
-        return f"{fault}, such as 2000000000, 2GB or 512MiB" if fault else None
-
-    return check
-
-
-def boolean(settings: BaseSettings, name: str) -> str | None:
-    try:
-        settings.getbool(name)
-    except (TypeError, ValueError):
-        return "is neither True nor False"
-    return None
-
-
 def switched_on(settings: BaseSettings, name: str) -> str | None:
     if fault := boolean(settings, name):
         return fault
     return None if settings.getbool(name) else "must be True"
-
-
-def text(pattern: str, fault: str) -> Checker:
-    """Return a checker for text that ``pattern`` matches in full."""
-    compiled = re.compile(pattern)
-
-    def check(settings: BaseSettings, name: str) -> str | None:
-        value = settings.get(name)
-        return None if isinstance(value, str) and compiled.fullmatch(value) else fault
-
-    return check
-
-
-def parsed(
-    parse: Callable[[Any], object],
-    fault: str = "{}",
-    get: Callable[[BaseSettings, str], Any] = BaseSettings.get,
-) -> Checker:
-    """Return a checker for a value that ``parse`` takes without an error.
-
-    ``{}`` in ``fault`` stands for the message of the error. ``get`` is the getter of settings.
-    """
-
-    def check(settings: BaseSettings, name: str) -> str | None:
-        try:
-            parse(get(settings, name))
-        except (TypeError, ValueError, AttributeError) as error:
-            return fault.format(error)
-        return None
-
-    return check
-
-
-def each(test: Callable[[str], object], wanted: str) -> Checker:
-    """Return a checker for a list, or text with commas, of which each part passes ``test``.
-
-    A part fails if ``test`` returns false or raises ValueError.
-    """
-
-    def check(settings: BaseSettings, name: str) -> str | None:
-        try:
-            parts = settings.getlist(name)
-        except TypeError:
-            return f"is not a list of {wanted}"
-        for part in parts:
-            if not (isinstance(part, str | int) and _passes(test, str(part))):
-                return f"has {part!r}, which is not one of the {wanted}"
-        return None
-
-    return check
-
-
-def _passes(test: Callable[[str], object], part: str) -> bool:
-    try:
-        return bool(test(part))
-    except ValueError:
-        return False
 
 
 def component(path: str, does: str) -> Checker:
@@ -222,26 +114,24 @@ def warc_info(settings: BaseSettings, name: str) -> str | None:
     return None
 
 
-def path(kind: str) -> Checker:
-    """Return a checker for the path of a ``kind``, a file or a folder."""
+def _is_path(settings: BaseSettings, name: str) -> bool:
+    value = settings.get(name)
+    return isinstance(value, str | PathLike) and bool(value) and str(value).isprintable()
 
-    def check(settings: BaseSettings, name: str) -> str | None:
-        value = settings.get(name)
-        is_path = isinstance(value, str | PathLike) and value and str(value).isprintable()
-        return None if is_path else f"is not a {kind}'s path"
 
-    return check
+def folder(settings: BaseSettings, name: str) -> str | None:
+    return None if _is_path(settings, name) else "is not a folder's path"
 
 
 def file(settings: BaseSettings, name: str) -> str | None:
-    if fault := path("file")(settings, name):
-        return fault
+    if not _is_path(settings, name):
+        return "is not a file's path"
     return None if Path(settings[name]).is_file() else "is not an existing file"
 
 
 def log_file(settings: BaseSettings, name: str) -> str | None:
-    if fault := path("file")(settings, name):
-        return fault
+    if not _is_path(settings, name):
+        return "is not a file's path"
     target = Path(settings[name])
     if target.is_dir():
         return "is a folder: give a file"
@@ -316,6 +206,23 @@ def user_agent(settings: BaseSettings, name: str) -> str | None:
     return None if holds else "must hold {contact}, which KROWL_CONTACT replaces"
 
 
+def endpoint(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if isinstance(value, str) and is_endpoint(value):
+        return None
+    return "is not the http(s) URL of a server, without user or password"
+
+
+def pyroscope(settings: BaseSettings, name: str) -> str | None:
+    if settings.get(name) == "":
+        return None
+    if fault := endpoint(settings, name):
+        return fault
+    if find_spec("pyroscope") is None:
+        return f"needs pyroscope-io: {install_with('pyroscope')}"
+    return None
+
+
 def contact(settings: BaseSettings, name: str) -> str | None:
     return contact_fault(settings.get(name))
 
@@ -333,13 +240,6 @@ def port_range(value: Any) -> range:
     if len(numbers) not in {1, 2} or not 0 <= numbers[0] <= numbers[-1] <= _PORT_MAX:
         raise ValueError(f"{value!r} is no range of ports")
     return range(numbers[0], numbers[-1] + 1)
-
-
-def host_names(parts: list[str]) -> None:
-    """:raises ValueError: one is neither a name nor an address"""
-    for part in parts:
-        if not (re.fullmatch(r"[A-Za-z0-9._-]+", part) or is_address(part)):
-            raise ValueError(f"{part!r} is neither a name nor an address")
 
 
 def is_server(part: str) -> bool:
@@ -377,3 +277,75 @@ def notice_target(settings: BaseSettings, name: str) -> str | None:
         return fault if value and not shlex.split(value) else None
     except ValueError:
         return fault
+
+
+# --- Those of one setting or two that are a kind with its values ----------------------------------
+
+_SERVER_URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?/?"
+_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+_PLAIN = "[!-~]{16,}"
+
+scheduler = component(
+    "krowlspider.engine.scheduler.Scheduler",
+    "keeps the delay of each host, robots.txt and the queue on disk",
+)
+dupefilter = component("krowlspider.engine.dupefilter.DupeFilter", "asks the seen set")
+downloader = component(
+    "krowlspider.engine.downloader.Downloader", "fetches only what the scheduler has popped"
+)
+reactor = text(re.escape(_REACTOR), f"is not {_REACTOR}")
+# RFC 9309, section 2.2.1.
+product_token = text(r"[A-Za-z_-]+", "is not a product token: letters, '_' and '-'")
+# RFC 9110, section 15.
+statuses = each(re.compile(r"\s*[1-5][0-9][0-9]\s*").fullmatch, "status codes")
+networks = each(ip_network, "networks such as 10.0.0.0/8")
+ports = parsed(
+    lambda parts: Ports(map(str, parts)),
+    "is no list of ports and ranges: {}",
+    BaseSettings.getlist,
+)
+dns_servers = each(is_server, "addresses such as 1.2.3.4 or 1.2.3.4:53")
+# At most as long as the longest extension that the crawl looks for.
+extensions = each(re.compile(r"\s*\.?[A-Za-z0-9_-]{1,8}\s*").fullmatch, "extensions such as zip")
+# It is part of keys and names in Consul and Redis.
+cluster_name = text(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "is not 1 to 63 letters, digits, '_' and '-'"
+)
+node_id = parsed(
+    lambda value: value == "" or Member(value),
+    "is not a node id: 1 to 63 letters, digits, '.', '_' and '-', a letter or digit first",
+)
+consul = text(
+    "|" + _SERVER_URL, "is not the http(s) URL of a server, such as http://127.0.0.1:8500"
+)
+consul_token = text("|" + HEADER, NO_HEADER)
+redis_url = text(
+    "|" + REDIS_URL.pattern,
+    "is not the URL of a Redis, such as redis://host:6379/0, without a query",
+)
+ring = parsed(parse_ring, "is no ring: {}", BaseSettings.getlist)
+ring_secret = text(f"|none|{_PLAIN}", "is not at least 16 plain printable characters, or none")
+control_token = text(f"|{_PLAIN}", "is not at least 16 plain printable characters")
+file_of_secret = text(".*", "is not the path of a file")
+# As the archive takes it, but without a leading hyphen, which tools would read as an option.
+warc_prefix = text(r"[A-Za-z0-9_][A-Za-z0-9._-]*", "is not of letters, digits, '.', '_' and '-'")
+warc_also = each({"metadata", "failures", "dns"}.__contains__, "words metadata, failures and dns")
+digest = one_of(*ALGORITHMS)
+compression = text(COMPRESSIONS.pattern, "is not isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9")
+other_crawls = each(bool, "JOBDIRs, CDXJ files and dedup indexes")
+destination = parsed(lambda value: Destination.parse(str(value)))
+listen_address = text(r"[A-Za-z0-9._:-]+", "is not an address to listen at")
+host_names = each(
+    lambda part: re.fullmatch(r"[A-Za-z0-9._-]+", part) or is_address(part),
+    "names and addresses, without ports",
+)
+one_port_or_range = parsed(
+    port_range, "is neither a port, 0 to 65535, nor the first and the last of several"
+)
+telnet_ports = parsed(
+    # An empty list is any free port.
+    lambda given: given and port_range(given),
+    "is no list of the first and the last of several ports",
+    BaseSettings.getlist,
+)
+url_path = text(r"/?[A-Za-z0-9._~/-]+", "is not a path such as metrics")

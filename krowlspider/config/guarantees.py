@@ -31,7 +31,7 @@ NEEDED = (
         "DOWNLOADER_MIDDLEWARES",
         "middlewares.retry.RetryMiddleware",
         "gives failed pages back to the queue",
-        "; to turn retries off, set RETRY_TIMES=0 and KROWL_THROTTLING_TIMES=0",
+        "; to turn retries off, set RETRY_ENABLED=False",
     ),
     Needed(
         "SPIDER_MIDDLEWARES",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 
-from krowlspider.config.checks import boolean, integer, number
+from krowlspider.config.kinds import Checker, boolean, integer, number, seconds
 from krowlspider.fetch.dns.hosts_file import is_address
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
-DELAY_MAX = 86_400.0
-_SLOT_CHECKERS = {
-    "delay": number(0, "seconds", high=DELAY_MAX),
+delay = seconds(high=86_400)
+_SLOT_CHECKERS: dict[str, Checker] = {
+    "delay": delay,
     "concurrency": integer(1, "requests"),
     "jitter": number(0, "of the delay"),
     "randomize_delay": boolean,
@@ -24,7 +24,7 @@ _requests = integer(0, "requests")
 
 
 def slots(settings: BaseSettings, name: str) -> str | None:
-    """Return what is wrong with DOWNLOAD_SLOTS, as the checkers of `krowlspider.config.checks` do;
+    """Return what is wrong with DOWNLOAD_SLOTS, as the checkers of `krowlspider.config.kinds` do;
     None if it is valid."""
     for host, slot in settings.getdict(name).items():
         if not isinstance(slot, dict):

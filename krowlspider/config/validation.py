@@ -16,7 +16,7 @@ from krowlspider.config.ignored import without_effect
 from krowlspider.config.json_log import name_spider
 from krowlspider.config.misspelt import misspelt
 from krowlspider.config.scrapy_politeness import is_set
-from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SCRAPYS, SIZES
+from krowlspider.config.table import CHECKERS, KNOWN, LISTS, ROWS, SCRAPYS, SIZES
 from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
 
@@ -30,11 +30,6 @@ logger = logging.getLogger(__name__)
 
 # User and password of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
-# None is valid: there is no such file, folder or place.
-_OPTIONAL = {
-    *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
-    *("LOG_FILE", "TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
-}
 
 
 class ValidationAddon:
@@ -121,11 +116,8 @@ def problem(settings: BaseSettings, name: str) -> str | None:
         )
     if value is None:
         # Scrapy's getters would read None as 0.
-        return (
-            None
-            if name in _OPTIONAL or name in SCRAPYS
-            else f"{name} is None: it must have a value"
-        )
+        optional = name in SCRAPYS or ROWS[name].may_be_none
+        return None if optional else f"{name} is None: it must have a value"
     fault = CHECKERS[name](settings, name)
     if fault is None:
         return None

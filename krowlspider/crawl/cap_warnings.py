@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The settings whose caps drop URLs, by the reason of the drop, and how to have more room.
-_SETTINGS = {
-    "frontier": ("KROWL_FRONTIER_MAX", "raise it, or make room on the disk of JOBDIR,"),
-    "domain_share": ("KROWL_DOMAIN_SHARE", "raise it (0: no limit), or KROWL_FRONTIER_MAX,"),
-    "domain_budget": ("KROWL_DOMAIN_BUDGET", "raise it"),
-    "outbox": ("KROWL_OUTBOX_MAX", "raise it, or start the nodes that own these hosts,"),
+# What drops URLs, by the reason of the drop, with its value, and how to have more room.
+_CAPS = {
+    "frontier": (
+        "KROWL_FRONTIER_MAX = {KROWL_FRONTIER_MAX}",
+        "raise it, or make room on the disk of JOBDIR,",
+    ),
+    "domain_share": (
+        "Share of a domain of KROWL_FRONTIER_MAX = {KROWL_FRONTIER_MAX}",
+        "raise it",
+    ),
+    "domain_budget": ("KROWL_DOMAIN_BUDGET = {KROWL_DOMAIN_BUDGET}", "raise it"),
+    "outbox": ("Room for URLs of other nodes", "start the nodes that own these hosts,"),
 }
 # The caps whose URLs are counted by domain in the lines during the crawl.
 _OF_DOMAINS = ("domain_share", "domain_budget")
@@ -55,7 +61,7 @@ class CapWarnings:
     def __init__(self, frontier: Frontier, settings: BaseSettings, clock: Callable[[], float]):
         self._frontier = frontier
         self._before = frontier.counters.copy()
-        self._caps = {cap: f"{name} = {settings[name]}" for cap, (name, _) in _SETTINGS.items()}
+        self._caps = {cap: text.format_map(settings) for cap, (text, _) in _CAPS.items()}
         self._clock = clock
         self._next = clock() + PERIOD
         self._warned: set[tuple[str, str]] = set()
@@ -113,5 +119,5 @@ class CapWarnings:
             counted(count, "URL"),
             when,
             ", ".join(names),
-            _SETTINGS[cap][1],
+            _CAPS[cap][1],
         )

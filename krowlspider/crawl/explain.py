@@ -45,7 +45,7 @@ _COUNTED = {
     "domain": "same_domain",
     "port": "KROWL_PORTS",
     "frontier": "KROWL_FRONTIER_MAX",
-    "domain_share": "KROWL_DOMAIN_SHARE",
+    "domain_share": "KROWL_FRONTIER_MAX",
     "domain_budget": "KROWL_DOMAIN_BUDGET",
 }
 

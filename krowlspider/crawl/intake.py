@@ -46,6 +46,8 @@ REQUISITE_PRIORITY = 1
 _RECALLED = 200
 # Seeds of one host that fall back to http at once, some ms of work. The next try finds the rest.
 _FALL_BACK = 100
+# Requisites queued for one host in one run: pages of other sites must not fill its queue.
+REQUISITES_MAX = 100_000
 # Hosts whose requisites are counted; the one that was counted least recently is forgotten first.
 _BUDGETS = 16_384
 # Seconds of one step of `promote_known`.
@@ -53,18 +55,15 @@ _STEP = 0.02
 
 
 class RequisiteBudget:
-    """Counts the requisites of each host that are queued in this run, at most ``most``; 0: no
-    limit."""
+    """Counts the requisites of each host that are queued in this run, at most ``most``."""
 
-    def __init__(self, most: int):
+    def __init__(self, most: int = REQUISITES_MAX):
         self._most = most
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def take(self, host: str) -> bool:
         """Count one more requisite of a host; return False, with nothing counted, if it has no
         room."""
-        if not self._most:
-            return True
         count = self._counts.pop(host, 0)
         has_room = count < self._most
         self._counts[host] = count + has_room
@@ -97,10 +96,10 @@ class Intake:
         self._codec = codec
         self.identify = identify
         self.wake = wake
-        self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
+        self._keeps_via = "metadata" in settings.getlist("KROWL_WARC_ALSO")
         self.exclusions = PatternList()
         self.seed_redirects = SeedRedirects()
-        self.requisite_budget = RequisiteBudget(settings.getint("KROWL_REQUISITES_HOST_MAX"))
+        self.requisite_budget = RequisiteBudget()
         self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
         # Seeds that were known, and have no line of their own if the second part is false.
         self._known_seeds: deque[tuple[Candidate, bool]] = deque()
@@ -241,15 +240,14 @@ class Intake:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
         KROWL_HOST_QUEUE_MAX does not hold for seeds and the URLs of sitemaps, KROWL_FRONTIER_MAX
-        and KROWL_DOMAIN_SHARE not for seeds.
+        and the share of a domain not for seeds.
 
         ``via`` is the host of the page, ``page`` its URL, ``path`` its path from the seed, and
         ``hop`` the letter of the next hop, as in `Entry`. ``page``, ``path`` and ``hop`` are kept
-        if KROWL_WARC_METADATA is on. URLs in ``bare`` are
-        seeds without a scheme, which fall back to http. ``request`` makes the request of each URL
-        that is no plain page; such a URL may have any file extension. ``is_first``: they are
-        popped before the other URLs of their host, and rules about hosts and ``allow``, which say
-        what pages are followed, do not apply.
+        if KROWL_WARC_ALSO has metadata. URLs in ``bare`` are seeds without a scheme, which fall
+        back to http. ``request`` makes the request of each URL that is no plain page; such a URL
+        may have any file extension. ``is_first``: they are popped before the other URLs of their
+        host, and rules about hosts and ``allow``, which say what pages are followed, do not apply.
 
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is

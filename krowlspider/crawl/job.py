@@ -314,7 +314,7 @@ class Job:
         loop = asyncio.get_event_loop()
         self._loop_clock = LoopClock(loop, self.monotonic)
         self._loop_clock.start()
-        on_answer = self.notes.name if settings.getbool("KROWL_WARC_DNS") else None
+        on_answer = self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None
         on_look_up = None if meters is None else meters.dns.observe
         self.resolver = resolver(settings, self._loop_clock, on_answer, on_look_up)
         self.names = self.resolver.stats
@@ -344,9 +344,8 @@ class Job:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
         forget_others(self.folder.payloads, archive, uploaded(archive))
-        most = self._settings.getint("KROWL_WARC_REVISIT_MAX")
         others = open_other_crawls(self._settings, self.folder.other_crawls)
-        return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning, others=others)
+        return PayloadIndex(self.folder.payloads, warn=logger.warning, others=others)
 
     def fail(self, error: Exception) -> None:
         """Stop the crawl because of an error. Only the first call has an effect."""

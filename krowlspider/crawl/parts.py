@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
-from krowlspider.fetch.client import Client
+from krowlspider.fetch.client import KEEPALIVE, Client
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
 from krowlspider.fetch.tcp.routes import Routes
-from krowlspider.frontier.limits import Limits, SessionLimits
+from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
@@ -60,7 +60,6 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
     """Return the URLs seen by the crawl in a job folder, whose store is open."""
     return SeenSet(
         store,
-        settings.getint("KROWL_SEEN_CAPACITY"),
         verify=settings.getbool("KROWL_SEEN_VERIFY"),
         file=FilterFile(folder.seen),
     )
@@ -75,11 +74,11 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         address_delay=settings.getfloat("KROWL_IP_DELAY_MIN"),
         slots=settings.getint("CONCURRENT_REQUESTS"),
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
-        domain_share=settings.getfloat("KROWL_DOMAIN_SHARE"),
-        outbox=settings.getint("KROWL_OUTBOX_MAX"),
+        domain_share=DOMAIN_SHARE,
+        outbox=OUTBOX_MAX,
         sessions=SessionLimits(
             requests=settings.getint("KROWL_SESSION_REQUESTS"),
-            wait=settings.getfloat("KROWL_KEEPALIVE"),
+            wait=KEEPALIVE,
             hosts=idle_connections(settings),
         ),
         ports=Ports(map(str, settings.getlist("KROWL_PORTS"))),
@@ -89,10 +88,7 @@ def frontier_limits(settings: BaseSettings) -> Limits:
 def trap_rules(settings: BaseSettings) -> Traps:
     """Return the rules against crawler traps, as of today."""
     return Traps(
-        path_depth_max=settings.getint("KROWL_PATH_DEPTH_MAX"),
-        repeated_segments_max=settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
-        skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"),
-        today=datetime.now(UTC).date(),
+        skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"), today=datetime.now(UTC).date()
     )
 
 
@@ -117,7 +113,6 @@ def delay_policy(settings: BaseSettings) -> DelayPolicy:
             settings.getfloat("KROWL_DELAY_MAX"), scrapy_politeness.autothrottle_maximum(settings)
         ),
         crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"),
-        retry_after_max=settings.getfloat("KROWL_RETRY_AFTER_MAX"),
     )
     slots = scrapy_politeness.slot_delays(settings).items()
     return replace(
@@ -140,7 +135,6 @@ def robots_fetches(
         agent=settings["ROBOTSTXT_USER_AGENT"],
         ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
         retries=settings.getint("RETRY_TIMES"),
-        throttling=settings.getint("KROWL_THROTTLING_TIMES"),
         wall=wall,
         on_found=on_found,
         peers=peers,
@@ -195,13 +189,11 @@ def warc_writer(
             prefix=settings["KROWL_WARC_PREFIX"],
             hostname=socket.gethostname(),
             max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
-            max_age=settings.getfloat("KROWL_WARC_MAX_AGE"),
             info=about,
             digest=settings["KROWL_WARC_DIGEST"],
             compression=settings["KROWL_WARC_COMPRESSION"],
             seed=seed,
         ),
-        queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
         payloads=payloads,
         on_pair=on_pair,
     )
@@ -236,8 +228,5 @@ def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -
         resolver=resolver,
         guard=AddressGuard(settings.getlist("KROWL_ALLOW_ADDRESSES")),
         connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
-        first_byte_timeout=settings.getfloat("KROWL_FIRST_BYTE_TIMEOUT"),
-        rate_min=settings.getint("KROWL_BODY_RATE_MIN"),
-        idle_timeout=settings.getfloat("KROWL_KEEPALIVE"),
         max_idle=idle_connections(settings),
     )

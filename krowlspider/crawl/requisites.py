@@ -32,7 +32,7 @@ class RequisiteIntake:
         self._intake = intake
         self._job = job
         self._same_domain = settings["KROWL_REQUISITES"] != "any"
-        self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
+        self._keeps_via = "metadata" in settings.getlist("KROWL_WARC_ALSO")
 
     def discover(
         self,

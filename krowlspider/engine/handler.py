@@ -24,6 +24,7 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError, LocalExhausted, TooLarge
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.politeness.delay import THROTTLING
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -81,8 +82,8 @@ class DownloadHandler(BaseDownloadHandler):
     """Fetch http and https, and archive each answer before anyone sees it.
 
     ``request.meta["krowl_warc"]`` is a future of the ``Location`` of the response record, and
-    ``krowl_warc_id`` its WARC-Record-ID. They are not set for a status in KROWL_WARC_SKIP_STATUS. A
-    body over DOWNLOAD_MAXSIZE, a cut connection and a timeout raise Scrapy's exceptions. Bytes that
+    ``krowl_warc_id`` its WARC-Record-ID. They are not set for the answers 429 and 503. A body
+    over DOWNLOAD_MAXSIZE, a cut connection and a timeout raise Scrapy's exceptions. Bytes that
     came before are archived, marked as truncated. An answer that may be cut (`NoCloseNotify`) does
     so too until the last try. That one returns it, with the flag "truncated".
     """
@@ -101,7 +102,6 @@ class DownloadHandler(BaseDownloadHandler):
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._max_size = settings.getint("DOWNLOAD_MAXSIZE")
-        self._skipped = {int(status) for status in settings.getlist("KROWL_WARC_SKIP_STATUS")}
         headers = {
             "User-Agent": self._job.user_agent,
             **settings.getdict("DEFAULT_REQUEST_HEADERS"),
@@ -253,8 +253,9 @@ class DownloadHandler(BaseDownloadHandler):
         meta["download_latency"] = exchange.times.latency
         in_flight.received = exchange.response_size
         self._count_answer(exchange.status, in_flight.received)
-        # The answer to robots.txt is always archived: it shows why a host was crawled or not.
-        if exchange.status in self._skipped and in_flight.robots_fetch is None:
+        # The host asked for rest, and the page is fetched again. The answer to robots.txt is always
+        # archived: it shows why a host was crawled or not.
+        if exchange.status in THROTTLING and in_flight.robots_fetch is None:
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)

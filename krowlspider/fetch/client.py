@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from krowlspider.fetch.proxy.dial import ProxyDialer
     from krowlspider.fetch.spills import Spills
 
+# Seconds from the last byte of the request to the first of the answer: half of DOWNLOAD_TIMEOUT, so
+# that a silent server frees its place sooner than a slow one.
+FIRST_BYTE_TIMEOUT = 30.0
+# Bytes a second that an answer must have on average over any 10 s, once it has begun. A modem of
+# 9600 baud has 1000. Servers that send a head immediately and then think for over 10 s are lost.
+BODY_RATE_MIN = 500
+# Seconds that an unused connection is kept: longer than most delays, shorter than the limit of most
+# servers.
+KEEPALIVE = 15.0
+
 
 class Client:
     """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds of ``clock``.
@@ -44,10 +54,10 @@ class Client:
         resolver: Resolver,
         guard: AddressGuard,
         connect_timeout: float,
-        first_byte_timeout: float,
-        idle_timeout: float,
         max_idle: int,
-        rate_min: int = 0,
+        first_byte_timeout: float = FIRST_BYTE_TIMEOUT,
+        idle_timeout: float = KEEPALIVE,
+        rate_min: int = BODY_RATE_MIN,
     ) -> None:
         self._clock = clock
         self._dialer = Dialer(

@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 
 from krowlspider.urls.ports import Ports
 
+# The part of ``total`` for one domain once half of the frontier is full: an endless site leaves
+# room for others. A crawl of few domains raises KROWL_FRONTIER_MAX.
+DOMAIN_SHARE = 0.1
+# URLs that wait on disk for the nodes that own them, at 100 bytes each.
+OUTBOX_MAX = 10_000_000
+
 _NO_PORTS = Ports(())
 
 

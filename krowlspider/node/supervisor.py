@@ -199,8 +199,6 @@ class Supervisor:
         """Write what became of each seed; return the file, "" if there is none."""
         tree = self._plan.tree
         frontiers = [tree.folder(name).frontier for name in self._ids]
-        if not self._plan.settings.getbool("KROWL_REPORTS"):
-            return ""
         try:
             tree.reports.mkdir(exist_ok=True)
             with seeds_of_all(frontiers, tree.reports) as table:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 # Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
 THROTTLING = frozenset({429, 503})
+# Retries of a page after such an answer, each later. The page is not their cause.
+THROTTLING_TIMES = 10
+# Seconds. A longer Retry-After counts as this, like the longest backoff.
+RETRY_AFTER_MAX = 3600.0
 # Weight of the newest latency in the average: the last six make up 90 %.
 ALPHA = 0.3
 # The most doublings: 0.25 s × 2^12 is 17 minutes.
@@ -93,7 +97,7 @@ class DelayPolicy:
     minimum: float
     maximum: float
     crawl_delay_max: float
-    retry_after_max: float
+    retry_after_max: float = RETRY_AFTER_MAX
     of_hosts: dict[str, DelayPolicy] = field(default_factory=dict)
 
     def of(self, host: str) -> DelayPolicy:

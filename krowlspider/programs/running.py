@@ -46,7 +46,7 @@ def reached(error: JobInUseError) -> Iterator[Source]:
     except (NoCrawlError, FileNotFoundError) as cause:
         raise JobError(
             f"JOBDIR {error.path} is in use by process {error.holder}, which does not answer over"
-            " HTTP: stop it first, or start it with KROWL_LIVE_PAGE=True"
+            " HTTP: stop it first, or start it with its live page"
         ) from cause
 
 

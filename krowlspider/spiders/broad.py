@@ -45,7 +45,7 @@ from krowlspider.urls.page.headers import (
     values_of,
 )
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
-from krowlspider.urls.rules.duplicates import DuplicateBodies
+from krowlspider.urls.rules.duplicates import FOLLOWED_MAX, DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
 
 if TYPE_CHECKING:
@@ -203,10 +203,9 @@ class BroadSpider(Spider):
 
     def _read_settings(self, settings: BaseSettings) -> None:
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
-        self._notes = settings.getbool("KROWL_WARC_METADATA")
+        self._notes = "metadata" in settings.getlist("KROWL_WARC_ALSO")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._redirects = Redirects(settings)
-        self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
         self._set_yields_items(yields=True)
@@ -419,7 +418,7 @@ class BroadSpider(Spider):
         """Queue the links of a page and count those left out.
 
         Nothing is queued if the page forbids it, or if its host has sent the same body more than
-        KROWL_DUPLICATE_BODIES_MAX times.
+        FOLLOWED_MAX times.
         """
         forbidden = page.nofollow and not self._follow_nofollow
         reasons = {
@@ -435,8 +434,7 @@ class BroadSpider(Spider):
             return
         url = response.url
         host = host_of(url)
-        most = self._duplicates_max
-        if most and self._duplicates.count(host, response.body) > most:
+        if self._duplicates.count(host, response.body) > FOLLOWED_MAX:
             self.crawler.stats.inc_value("krowl/pages/duplicate_count")
             return
         discover = partial(

@@ -66,8 +66,6 @@ def job_in(folder: Path, file_size: int = FILE_SIZE) -> Job:
         "KROWL_CONTACT": CONTACT,
         "KROWL_DELAY_MIN": 0,
         "KROWL_WARC_MAX_SIZE": file_size,
-        # A small filter.
-        "KROWL_SEEN_CAPACITY": 1000,
         "JOBDIR": str(folder),
     }
     return Job(Settings({**ours, **given}))

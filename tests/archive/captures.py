@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.reading import Member
 from krowlspider.archive.write.capture import Capture, Wire
 from krowlspider.archive.write.records import RecordIds
-from krowlspider.archive.write.series import SeriesOptions, WarcSeries
+from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -121,13 +121,13 @@ def options(
     prefix: str = "test",
     hostname: str = "here",
     max_size: int = 10**9,
-    max_age: float = 3600.0,
     info: Mapping[str, str] = MappingProxyType({"software": "test/1"}),
+    max_age: float = MAX_AGE,
     digest: str = "sha1",
     compression: str = "isal-1",
 ) -> SeriesOptions:
     """Return the options of a series: the given ones, and usual values for the others."""
-    return SeriesOptions(prefix, hostname, max_size, max_age, info, digest, compression)
+    return SeriesOptions(prefix, hostname, max_size, info, max_age, digest, compression)
 
 
 def series(directory: Path, *, max_size: int = 10**9) -> WarcSeries:

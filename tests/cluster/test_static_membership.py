@@ -83,30 +83,6 @@ def test_node_outside_the_static_list_is_refused():
         membership("z", MemoryBoard())
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("KROWL_CLUSTER", "a/b", "is not 1 to 63 letters"),
-        ("KROWL_CONSUL", "127.0.0.1:8500", "is not the http"),
-        ("KROWL_CONSUL", "http://u:p@c.test:8500", "is not the http"),
-        ("KROWL_CONSUL_TTL", "9", "is out of range: 10 or more seconds"),
-        ("KROWL_CONSUL_TOKEN", "a\nb", "must be plain printable ASCII"),
-        ("REDIS_URL", "http://h.test/0", "is not the URL of a Redis"),
-        ("REDIS_URL", "redis://h.test/0?db=1", "is not the URL of a Redis"),
-        ("KROWL_NODE_WEIGHT", "0", "is out of range: 1 or more"),
-        ("KROWL_NODE_WEIGHT", "1000000", "is out of range: 1 or more, at most"),
-        ("KROWL_DRAIN_TIMEOUT", "-1", "is out of range"),
-        ("KROWL_CLUSTER_PAGES", "-1", "is out of range"),
-        ("KROWL_NODE_ID", "a b", "is not a node id"),
-        ("KROWL_NODE_ID", ".a", "is not a node id"),
-    ],
-)
-def test_wrong_cluster_setting_is_refused_with_its_reason(name: str, value: str, reason: str):
-    said = refusal(**{name: value})
-    assert said.startswith(name)
-    assert reason in said
-
-
 def test_two_static_nodes_with_one_redis_are_refused():
     one = "redis://127.0.0.1:1/0"
     assert "members a and b have one Redis" in refusal(KROWL_STATIC_NODES=f"a={one},b={one}")

@@ -69,7 +69,7 @@ def test_a_stopped_crawl_explains_each_url(stopped: Any) -> None:
     assert state("/never") == ("unknown", "")
     assert state("/no/x") == ("refused", "deny")
     assert state("/file.zip") == ("refused", "KROWL_SKIP_EXTENSIONS")
-    assert state("/a/a/a/a/a/a/a/a") == ("refused", "KROWL_REPEATED_SEGMENTS_MAX")
+    assert state("/a/a/a/a/a/a/a/a") == ("refused", "")
     assert ask(jobdir, "ftp://a.test/x", code=2)["state"] == "invalid"
 
 
@@ -230,7 +230,7 @@ def test_a_crawl_without_a_page_cannot_be_asked(tmp_path: Path) -> None:
             interrupt()
 
         crawl_of(web, tmp_path, [web.url(HOST)], script=asks()).run()
-    assert "does not answer over HTTP: stop it first, or start it with KROWL_LIVE_PAGE" in said[0]
+    assert "does not answer over HTTP: stop it first, or start it with its live page" in said[0]
 
 
 # Calls of the console with arguments that they do not take.

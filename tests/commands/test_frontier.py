@@ -503,7 +503,9 @@ def test_without_room_to_open_the_frontier_the_exit_code_is_3(tmp_path: Path) ->
 
 
 def test_a_running_crawl_is_left_alone(web: MockWeb, tmp_path: Path) -> None:
-    crawl = crawl_of(web, tmp_path, settings={"KROWL_DELAY_MIN": 2, "KROWL_LIVE_PAGE": 0}).start()
+    crawl = crawl_of(
+        web, tmp_path, settings={"KROWL_DELAY_MIN": 2, "PROMETHEUS_ENABLED": 0}
+    ).start()
     crawl.wait_until(lambda: len(web.log()) > 10)
     for option in (["--host", "a"], ["--export"], ["--forget", "a"], ["--repair"]):
         _, complaint = frontier(crawl.jobdir, *option, code=2)

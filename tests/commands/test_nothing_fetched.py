@@ -143,7 +143,7 @@ def test_crawl_whose_hosts_are_in_trouble_is_warned_of(
 ) -> None:
     """robots.txt with 5xx is not called throttling."""
     with SimulatedWeb(spec=[page(path, "x", status=status)]) as web:
-        crawl = simulated(tmp_path, web.url("a.test"), KROWL_THROTTLING_TIMES=0).run(code=4)
+        crawl = simulated(tmp_path, web.url("a.test"), RETRY_ENABLED=False).run(code=4)
         said = "answers 429, 503 or, for robots.txt, 5xx: 1. Start the crawl again later."
         assert said in warnings(crawl)[0]
 

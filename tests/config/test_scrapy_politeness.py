@@ -177,18 +177,6 @@ def test_autothrottle_that_is_off_names_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("DOWNLOAD_DELAY", "-1", "='-1' is out of range: 0 or more, at most 86400 seconds"),
-        ("DOWNLOAD_DELAY", float("nan"), "=nan is out of range"),
-        ("DOWNLOAD_DELAY", "slow", "='slow' is not a number of seconds"),
-        ("DOWNLOAD_DELAY", None, " is None: it must have a value"),
-        ("DOWNLOAD_DELAY_JITTER", "-1", "='-1' is out of range"),
-        ("RANDOMIZE_DOWNLOAD_DELAY", "some", "='some' is neither True nor False"),
-        ("CONCURRENT_REQUESTS_PER_DOMAIN", "0", "='0' is out of range: 1 or more requests"),
-        ("CONCURRENT_REQUESTS_PER_IP", -1, "=-1 is out of range: 0 or more requests"),
-        ("CONCURRENT_REQUESTS_PER_IP", "few", "='few' is not a whole number of requests"),
-        ("AUTOTHROTTLE_ENABLED", "yes", "='yes' is neither True nor False"),
-        ("AUTOTHROTTLE_TARGET_CONCURRENCY", 0, "=0 is out of range: more than 0 requests"),
-        ("AUTOTHROTTLE_MAX_DELAY", "inf", "='inf' is out of range"),
         (
             "DOWNLOAD_SLOTS",
             '{"a.test": 5}',

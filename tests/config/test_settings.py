@@ -15,7 +15,7 @@ from scrapy.utils.conf import build_component_list
 
 from krowlspider import settings as defaults
 from krowlspider.config.contact import is_placeholder, is_unreachable
-from krowlspider.config.table import CHECKERS, KNOWN, SCRAPYS
+from krowlspider.config.table import KNOWN, ROWS
 from krowlspider.config.validation import validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
@@ -68,25 +68,15 @@ def test_ordinary_spider_keeps_scrapys_middlewares():
     )
 
 
-def test_default_settings_are_valid_with_a_contact():
-    validate(project_settings())
-
-
-def test_every_krowl_setting_has_exactly_one_checker():
-    defined = {name for name in vars(defaults) if name.startswith("KROWL_")}
-    assert defined == KNOWN
-    assert {name for name in CHECKERS if name.startswith("KROWL_")} == defined
-
-
 def test_every_other_setting_is_one_that_scrapy_knows():
     # Those of Prometheus and Redis have the names that scrapy-prometheus-exporter and scrapy-redis
     # gave them.
     own = ("KROWL_", "PROMETHEUS_", "REDIS_URL")
     ours = {name for name in vars(defaults) if name.isupper() and not name.startswith(own)}
     assert ours - set(vars(default_settings)) == set()
-    assert {name for name in CHECKERS if not name.startswith(own)} - set(
-        vars(default_settings)
-    ) == {"CONCURRENT_REQUESTS_PER_IP"}
+    assert {name for name in ROWS if not name.startswith(own)} - set(vars(default_settings)) == {
+        "CONCURRENT_REQUESTS_PER_IP"
+    }
 
 
 def test_every_krowl_setting_named_in_the_source_is_defined():
@@ -261,6 +251,11 @@ def test_all_problems_are_reported_together():
         ("KROWL_WARC_DIR", Path("warcs")),
         ("KROWL_WARC_INFO", '{"operator": "B\u00fccherei", "isPartOf": "x"}'),
         ("KROWL_WARC_PREFIX", "crawl-2026.07_a"),
+        ("KROWL_EXCLUDE", None),
+        ("KROWL_EXCLUDE", __file__),
+        ("KROWL_EXCLUDE", Path(__file__)),
+        ("KROWL_SKIP_EXTENSIONS", ""),
+        ("KROWL_SKIP_EXTENSIONS", "zip, .ZIP"),
         ("RETRY_HTTP_CODES", "500, 502"),
         ("RETRY_HTTP_CODES", [500, "502"]),
         ("RETRY_HTTP_CODES", []),
@@ -279,151 +274,6 @@ def test_all_problems_are_reported_together():
 )
 def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
     validate(project_settings(**{name: value}))
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("KROWL_DELAY_MIN", "-1", "is out of range: 0 or more seconds"),
-        ("KROWL_DELAY_MIN", "nan", "is out of range"),
-        ("KROWL_DELAY_MAX", "inf", "is out of range"),
-        ("KROWL_DNS_TIMEOUT", "0", "is out of range: more than 0 seconds"),
-        ("KROWL_ROBOTS_TTL", "86401", "is out of range: more than 0, at most 86400 seconds"),
-        ("KROWL_COMMIT_INTERVAL", "61", "is out of range"),
-        ("KROWL_DOMAIN_CONCURRENCY", "0", "is out of range: 1 or more requests"),
-        ("KROWL_IP_DELAY_MIN", "61", "is out of range: 0 or more, at most 60 seconds"),
-        ("KROWL_HOST_QUEUE_MAX", "1.5", "is not a whole number of URLs"),
-        ("KROWL_HOST_QUEUE_MAX", 1.5, "is not a whole number of URLs"),
-        ("KROWL_HOST_QUEUE_MAX", "9" * 400, "is not a whole number of URLs"),
-        ("KROWL_FRONTIER_MAX", [1], "is not a whole number of URLs"),
-        ("KROWL_SEEN_VERIFY", "yes", "is neither True nor False"),
-        ("KROWL_SEEN_VERIFY", [], "is neither True nor False"),
-        ("KROWL_ALLOW_ADDRESSES", "10.0.0.1/8", "has '10.0.0.1/8'"),
-        ("KROWL_ALLOW_ADDRESSES", ["10.0.0.0/8", " fd00::/8"], "has ' fd00::/8'"),
-        ("KROWL_ALLOW_ADDRESSES", 10, "is not a list"),
-        ("KROWL_PORTS", "80,http", "is no list of ports and ranges: 'http' is neither a port nor"),
-        ("KROWL_PORTS", "65536", "is no list of ports and ranges: '65536'"),
-        ("KROWL_PORTS", "1-2-3", "is no list of ports and ranges: '1-2-3'"),
-        ("KROWL_PORTS", "9-8", "is no list of ports and ranges: '9-8' is no range"),
-        ("KROWL_PORTS", "80,22", "is no list of ports and ranges: '22' is a port of another"),
-        ("KROWL_PORTS", 8080, "is no list of ports and ranges: "),
-        ("KROWL_RESOLVE", "*.test=127.0.0.1", "is not a mapping"),
-        ("KROWL_RESOLVE", "[1]", "is not a mapping"),
-        ("KROWL_RESOLVE", '{"*.test": "localhost"}', "has 'localhost' for '*.test'"),
-        ("KROWL_RESOLVE", '{"a.*.test": "127.0.0.1"}', "has 'a.*.test'"),
-        ("KROWL_RESOLVE", '{"http://a.test": "127.0.0.1"}', "has 'http://a.test'"),
-        ("KROWL_DNS_SERVERS", "dns.example", "has 'dns.example'"),
-        ("KROWL_DNS_SERVERS", "1.2.3.4:0", "has '1.2.3.4:0'"),
-        ("KROWL_DNS_SERVERS", "1.2.3.4:65536", "has '1.2.3.4:65536'"),
-        ("KROWL_DNS_SERVERS", "[1.2.3.4]:53", "has '[1.2.3.4]:53'"),
-        ("KROWL_DNS_SERVERS", "[::1]", "has '[::1]'"),
-        ("KROWL_WARC_DIR", "", "is not a folder's path"),
-        ("KROWL_WARC_DIR", "a\0b", "is not a folder's path"),
-        ("KROWL_WARC_INFO", "operator=me", "is not a mapping"),
-        ("KROWL_WARC_INFO", '["operator"]', "is not a mapping"),
-        ("KROWL_WARC_INFO", {"is part": "x"}, "has 'is part', which is not the name of a field"),
-        ("KROWL_WARC_INFO", {"a\r\nb": "x"}, "has 'a\\r\\nb', which is not the"),
-        ("KROWL_WARC_INFO", {"Software": "x"}, "has 'Software', which is written by the crawler"),
-        ("KROWL_WARC_INFO", {"RETRY_TIMES": "x"}, "has 'RETRY_TIMES', which is written"),
-        ("KROWL_WARC_INFO", {"ispartof": "x"}, "has 'ispartof', which is spelt 'isPartOf'"),
-        ("KROWL_WARC_INFO", {"curator": 1}, "has 'curator', which must have a text"),
-        (
-            "KROWL_WARC_INFO",
-            '{"operator": "a\\r\\nsoftware: b"}',
-            "has 'operator', which must be one",
-        ),
-        ("KROWL_WARC_INFO", {"operator": "a\u2028b"}, "has 'operator', which must be one"),
-        ("KROWL_WARC_INFO", {"operator": "a\x00b"}, "has 'operator', which must be one"),
-        ("KROWL_WARC_INFO", {"operator": "\udcff"}, "has 'operator', which must be one"),
-        ("KROWL_WARC_PREFIX", "../krowl", "is not of letters"),
-        ("KROWL_WARC_PREFIX", ".hidden", "is not of letters"),
-        ("KROWL_WARC_PREFIX", "-x", "is not of letters"),
-        ("KROWL_WARC_PREFIX", "krowl\n", "is not of letters"),
-        (
-            "TWISTED_REACTOR",
-            "twisted.internet.epollreactor.EPollReactor",
-            "is not twisted.internet.asyncioreactor",
-        ),
-        ("CONCURRENT_REQUESTS", "0", "is out of range"),
-        ("RETRY_HTTP_CODES", "500,fast", "has 'fast', which is not one of the status codes"),
-        ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
-        ("RETRY_HTTP_CODES", 500, "is not a list"),
-        ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
-        ("FEEDS", {"a.foo": {"format": "foo"}}, "has 'a.foo' in the format 'foo': give one of csv"),
-        ("FEEDS", {"a.jsonl": {}}, "has 'a.jsonl' in the format None: give one of csv"),
-        ("FEEDS", {"xx://a": {"format": "csv"}}, "has 'xx://a', which has the unknown scheme 'x"),
-        (
-            "FEEDS",
-            {"gs://a/b": {"format": "csv"}},
-            "has 'gs://a/b', which needs the package google",
-        ),
-        (
-            "FEEDS",
-            {"/proc/a": {"format": "csv"}},
-            "has '/proc/a', which cannot be written: No such",
-        ),
-        ("FEEDS", {"/proc/no/a": {"format": "csv"}}, "has '/proc/no/a', which cannot be written: "),
-        ("FEEDS", {"file:///proc/a": {"format": "csv"}}, "has 'file:///proc/a', which cannot be"),
-        ("FEEDS", {"/proc/%(name)s/a": {"format": "csv"}}, "has '/proc/%(name)s/a', which cannot"),
-        ("FEEDS", {"/dev": {"format": "csv"}}, "has '/dev', which is a folder: give a file"),
-        ("LOG_LEVEL", "LOUD", "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"),
-        ("LOG_LEVEL", [], "is no level of a log"),
-        ("TELNETCONSOLE_PORT", "[6023,6023]", "is no list of the first and the last of several"),
-        ("TELNETCONSOLE_PORT", 6023, "is no list of the first and the last of several ports"),
-        ("TELNETCONSOLE_PORT", [6, 5], "is no list of the first and the last of several ports"),
-        ("URLLENGTH_LIMIT", "-1", "is out of range: 0 or more characters"),
-        (
-            "SCHEDULER",
-            "scrapy.core.scheduler.Scheduler",
-            "is neither krowlspider.engine.scheduler.Scheduler nor derived from it",
-        ),
-        ("ADDONS", {"nosuch.Component": 1}, "names 'nosuch.Component', which cannot be loaded: No"),
-        ("ADDONS", {"x.Y": "first"}, "is wrong: Invalid value first for component x.Y"),
-        ("ITEM_PIPELINES", {"x.Y": "first"}, "is wrong: Invalid value first for component x.Y"),
-        ("SCHEDULER", "krowlspider.nosuch.Scheduler", "cannot be loaded: No module named"),
-        ("SCHEDULER", "krowlspider.engine.scheduler.Nosuch", "cannot be loaded: Module"),
-        ("SCHEDULER", "Scheduler", "cannot be loaded: Error loading object"),
-        ("SCHEDULER", 7, "cannot be loaded: "),
-        ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "is neither krowlspider."),
-        ("DOWNLOADER", "scrapy.core.downloader.Downloader", "is neither krowlspider."),
-        ("DOWNLOAD_TIMEOUT", "-1", "is out of range"),
-        ("DOWNLOAD_MAXSIZE", "0", "is out of range"),
-        ("KROWL_MEMORY_LIMIT", "-1", "is out of range: 0 or more bytes"),
-        (
-            "KROWL_MEMORY_LIMIT",
-            "2 bytes",
-            "is not a whole number of bytes, such as 2000000000, 2GB or 512MiB",
-        ),
-        ("KROWL_DISK_FLOOR", "-2GB", "is not a whole number of bytes"),
-        ("SCRAPER_SLOT_MAX_ACTIVE_SIZE", "much", "is not a whole number of bytes"),
-        ("KROWL_MEMORY_LIMIT", 40_000_000, "is less than four times DOWNLOAD_MAXSIZE"),
-        ("USER_AGENT", "", "must be plain printable ASCII"),
-        ("USER_AGENT", "Mozilla/5.0", "must hold {contact}"),
-        ("USER_AGENT", "bot\r\nX: y", "must be plain printable ASCII"),
-        ("ROBOTSTXT_USER_AGENT", "krowl spider", "is not a product token"),
-        ("ROBOTSTXT_OBEY", "no", "is neither True nor False"),
-        ("KROWL_LOG_FORMAT", "xml", "is not text or json"),
-    ],
-)
-def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: object, reason: str):
-    assert refusal(**{name: value}).startswith(f"{name}={value!r} {reason}")
-
-
-# None says that there is none.
-OPTIONAL = {
-    *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
-    *("LOG_FILE", "TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
-    # None is an empty mapping.
-    *("ADDONS", "DOWNLOAD_SLOTS", "DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "FEEDS"),
-    *("ITEM_PIPELINES", "SPIDER_MIDDLEWARES"),
-}
-
-
-@pytest.mark.parametrize(
-    "name", sorted(CHECKERS.keys() - SCRAPYS.keys() - OPTIONAL - {"KROWL_CONTACT"})
-)
-def test_none_is_refused_where_a_value_is_needed(name: str):
-    assert refusal(**{name: None}) == f"{name} is None: it must have a value"
 
 
 @pytest.mark.parametrize(
@@ -462,7 +312,7 @@ def test_size_in_a_spiders_settings_may_have_a_unit():
         ("KROWL_ALLOW_ADDRESSES", "10.0.0.0/8, fd00::/8", ["10.0.0.0/8", "fd00::/8"]),
         ("KROWL_DNS_SERVERS", " 1.1.1.1 ,8.8.8.8,", ["1.1.1.1", "8.8.8.8"]),
         ("KROWL_PORTS", "80, 443", ["80", "443"]),
-        ("KROWL_WARC_SKIP_STATUS", ", ", []),
+        ("KROWL_WARC_ALSO", "dns, failures,", ["dns", "failures"]),
     ],
 )
 def test_list_as_text_may_have_blanks(name: str, given: str, parts: list[str]):

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 VALUES = {
     "KROWL_FRONTIER_MAX": 1000,
-    "KROWL_DOMAIN_SHARE": 0.1,
     "KROWL_DOMAIN_BUDGET": 7,
-    "KROWL_OUTBOX_MAX": 9,
 }
 
 
@@ -72,11 +70,10 @@ def test_a_domain_is_named_once_with_setting_count_and_hosts(
         look()
     (line,) = caplog.messages
     assert line == (
-        "KROWL_DOMAIN_SHARE = 0.1: 250 URLs dropped so far (www.a.com: 200, a.com: 50). They are"
-        " not marked as seen: raise it (0: no limit), or KROWL_FRONTIER_MAX, and start again with"
-        " the same JOBDIR and seeds. That queues dropped seeds, and links when another page names"
-        " them. Links of pages that are done need a new JOBDIR, or scrapy frontier JOBDIR --import"
-        " FILE"
+        "Share of a domain of KROWL_FRONTIER_MAX = 1000: 250 URLs dropped so far (www.a.com: 200,"
+        " a.com: 50). They are not marked as seen: raise it and start again with the same JOBDIR"
+        " and seeds. That queues dropped seeds, and links when another page names them. Links of"
+        " pages that are done need a new JOBDIR, or scrapy frontier JOBDIR --import FILE"
     )
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
@@ -97,20 +94,21 @@ def test_one_domain_in_ten_seconds_is_named(
 
 
 @pytest.mark.parametrize(
-    ("cap", "setting"), [("frontier", "FRONTIER_MAX = 1000"), ("outbox", "OUTBOX_MAX = 9")]
+    ("cap", "named"),
+    [("frontier", "KROWL_FRONTIER_MAX = 1000"), ("outbox", "Room for URLs of other nodes")],
 )
 def test_a_cap_of_the_crawl_is_named_once(
     frontier: Refusing,
     look: Callable[[], None],
     caplog: pytest.LogCaptureFixture,
     cap: str,
-    setting: str,
+    named: str,
 ) -> None:
     for number in range(3):
         frontier.refuse(cap, f"{number}.test", 4)
         look()
     assert [line.partition(". They")[0] for line in caplog.messages] == [
-        f"KROWL_{setting}: 4 URLs dropped so far (0.test: 4)"
+        f"{named}: 4 URLs dropped so far (0.test: 4)"
     ]
 
 
@@ -126,9 +124,10 @@ def test_the_end_has_a_line_for_each_cap(caplog: pytest.LogCaptureFixture) -> No
     warnings.end()
     starts = sorted(line.partition(". They")[0] for line in caplog.messages)
     most = "5.test: 6, 4.test: 5, 3.test: 4, 2.test: 3, 1.test: 2"
+    share = "Share of a domain of KROWL_FRONTIER_MAX = 1000"
     assert starts == [
         "KROWL_DOMAIN_BUDGET = 7: 3 URLs dropped in this run (a.test: 3)",
-        f"KROWL_DOMAIN_SHARE = 0.1: 21 URLs dropped in this run ({most}, other hosts: 1)",
+        f"{share}: 21 URLs dropped in this run ({most}, other hosts: 1)",
     ]
 
 
@@ -143,5 +142,7 @@ def test_hosts_without_end_are_counted_together(caplog: pytest.LogCaptureFixture
     assert len(frontier.refused.hosts("outbox")) <= NAMES_MAX
     warnings.end()
     (line,) = caplog.messages
-    assert line.startswith("KROWL_OUTBOX_MAX = 9: 3,030 URLs dropped in this run (good.test: 30, ")
+    assert line.startswith(
+        "Room for URLs of other nodes: 3,030 URLs dropped in this run (good.test: 30"
+    )
     assert "other hosts: 2996)" in line

@@ -100,7 +100,12 @@ def drops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Explanation]:
     names = [name for name in (*KINDS, *DROPPED_TOO) if name != "dns-nxdomain"]
 
     async def run() -> dict[str, Explanation]:
-        overrides = {"RETRY_TIMES": 0, "KROWL_THROTTLING_TIMES": 1}
+        overrides = {
+            "RETRY_TIMES": 0,
+            "KROWL_RETRY_DELAY": 0.01,
+            "KROWL_DELAY_MIN": 0,
+            "KROWL_DELAY_FACTOR": 0,
+        }
         crawl = begun(tmp_path_factory.mktemp("drops"), overrides)
         crawl.scheduler.intake.discover(
             map(url_of, names), depth=0, bare=frozenset({url_of("no-https")})
@@ -372,7 +377,7 @@ WAITS = {
     "Retry-After": Wait(
         "throttled",
         "because of the Retry-After of an answer 429 or 503.",
-        "KROWL_RETRY_AFTER_MAX",
+        "",
         urls=pages("throttled", first="later"),
     ),
     "backoff": Wait(

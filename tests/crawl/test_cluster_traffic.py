@@ -14,7 +14,7 @@ from krowlspider.cluster.transport.mark import Acknowledgement, Mark, decode_ack
 from krowlspider.cluster.transport.message import Message, decode
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
-from krowlspider.crawl.intake import Intake
+from krowlspider.crawl.intake import Intake, RequisiteBudget
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
@@ -103,9 +103,8 @@ def test_requisites_of_others_keep_to_the_budget(tmp_path: Path) -> None:
     """They go before pages, whatever priority the message names, and are known the next time."""
 
     async def main() -> None:
-        job, traffic = traffic_in(
-            tmp_path, spider=BroadSpider(), KROWL_REQUISITES="any", KROWL_REQUISITES_HOST_MAX=2
-        )
+        job, traffic = traffic_in(tmp_path, spider=BroadSpider(), KROWL_REQUISITES="any")
+        traffic._intake.requisite_budget = RequisiteBudget(2)
         sent = [
             Message(
                 f"http://a.test/{n}",

@@ -31,13 +31,14 @@ def test_nothing_is_popped_while_the_archive_queue_is_full(
     async def main() -> None:
         settings = Settings()
         settings.setmodule("krowlspider.settings")
-        changes = {"JOBDIR": str(tmp_path / "job"), "KROWL_WARC_QUEUE": 2 * size}
+        changes = {"JOBDIR": str(tmp_path / "job")}
         settings.setdict({"KROWL_CONTACT": CONTACT, "ADDONS": {}, **changes})
         crawler = Crawler(BroadSpider, settings)
         crawler.stats = MemoryStatsCollector(crawler)
         downloader = Downloader(crawler)
         job = Job.of(crawler)
         archive = job.archive
+        archive.queue_bytes = 2 * size
         archive.write(capture(1))
         assert not downloader.needs_backout()
         archive.write(capture(2))

@@ -268,7 +268,7 @@ def url_of(crawl: Crawl) -> str:
 def test_while_a_crawl_runs_its_metrics_are_its_numbers_of_now(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         seeds = [web.url("a.test"), web.url("b.test", "/slow")]
-        settings = {**UNSEEN, "KROWL_LIVE_PAGE": False}
+        settings = {**UNSEEN, "EXTENSIONS": '{"extensions.live_page.LivePage": null}'}
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).start()
         url = url_of(crawl)
         with urllib.request.urlopen(url.replace("/metrics", "/healthz")) as response:

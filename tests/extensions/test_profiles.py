@@ -47,7 +47,7 @@ def test_server_that_hangs_does_not_hold_up_the_end(
 ) -> None:
     agent = Agent()
     monkeypatch.setitem(sys.modules, "pyroscope", agent)  # type: ignore[arg-type]
-    monkeypatch.setattr("krowlspider.config.table.find_spec", lambda _: object())
+    monkeypatch.setattr("krowlspider.config.checks.find_spec", lambda _: object())
     monkeypatch.setattr(profiles, "_LAST", 0.05)
     with SimulatedWeb(spec=SPEC) as web:
         settings = {"KROWL_PYROSCOPE": "http://127.0.0.1:4040"}
@@ -72,7 +72,7 @@ def test_server_that_hangs_does_not_hold_up_the_end(
 def test_missing_package_names_the_extra(
     value: str | None, fault: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.config.table.find_spec", lambda _: None)
+    monkeypatch.setattr("krowlspider.config.checks.find_spec", lambda _: None)
     checker = CHECKERS["KROWL_PYROSCOPE"]
     assert checker(Settings({"KROWL_PYROSCOPE": value}), "KROWL_PYROSCOPE") == fault
 

@@ -190,7 +190,7 @@ def test_a_dropped_answer_is_no_page(tmp_path: Path) -> None:
         page("/large", "x" * 5000, headers={"Content-Type": "image/png"}),
         page("/throttled", "", status=429),
     ]
-    settings = {"DOWNLOAD_MAXSIZE": 2000, "KROWL_THROTTLING_TIMES": 1, "RETRY_TIMES": 0}
+    settings = {"DOWNLOAD_MAXSIZE": 2000, "RETRY_TIMES": 0}
     with SimulatedWeb(spec=spec) as web:
         seeds = [web.url("a.test"), web.url("b.test", "/throttled")]
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()

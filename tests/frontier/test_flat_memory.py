@@ -36,7 +36,7 @@ FILTER = URLS * 32 // 8
 # Covers LevelDB's two write buffers of 32 MiB and memory that malloc keeps. A leak of 100 bytes for
 # each host or URL would add 50 MB in the second half.
 SLACK = 40 * MB
-RULE = DelayPolicy(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300, retry_after_max=3600)
+RULE = DelayPolicy(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300)
 LIMITS = Limits(host_queue=URLS, total=URLS, domain_concurrency=2)
 
 

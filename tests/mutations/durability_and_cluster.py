@@ -44,7 +44,7 @@ DURABILITY_AND_CLUSTER = (
     ),
     Mutation(
         "domain-fills-the-frontier",
-        "KROWL_DOMAIN_SHARE: the share of a domain in a full frontier",
+        "the share of a domain in a full frontier",
         f"{_FRONTIER}/admission.py",
         'room, cap = self._load.room(host.domain, _SHARES), "domain_share"',
         "pass",

@@ -15,7 +15,7 @@ BASE = {"urls", "politeness"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
 ENGINE = {"engine", "crawl", *SIDES, *BASE}
 MAY_IMPORT: dict[str, set[str]] = {
-    "settings": {"krowlspider"},
+    "settings": {"krowlspider", "config"},
     "urls": {"internals.frostwork"},
     "politeness": {"urls"},
     **dict.fromkeys(SIDES, BASE),

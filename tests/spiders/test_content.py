@@ -53,8 +53,7 @@ QUICK = {
     "RETRY_TIMES": 0,
     "KROWL_DELAY_MIN": 0,
     "KROWL_DELAY_FACTOR": 0,
-    "KROWL_WARC_METADATA": 1,
-    "KROWL_DUPLICATE_BODIES_MAX": 0,
+    "KROWL_WARC_ALSO": "metadata",
 }
 
 

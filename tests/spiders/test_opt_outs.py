@@ -19,7 +19,7 @@ from tests.support.simulated_web import SimulatedWeb
 if TYPE_CHECKING:
     from pathlib import Path
 
-ON = {"KROWL_OPT_OUTS": 1, "KROWL_WARC_METADATA": 1}
+ON = {"KROWL_OPT_OUTS": 1, "KROWL_WARC_ALSO": "metadata"}
 ROBOTS = page("/robots.txt", "User-agent: *\nDisallow: /private\n")
 HOME = page("/", anchors("/p1", "http://b.test:{port}/p1"))
 LEAF = page("^/p", "leaf")

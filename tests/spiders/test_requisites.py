@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy import signals
 
 from krowlspider.crawl.flights import Flights
+from krowlspider.crawl.intake import RequisiteBudget
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.requisites import RequisiteReader
 from krowlspider.urls.page.requisites.css import BYTES_MAX
 from tests.mockweb.audit import violations
@@ -19,8 +23,10 @@ from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
-    from scrapy import Request
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from tests.mockweb.log import Entry
@@ -141,7 +147,7 @@ def test_sitemaps_are_read_where_a_requisite_came_first(tmp_path: Path, restarts
 
 
 def test_requisites_come_soon_and_say_how_they_were_found(tmp_path: Path) -> None:
-    settings = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1}
+    settings = {"KROWL_WARC_ALSO": "metadata", "KROWL_SITEMAPS": 1}
     with SimulatedWeb(spec=SITE) as web:
         crawl = crawled(web, tmp_path, "any", settings=settings).run()
         log = pages(web.log())
@@ -196,9 +202,22 @@ def test_no_requisite_counts_as_a_page(tmp_path: Path) -> None:
         assert f"{A}/last" not in fetched(web.log())
 
 
+class FewRequisites:
+    """An extension that lets each host have two requisites."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        crawler.signals.connect(cls._opened, signals.spider_opened)
+        return cls()
+
+    @staticmethod
+    def _opened(spider: Spider) -> None:
+        Scheduler.of(spider.crawler).intake.requisite_budget = RequisiteBudget(2)
+
+
 def test_host_has_a_budget_of_requisites(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SITE) as web:
-        settings = {"KROWL_REQUISITES_HOST_MAX": 2}
+        settings = {"EXTENSIONS": json.dumps({f"{__name__}.FewRequisites": 0})}
         crawl = crawled(web, tmp_path, "site", settings=settings).run()
         found = fetched(web.log()) - PAGES
         assert sum(count for name, count in found.items() if name.startswith(A)) == 2

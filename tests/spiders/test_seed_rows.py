@@ -40,7 +40,7 @@ SPEC = [
 
 def run(folder: Path, lines: Iterable[str], name: str = "seeds.txt", **more: Any) -> Crawl:
     seeds = write_seeds(folder / name, lines)
-    settings = {"RETRY_TIMES": 0, "KROWL_THROTTLING_TIMES": 1, "REDIRECT_MAX_TIMES": 3}
+    settings = {"RETRY_TIMES": 0, "REDIRECT_MAX_TIMES": 3}
     settings |= more.pop("settings", {})
     arguments = {"seeds": seeds, **more.pop("arguments", {})}
     return SimulatedCrawl(folder / "job", arguments=arguments, settings=settings, **more).run()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider import settings
+from krowlspider.config.table import ROWS
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "settings.md"
 HEAD = """# Settings
 
-Every setting that the project sets, with its default and its meaning. The text is that of
-[`{source}`](../{source}); `make docs` writes this page anew.
+Every setting that the project sets, with its default, its unit and its meaning. They are those of
+the table [`{source}`](../{source}); `make docs` writes this page anew.
 
 Give another value for one crawl with `-s NAME=VALUE`, with scrapyd by `-d setting=NAME=VALUE`, or
 in a settings module of your own. On a command line a list is text with commas, a mapping is JSON,
@@ -45,8 +46,11 @@ def page() -> str:
     source = Path(settings.__file__)
     lines = [HEAD.format(source=source.relative_to(ROOT))]
     for section, names in _sections(source.read_text()):
-        lines += [f"## {section}", "", "| setting | default | meaning |", "| --- | --- | --- |"]
-        lines += [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in names]
+        lines += [f"## {section}", "", "| setting | default | unit | meaning |"]
+        lines += ["| --- | --- | --- | --- |"]
+        for name, default, meaning in names:
+            unit = ROWS[name].unit if name in ROWS else ""
+            lines.append(f"| `{name}` | {default} | {unit} | {meaning} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -61,8 +65,8 @@ def _sections(source: str) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     for node in _assignments(ast.parse(source).body):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         assert isinstance(target, ast.Name)
-        assert node.value is not None
-        if not target.id.isupper():
+        # Those without a value have Scrapy's default.
+        if node.value is None or not target.id.isupper():
             continue
         section = [text for number, text in starts.items() if number < node.lineno][-1]
         if section != title:

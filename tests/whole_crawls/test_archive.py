@@ -378,7 +378,7 @@ def test_cut_answer_is_stored_with_the_reason(
     with SimulatedRawWeb(CUT) as web:
         # One host each: a host would make the next request wait.
         urls = {path: web.url(f"{path[1:]}.test", path) for path in CUT}
-        limits = {"DOWNLOAD_MAXSIZE": 2000, "DOWNLOAD_TIMEOUT": 1.2, "KROWL_WARC_FAILURES": 1}
+        limits = {"DOWNLOAD_MAXSIZE": 2000, "DOWNLOAD_TIMEOUT": 1.2, "KROWL_WARC_ALSO": "failures"}
         crawl = crawl_raw(tmp_path, urls.values(), **limits)
         records = valid_records(crawl.jobdir / "warc")
     for path, url in urls.items():
@@ -428,7 +428,7 @@ def test_undecodable_answer_is_stored_whole(
     }
     with SimulatedRawWeb(raw) as web:
         urls = {path: web.url(f"{path[1:]}.test", path) for path in coded}
-        settings = {"DOWNLOAD_MAXSIZE": 10_000, "KROWL_WARC_FAILURES": 1}
+        settings = {"DOWNLOAD_MAXSIZE": 10_000, "KROWL_WARC_ALSO": "failures"}
         crawl = crawl_raw(tmp_path, urls.values(), **settings)
         records = valid_records(crawl.jobdir / "warc")
     for path, url in urls.items():
@@ -504,7 +504,7 @@ NOTED = {
 def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
     with SimulatedRawWeb(HOSTILE) as web:
         urls = [web.url("odd.test", path) for path in HOSTILE]
-        crawl = crawl_raw(tmp_path, urls, KROWL_WARC_METADATA=1, KROWL_WARC_REVISIT=0)
+        crawl = crawl_raw(tmp_path, urls, KROWL_WARC_ALSO="metadata", KROWL_WARC_REVISIT=0)
         records = valid_records(crawl.jobdir / "warc")
     asked = len(web.requests)
     # Besides: robots.txt, and targets of redirects and links. http://odd.test:1 has no server.

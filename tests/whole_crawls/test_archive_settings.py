@@ -41,7 +41,7 @@ def named(*urls: str) -> str:
     return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>'
 
 
-# --- KROWL_WARC_METADATA ---
+# --- KROWL_WARC_ALSO ---
 
 LEADING = [
     {
@@ -71,7 +71,7 @@ def test_metadata_describe_each_fetch(
     """How its URL was found, its times, and the links found in it."""
     with SimulatedWeb(spec=LEADING, tls=True) as web:
         seeds = [web.url("a.test"), web.url("b.test"), web.url("c.test", tls=True)]
-        settings = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
+        settings = {"KROWL_WARC_ALSO": "metadata", "KROWL_SITEMAPS": 1, **NO_DELAY}
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
         records = valid_records(crawl.jobdir / "warc")
         entries = web.log()
@@ -172,9 +172,6 @@ def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
     assert len(records) == 2 + 2 * asked + 2
 
 
-# --- KROWL_WARC_FAILURES, KROWL_WARC_DNS ---
-
-
 def asks(zone: Zone) -> dict[str, Any]:
     """Return settings that look names up in this zone only."""
     return {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
@@ -204,8 +201,7 @@ def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, 
         crawl = crawl_raw(
             tmp_path,
             [f"{root}/p" for root in [*failing, fine.url("fine.example", "")]],
-            KROWL_WARC_FAILURES=1,
-            KROWL_FIRST_BYTE_TIMEOUT=0.7,
+            KROWL_WARC_ALSO="failures",
             ROBOTSTXT_OBEY=obeys,
             **asks(zone),
         )
@@ -232,8 +228,7 @@ def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) 
             tmp_path,
             [web.url("a.test", "/p")],
             code=4,
-            KROWL_WARC_FAILURES=1,
-            KROWL_WARC_METADATA=1,
+            KROWL_WARC_ALSO="failures, metadata",
             RETRY_TIMES=1,
         )
         notes = valid_records(crawl.jobdir / "warc").about(web.url("a.test", "/p"))
@@ -258,7 +253,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
         hosts = ["one.example", "Two.example.", "caf\u00e9.example", "six.example", "gone.example"]
         # Two pages of a host need one look-up.
         seeds = [web.url(host, path) for host in hosts for path in ("/", "/2")]
-        crawl = crawl_raw(tmp_path, seeds, KROWL_WARC_DNS=1, **asks(zone))
+        crawl = crawl_raw(tmp_path, seeds, KROWL_WARC_ALSO="dns", **asks(zone))
         records = valid_records(crawl.jobdir / "warc")
     resources = {record.url: record for record in records.of_kind("resource")}
     del resources["urn:krowlspider:seeds"]
@@ -277,7 +272,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
     assert records.kinds["request"] == 9
 
 
-# --- KROWL_WARC_SKIP_STATUS ---
+# --- Answers that are fetched again ---
 
 BUSY = [
     NO_ROBOTS,
@@ -289,20 +284,10 @@ BUSY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "skipped"),
-    [
-        ({}, {429, 503}),
-        ({"KROWL_WARC_SKIP_STATUS": ""}, set()),
-        ({"KROWL_WARC_SKIP_STATUS": "404"}, {404}),
-    ],
-)
-def test_skipped_status_leaves_no_record(
-    tmp_path: Path, chosen: dict[str, str], skipped: set[int]
-) -> None:
-    """Items of such pages name no record."""
+def test_answers_429_and_503_leave_no_record(tmp_path: Path) -> None:
+    skipped = {429, 503}
     with SimulatedWeb(spec=BUSY) as web:
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={**NO_DELAY, **chosen}).run()
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=NO_DELAY).run()
         records = valid_records(crawl.jobdir / "warc")
         entries = web.log()
     assert Counter(entry.status for entry in entries) == {404: 2, 200: 3, 429: 1, 503: 1}
@@ -313,9 +298,6 @@ def test_skipped_status_leaves_no_record(
         entry.url for entry in kept
     )
     assert crawl.stats["krowl/archive/records_count"] == 2 + 2 * len(kept) == len(records)
-    nowhere = {item["status"] for item in crawl.items if item["warc_file"] is None}
-    assert nowhere == skipped & {404}
-    assert all((item["warc_file"] is None) == (item["warc_offset"] is None) for item in crawl.items)
     assert sorted(item["status"] for item in crawl.items) == [200, 200, 200, 404]
 
 
@@ -359,8 +341,7 @@ def test_digests_and_compression_are_those_that_are_set(tmp_path: Path) -> None:
         **NO_DELAY,
         "KROWL_WARC_DIGEST": "sha256",
         "KROWL_WARC_COMPRESSION": "zlib-ng-6",
-        "KROWL_WARC_DNS": 1,
-        "KROWL_WARC_METADATA": 1,
+        "KROWL_WARC_ALSO": "dns,metadata",
     }
     with SimulatedWeb(spec=alike(20)) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=dense).run()
@@ -450,17 +431,17 @@ def test_every_revisit_has_its_original_after_kill_9(
     assert len(across) > 100
 
 
-# --- KROWL_WARC_MAX_AGE, and the first record of each file ---
+# --- The first record of each file ---
 
 INFO = {"operator": "Bibliothèque", "isPartOf": "autumn", "curator": "A: B"}
 SECRETS = ("hunter2", "AKIASECRET", "p4ssw0rd")
 
 
 @pytest.mark.slow
-def test_old_file_ends_while_nothing_is_fetched(
+def test_each_file_begins_with_its_warcinfo_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file begins with its warcinfo record; the first one has the seeds next."""
+    """The first one has the seeds next."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS[1])
     with RawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
         seeds = write_seeds(tmp_path / "seeds.txt", ["# ours", web.url("a.test")])
@@ -468,7 +449,7 @@ def test_old_file_ends_while_nothing_is_fetched(
             tmp_path / "job",
             arguments={"seeds": seeds},
             settings={
-                "KROWL_WARC_MAX_AGE": 0.3,
+                "KROWL_WARC_MAX_SIZE": 1,
                 "KROWL_DELAY_MIN": 2,
                 "KROWL_WARC_PREFIX": "aged",
                 "KROWL_WARC_INFO": json.dumps(INFO),
@@ -476,10 +457,6 @@ def test_old_file_ends_while_nothing_is_fetched(
             },
         ).start()
         folder = crawl.jobdir / "warc"
-        crawl.wait_until(lambda: bool(list(folder.glob("*.warc.gz"))))
-        assert web.asked == ["/robots.txt"]
-        # The next file is opened with its first record.
-        assert list(folder.glob("*.open")) == []
         crawl.wait()
         assert web.asked == ["/robots.txt", "/"]
     records = valid_records(folder)
@@ -511,7 +488,7 @@ def test_old_file_ends_while_nothing_is_fetched(
         assert "KROWL_WARC_INFO" not in fields
         assert fields["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
         assert json.loads(fields["KROWL_CONTACT"]) == CONTACT
-        assert json.loads(fields["KROWL_WARC_MAX_AGE"]) == "0.3"
+        assert json.loads(fields["KROWL_DELAY_MIN"]) == "2"
         assert json.loads(fields["CONCURRENT_REQUESTS"]) == 256
         assert not any(secret.encode() in info.block for secret in SECRETS)
 

@@ -108,7 +108,7 @@ def test_2000_real_documentation_pages_are_fetched_exactly_once(tmp_path: Path) 
         site = FolderSite(docs, 300, web.port)
         seeds = [url for path, url in site.urls.items() if path.endswith("/index.html")]
         # The oracle also includes images, and duplicate links.
-        everything = {"KROWL_SKIP_EXTENSIONS": "", "KROWL_DUPLICATE_BODIES_MAX": 0}
+        everything = {"KROWL_SKIP_EXTENSIONS": ""}
         crawl = crawl_of(web, tmp_path, seeds, settings=everything).run()
         entries = web.log()
         expected = folder_oracle(docs, 300, web.port, seeds)

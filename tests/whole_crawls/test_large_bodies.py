@@ -31,7 +31,7 @@ def test_killed_crawl_fetches_its_large_bodies_again(tmp_path: Path) -> None:
             crawl = Crawl(
                 tmp_path / "job",
                 arguments={"seeds": write_seeds(tmp_path / "seeds.txt", seeds)},
-                settings={"KROWL_SKIP_EXTENSIONS": "", "KROWL_BODY_RATE_MIN": 0},
+                settings={"KROWL_SKIP_EXTENSIONS": ""},
                 feed=False,
             ).start()
             crawls.append(crawl)

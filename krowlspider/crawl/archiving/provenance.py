@@ -89,14 +89,14 @@ def own_address() -> str | None:
 
 
 class Provenance:
-    """Makes metadata and resource records, as KROWL_WARC_METADATA and KROWL_WARC_FAILURES ask.
+    """Makes metadata and resource records, as KROWL_WARC_ALSO asks.
 
     The redirects that led to a page are always written.
     """
 
     def __init__(self, settings: BaseSettings, archive: WarcWriter):
-        self._of_fetches = settings.getbool("KROWL_WARC_METADATA")
-        self._of_failures = settings.getbool("KROWL_WARC_FAILURES")
+        self._of_fetches = "metadata" in settings.getlist("KROWL_WARC_ALSO")
+        self._of_failures = "failures" in settings.getlist("KROWL_WARC_ALSO")
         self._archive = archive
 
     def fetched(

@@ -265,7 +265,7 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("krowl_dns_cache_names", _G, "Names in the DNS cache."),
     Measured("krowl_archive_queue_bytes", _G, "Bytes of captures that wait for the WARC writer."),
-    Measured("krowl_archive_queue_limit_bytes", _G, "KROWL_WARC_QUEUE."),
+    Measured("krowl_archive_queue_limit_bytes", _G, "Bytes at which nothing more is popped."),
     Measured("krowl_memory_limit_bytes", _G, "Most bytes of bodies in memory."),
     Measured("krowl_machine_memory_bytes", _G, "Memory that this process may use."),
     Measured("krowl_disk_free_bytes", _G, "Free bytes of a disk.", "disk", _DISKS),

@@ -205,7 +205,7 @@ def _found(in_flight: InFlight) -> tuple[str, str, list[str]]:
 
     How is the last letter of Heritrix's discovery path: L link, R redirect, M sitemap, E requisite,
     P robots.txt or an opt-out file, - for a seed. M, E and, for opt-out files, P are kept with
-    KROWL_WARC_METADATA only.
+    metadata in KROWL_WARC_ALSO only.
     """
     if in_flight.lease is None:
         return "P", "", []

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+# Seconds without the end of a request, though hosts are due, after which a crawl counts as stalled.
+# A request lasts DOWNLOAD_TIMEOUT, a minute, at most.
+PATIENCE = 600.0
 # Seconds before an event is reported again.
 _AGAIN = 300.0
 
@@ -55,12 +58,11 @@ class Condition:
 class Watch:
     """Compares conditions, the first one at ``now`` in monotonic seconds.
 
-    A crawl is stalled if no request has ended for ``patience`` seconds although hosts are due and
-    the crawl is not paused; with 0 it never is. Each event is reported at most every five minutes.
+    A crawl is stalled if no request has ended for PATIENCE seconds although hosts are due and
+    the crawl is not paused. Each event is reported at most every five minutes.
     """
 
-    def __init__(self, now: float, patience: float):
-        self._patience = patience
+    def __init__(self, now: float):
         self._last = Condition(ended=-1, due=0, paused="", full=None, outage="")
         self._moved_at = now
         self._is_stalled = False
@@ -80,7 +82,7 @@ class Watch:
             text = f"Nodes have died, with URLs on their disks: {', '.join(sorted(lost))}"
             events.append(Event("node_lost", text))
         if self._stalls(now, found, has_moved=found.ended != last.ended):
-            text = f"No request has ended for {self._patience / 60:g} min, though hosts are due"
+            text = f"No request has ended for {PATIENCE / 60:g} min, though hosts are due"
             events.append(Event("stalled", text))
         return [event for event in events if self._may_report(event.name, now)]
 
@@ -89,7 +91,7 @@ class Watch:
         if has_moved or not found.due or found.paused:
             self._moved_at, self._is_stalled = now, False
             return False
-        before, self._is_stalled = self._is_stalled, now - self._moved_at >= self._patience > 0
+        before, self._is_stalled = self._is_stalled, now - self._moved_at >= PATIENCE
         return self._is_stalled and not before
 
     def _may_report(self, name: str, now: float) -> bool:

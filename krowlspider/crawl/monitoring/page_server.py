@@ -40,7 +40,7 @@ _LOAD_AFTER = 10.0
 class Place(NamedTuple):
     """Where a server listens: at the first free one of ``ports``. ``what`` is served there.
 
-    ``host_by`` and ``ports_by`` are the settings that say so, ``off`` turns it off.
+    ``host_by`` and ``ports_by`` are the settings that say so.
     """
 
     host: str
@@ -48,7 +48,6 @@ class Place(NamedTuple):
     what: str = "metrics and live page"
     host_by: str = "PROMETHEUS_HOST"
     ports_by: str = "PROMETHEUS_PORT"
-    off: str = "PROMETHEUS_ENABLED=False"
 
 
 class Recent:
@@ -133,15 +132,15 @@ class PageServer:
             address, port = await self.open(place.host, ports)
         except socket.gaierror as error:
             _logger.warning(
-                "No %s: %s=%s has no address (%s); give another, or %s",
-                *(nothing, place.host_by, place.host, error.strerror, place.off),
+                "No %s: %s=%s has no address (%s); give another, or PROMETHEUS_ENABLED=False",
+                *(nothing, place.host_by, place.host, error.strerror),
             )
             return ""
         except OSError as error:
             _logger.warning(
-                "No %s: no free port in %s=%s at %s (%s); give others, or %s",
+                "No %s: no free port in %s=%s at %s (%s); give others, or PROMETHEUS_ENABLED=False",
                 *(nothing, place.ports_by, ",".join(map(str, sorted({ports[0], ports[-1]})))),
-                *(place.host, os.strerror(error.errno) if error.errno else error, place.off),
+                *(place.host, os.strerror(error.errno) if error.errno else error),
             )
             return ""
         shown = f"[{address}]" if ":" in address else address

@@ -61,7 +61,6 @@ class Servers:
             port_range(settings["KROWL_CONTROL_PORT"]),
             "live page",
             ports_by="KROWL_CONTROL_PORT",
-            off="KROWL_LIVE_PAGE=False",
         )
         return await self._server(makers, HostNames()).serve(control), metrics
 

@@ -68,7 +68,7 @@ class ConsulCluster:
             settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None, on_answer=on_answer
         )
         redis: str = settings["REDIS_URL"]
-        own = Member(node, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
+        own = Member(node, redis=redis, address=own_address() or "")
         self.place = f"{node} of {cluster}"
         self._clients = RedisClients()
         self.own_client = self._clients.open(redis)

@@ -16,6 +16,7 @@ from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
 from krowlspider.cluster.transport.inbox import Inbox, orders_key, requests_key, robots_key, waiting
 from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
+from krowlspider.cluster.transport.redis_keys import INBOX_MAX
 from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.cluster.transport.streams import Streams
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
@@ -61,7 +62,6 @@ class Node:
         self.cluster = cluster = make_cluster(settings, self.own)
         self._spider = spider
         self._meters = meters
-        self._inbox_max = settings.getint("KROWL_INBOX_MAX")
         pages = settings.getint("KROWL_CLUSTER_PAGES")
         # The part of the page limit of all nodes that this node may use; None without a limit.
         self.allowance = Allowance(cluster.keys, pages) if pages else None
@@ -247,7 +247,7 @@ class Node:
                 self._streams,
                 self.cluster.client_of,
                 requests_key(self._spider),
-                inbox_max=self._inbox_max,
+                inbox_max=INBOX_MAX,
                 # By an outdated ring, a URL could go to a node that has left.
                 paused=lambda: not self.cluster.has_lease,
             ),

@@ -232,7 +232,7 @@ def _cause(host: Host, due_in: float, policy: DelayPolicy, *, is_ordered: bool) 
     if rate.errors > 1:
         return Reason(f"the backoff after {rate.errors} errors in a row", "KROWL_DELAY_MAX")
     if rate.throttling and due_in > policy.delay(rate) * (1 + JITTER):
-        return Reason("the Retry-After of an answer 429 or 503", "KROWL_RETRY_AFTER_MAX")
+        return Reason("the Retry-After of an answer 429 or 503")
     if rate.throttling:
         times = counted(rate.throttling, "time")
         return Reason(f"its delay, doubled {times} after answers 429 or 503", "KROWL_DELAY_MAX")

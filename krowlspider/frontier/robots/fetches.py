@@ -16,7 +16,7 @@ from krowlspider.frontier.robots.asks import Alone, Asks
 from krowlspider.frontier.robots.cache import UNREACHABLE_TTL, RobotsCache
 from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import RobotsGate
-from krowlspider.politeness.delay import THROTTLING
+from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise_without_user
 from krowlspider.urls.host import domain_of, host_of
@@ -57,8 +57,8 @@ class RobotsFetches:
         agent: str,
         ttl: float,
         retries: int,
-        throttling: int,
         wall: Callable[[], float],
+        throttling: int = THROTTLING_TIMES,
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
         peers: Peers | None = None,
     ):

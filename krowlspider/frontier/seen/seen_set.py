@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from krowlspider.frontier.seen.filter_file import FilterFile, Snapshot
     from krowlspider.frontier.store.store import Batch, Store
 
+# URLs of the first layer of the filter: 4 MB. Each further layer holds four times as many, up to 16
+# million, and the rate of false positives of all stays the same.
+CAPACITY = 1_000_000
 # Keys of each generation of recent keys: some 7 MB for both.
 _RECENT = 32_768
 # The filter is saved again when so many identities are new, and a quarter of all: a start after a
@@ -70,7 +73,12 @@ class SeenSet:
     """
 
     def __init__(
-        self, store: Store, capacity: int, *, verify: bool = False, file: FilterFile | None = None
+        self,
+        store: Store,
+        capacity: int = CAPACITY,
+        *,
+        verify: bool = False,
+        file: FilterFile | None = None,
     ):
         self._store = store
         self._verify = verify

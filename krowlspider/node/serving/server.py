@@ -31,11 +31,10 @@ class Serving:
         if not settings.getbool("PROMETHEUS_ENABLED"):
             return ""
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
-        has_page = settings.getbool("KROWL_LIVE_PAGE")
         given = settings["KROWL_CONTROL_TOKEN"]
         self._token = Secret(given)
-        offered = partial(self._page, self._token.text, given) if has_page else None
-        self._servers = Servers(partial(self._metrics, path), offered)
+        page_maker = partial(self._page, self._token.text, given)
+        self._servers = Servers(partial(self._metrics, path), page_maker)
         page, metrics = await self._servers.open(settings)
         if page:
             note_url(self._crawl.tree.path, PAGE, page)

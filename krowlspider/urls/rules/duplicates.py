@@ -13,6 +13,9 @@ HOSTS = 16_384
 BODIES = 64
 # Each count has two bytes.
 _COUNT_MAX = 0xFFFF
+# Pages of a host with the same body whose links are followed. More of them are error pages with
+# status 200, or a maze.
+FOLLOWED_MAX = 10
 
 
 class DuplicateBodies:

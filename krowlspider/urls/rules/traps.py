@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import date
 
+# Segments of a path (/a/b/c has 3): wrong relative links grow without end.
+PATH_DEPTH_MAX = 20
+# Times that one segment, or run of segments, may be in a path.
+REPEATED_SEGMENTS_MAX = 3
 # Letters of the longest extension that is searched, dot included: ".appimage".
 _EXTENSION_MAX = 9
 # Slashes of a URL that do not precede a segment: "https://h" has two.
@@ -41,7 +45,7 @@ class Traps:
     """The rules that refuse crawler traps and unwanted file types.
 
     ``path_depth_max`` is the maximum number of segments of a path. ``repeated_segments_max`` is how
-    often one segment may occur in it, adjacent or not. 0 means no limit. ``skip_extensions`` may be
+    often one segment may occur in it, adjacent or not. ``skip_extensions`` may be
     in any case and need no dot.
 
     Calendars are checked against ``today``: a month in the URL may be at most a year ahead. In a
@@ -52,13 +56,13 @@ class Traps:
     def __init__(
         self,
         *,
-        path_depth_max: int,
-        repeated_segments_max: int,
         skip_extensions: Iterable[str],
         today: date,
+        path_depth_max: int = PATH_DEPTH_MAX,
+        repeated_segments_max: int = REPEATED_SEGMENTS_MAX,
     ):
-        self._depth_max = path_depth_max or float("inf")
-        self._repeats_max = repeated_segments_max or float("inf")
+        self._depth_max = path_depth_max
+        self._repeats_max = repeated_segments_max
         # A URL with fewer slashes than this cannot break either rule.
         self._few = _LEADING + 1 + min(self._depth_max, self._repeats_max)
         self._skipped = frozenset(part.strip().lower().lstrip(".") for part in skip_extensions)

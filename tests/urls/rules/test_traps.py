@@ -70,7 +70,6 @@ def test_a_host_is_no_part_of_the_path() -> None:
 def test_a_path_has_at_most_so_many_segments(end: str) -> None:
     assert refusal("/1/2/3" + end, depth=3) is None
     assert refusal("/1/2/3/4" + end, depth=3) == "path_depth"
-    assert refusal("/1/2/3/4" + end, depth=0) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,6 @@ def test_a_path_has_at_most_so_many_segments(end: str) -> None:
 )
 def test_repeated_segments_are_limited(segments: str) -> None:
     assert refusal(segments) == "repeated_segments"
-    assert refusal(segments, repeats=0) is None
 
 
 def test_allowed_repeats_pass_and_a_query_does_not_count() -> None:
@@ -143,7 +141,7 @@ def test_with_all_rules_off_only_calendars_are_refused(text: str) -> None:
     url = normalise(text)
     assert url is not None
     traps().refusal(url)
-    assert traps(depth=0, repeats=0, extensions=()).refusal(url) in {None, "calendar"}
+    assert traps(depth=100, repeats=100, extensions=()).refusal(url) in {None, "calendar"}
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "", "dd"]), max_size=12), st.integers(1, 5))

@@ -6,13 +6,14 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.limits import DOMAIN_SHARE
 from tests.support.simulation import Answer, Simulation, Web, in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 GOOD, PAGES, LINKS = 10, 40, 100
-MAX, SHARE = 200, 0.1
+MAX = 200
 
 
 class Endless(Web):
@@ -35,7 +36,7 @@ def test_all_pages_of_good_hosts_are_fetched_once_beside_it(tmp_path: Path) -> N
 
     async def run() -> tuple[Simulation, Web, list[int]]:
         web = Endless()
-        settings = {"KROWL_FRONTIER_MAX": MAX, "KROWL_DOMAIN_SHARE": SHARE, "KROWL_SITEMAPS": False}
+        settings = {"KROWL_FRONTIER_MAX": MAX, "KROWL_SITEMAPS": False}
         crawl = Simulation(web, in_memory(), tmp_path, settings)
         crawl.discover(["http://h0.evil.test/", *(f"http://good{n}.test/" for n in range(GOOD))])
         start, evil = crawl.clocks.monotonic, []
@@ -62,7 +63,7 @@ def test_all_pages_of_good_hosts_are_fetched_once_beside_it(tmp_path: Path) -> N
     died = crawl.deaths[0]
     late = {f"{entry.host}{entry.path}" for entry in web.log if died - 1.1 < entry.end <= died}
     assert {url for url, times in fetched.items() if times > 1} <= late
-    assert 0.9 * 2 * SHARE * MAX < evil[-1] <= max(evil) <= MAX // 2 + LINKS
+    assert 0.9 * 2 * DOMAIN_SHARE * MAX < evil[-1] <= max(evil) <= MAX // 2 + LINKS
     assert crawl.job.frontier.counters["dropped/domain_share"] > 1000
     assert set(crawl.job.frontier.refused.hosts("domain_share")) == {
         f"h{at}.evil.test" for at in range(7)

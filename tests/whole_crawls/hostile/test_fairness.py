@@ -27,7 +27,7 @@ DEFAULTS = {
     "KROWL_IP_CONCURRENCY": 8,
     "KROWL_IP_DELAY_MIN": 0.1,
     "KROWL_COMMIT_INTERVAL": 1,
-    "KROWL_FIRST_BYTE_TIMEOUT": 10,
+    "DOWNLOAD_TIMEOUT": 10,
     "KROWL_RETRY_DELAY": 30,
 }
 # The period, in seconds after the attack, in which good hosts must have their rate again.

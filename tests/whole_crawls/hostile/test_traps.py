@@ -12,10 +12,9 @@ import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.crawl.exclude_file import ExcludeFile
-from tests.config.test_settings import validate
+from krowlspider.urls.rules.duplicates import FOLLOWED_MAX
 from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_of, page, pages
-from tests.support.settings import project_settings, refusal
 from tests.support.simulated_crawl import interrupt
 from tests.support.simulated_web import SimulatedWeb
 
@@ -59,7 +58,7 @@ def anchors(*hrefs: str) -> str:
 
 def test_trapped_urls_are_counted_with_their_reasons(tmp_path: Path) -> None:
     """For path, extension and calendar."""
-    deep = "/1/2/3/4/5"
+    deep = "".join(f"/{number}" for number in range(21))
     start = anchors(
         "mailto:me@a.test",
         deep,
@@ -70,8 +69,7 @@ def test_trapped_urls_are_counted_with_their_reasons(tmp_path: Path) -> None:
         "/x?d=2099-01",
     )
     with SimulatedWeb(spec=[ROBOTS, page("/", start), page("^/", "")]) as web:
-        limits = {"KROWL_PATH_DEPTH_MAX": 4, "KROWL_REPEATED_SEGMENTS_MAX": 3}
-        done = crawl(web, tmp_path, "/", **limits).run()
+        done = crawl(web, tmp_path, "/").run()
         assert fetched(web) == ["/", "/x?month=2999-01"]
         assert dropped(done) == {
             "path_depth": 1,
@@ -86,12 +84,17 @@ def test_trapped_urls_are_counted_with_their_reasons(tmp_path: Path) -> None:
 def test_seed_is_fetched_whatever_its_path(
     tmp_path: Path,
 ) -> None:
-    """0 and an empty list of extensions mean no limit."""
-    start = anchors("/" + "1/" * 30, "/x/x/x/x/x", "/b.zip")
-    with SimulatedWeb(spec=[ROBOTS, page("/a.zip", start), page("^/", "")]) as web:
-        none = {"KROWL_PATH_DEPTH_MAX": 0, "KROWL_REPEATED_SEGMENTS_MAX": 0}
-        done = crawl(web, tmp_path, "/a.zip", KROWL_SKIP_EXTENSIONS="", **none).run()
-        assert len(fetched(web)) == 4
+    with SimulatedWeb(spec=[ROBOTS, page("^/", "")]) as web:
+        deep = "".join(f"/{number}" for number in range(30))
+        done = crawl(web, tmp_path, "/a.zip", deep, "/x/x/x/x/x").run()
+        assert len(fetched(web)) == 3
+        assert dropped(done) == {}
+
+
+def test_an_empty_list_of_extensions_skips_none(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[ROBOTS, page("/", anchors("/b.zip")), page("^/", "")]) as web:
+        done = crawl(web, tmp_path, "/", KROWL_SKIP_EXTENSIONS="").run()
+        assert fetched(web) == ["/", "/b.zip"]
         assert dropped(done) == {}
 
 
@@ -151,25 +154,29 @@ def test_a_page_that_redirects_to_its_own_session_id_is_fetched(tmp_path: Path) 
         assert dropped(done) == {"redirects": 1}
 
 
-@pytest.mark.parametrize(("most", "reached"), [(2, 3), (0, 4)])
-def test_the_same_body_again_and_again_yields_no_links(
-    tmp_path: Path, most: int, reached: int
-) -> None:
-    """A relative link leads ever deeper. Without this limit, repeated segments stop it."""
-    maze = page("^/m/", anchors("more/"))
-    with SimulatedWeb(spec=[ROBOTS, maze]) as web:
-        done = crawl(web, tmp_path, "/m/", KROWL_DUPLICATE_BODIES_MAX=most).run()
-        assert fetched(web) == ["/m/" + "more/" * depth for depth in range(reached)]
-        assert done.stats.get("krowl/pages/duplicate_count", 0) == (1 if most else 0)
-        assert dropped(done) == ({} if most else {"repeated_segments": 1})
+def test_the_same_body_again_and_again_yields_no_links(tmp_path: Path) -> None:
+    start = anchors(*(f"/m{number}/" for number in range(13)))
+    maze = [page("/", start), page("^/m\\d+/$", anchors("more")), page("^/", "leaf")]
+    with SimulatedWeb(spec=[ROBOTS, *maze]) as web:
+        done = crawl(web, tmp_path, "/").run()
+        assert len(fetched(web)) == 1 + 13 + FOLLOWED_MAX
+        assert done.stats["krowl/pages/duplicate_count"] == 13 - FOLLOWED_MAX
+        assert dropped(done) == {}
+
+
+def test_relative_links_that_lead_ever_deeper_end(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[ROBOTS, page("^/m/", anchors("more/"))]) as web:
+        done = crawl(web, tmp_path, "/m/").run()
+        assert fetched(web) == ["/m/" + "more/" * depth for depth in range(4)]
+        assert dropped(done) == {"repeated_segments": 1}
 
 
 def test_equal_bodies_of_different_hosts_are_no_duplicates(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[ROBOTS, page("/", anchors("/p")), page("/p", "leaf")]) as web:
-        seeds = [web.url(f"{name}.test") for name in "abc"]
-        one = {**QUICK, "KROWL_DUPLICATE_BODIES_MAX": 1}
-        done = crawl_of(web, tmp_path, seeds, settings=one).run()
-        assert fetched(web) == ["/"] * 3 + ["/p"] * 3
+        hosts = FOLLOWED_MAX + 1
+        seeds = [web.url(f"h{number}.test") for number in range(hosts)]
+        done = crawl_of(web, tmp_path, seeds, settings=QUICK).run()
+        assert fetched(web) == ["/"] * hosts + ["/p"] * hosts
         assert "krowl/pages/duplicate_count" not in done.stats
 
 
@@ -445,36 +452,3 @@ def test_what_is_no_file_is_not_read_and_a_file_in_its_place_is(
     found = file.look()
     assert found is not None
     assert [pattern.pattern for pattern in found.patterns] == ["two"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("KROWL_EXCLUDE", None),
-        ("KROWL_EXCLUDE", __file__),
-        ("KROWL_EXCLUDE", Path(__file__)),
-        ("KROWL_SKIP_EXTENSIONS", ""),
-        ("KROWL_SKIP_EXTENSIONS", "zip, .ZIP"),
-        ("KROWL_PATH_DEPTH_MAX", "0"),
-    ],
-)
-def test_a_right_setting_is_taken(name: str, value: object) -> None:
-    validate(project_settings(**{name: value}))
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("KROWL_EXCLUDE", "/none/such", "is not an existing file"),
-        ("KROWL_EXCLUDE", "", "is not a file's path"),
-        ("KROWL_EXCLUDE", "a\0b", "is not a file's path"),
-        ("KROWL_SKIP_EXTENSIONS", "zip,a/b", "has 'a/b', which is not one of the extensions"),
-        ("KROWL_SKIP_EXTENSIONS", "tar.gz", "has 'tar.gz'"),
-        ("KROWL_PATH_DEPTH_MAX", "-1", "is out of range"),
-        ("KROWL_REPEATED_SEGMENTS_MAX", "x", "is not a whole number of times"),
-        ("KROWL_DUPLICATE_BODIES_MAX", "-1", "is out of range"),
-        ("KROWL_FOLLOW_NOFOLLOW", "perhaps", "is neither True nor False"),
-    ],
-)
-def test_a_wrong_setting_is_refused(name: str, value: object, reason: str) -> None:
-    assert refusal(**{name: value}).startswith(f"{name}={value!r} {reason}")
