@@ -9,7 +9,6 @@ import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,8 +33,6 @@ _STATUS_SIZE = 4096
 _HEAD = "job.json"
 # The file of a snapshot that names the folder of its crawl, and its time.
 SNAPSHOT = "snapshot.json"
-# The folder in which a snapshot that is being taken holds files.
-HELD = "held"
 _HEAD_DRAFT = "job.json.new"
 
 
@@ -181,9 +178,8 @@ class JobFolder:
         except JobError:
             self.leave()
             raise
-        # They are of an earlier process.
+        # It describes an earlier process.
         (self.path / _STATUS).unlink(missing_ok=True)
-        rmtree(self.path / HELD, ignore_errors=True)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return head

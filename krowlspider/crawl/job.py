@@ -430,14 +430,7 @@ class Job:
                 # As of any commit: nothing can be acknowledged from now on.
                 self.fail(error)
                 raise
-            # No other thread uses the store: each one that does has the lock.
-            self.store.shut()
-            try:
-                await run_in_thread(snapshot.fix)
-            except StoreError as error:
-                # It is not open again.
-                self.fail(error)
-                raise
+            await run_in_thread(snapshot.fix)
 
     async def _commit(self, on_sync: Callable[[Synced | None], None] | None = None) -> None:
         # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.

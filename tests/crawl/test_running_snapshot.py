@@ -22,7 +22,7 @@ class Failing:
     def __init__(self) -> None:
         self.is_discarded = False
 
-    def prepare(self) -> None:
+    def gather(self) -> None:
         raise RuntimeError("unforeseen")
 
     def discard(self, _: BaseException) -> None:

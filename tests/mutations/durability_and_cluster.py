@@ -50,31 +50,6 @@ DURABILITY_AND_CLUSTER = (
         "pass",
         ("tests/frontier/hosts/test_domain_load.py",),
     ),
-    # --- snapshots ---
-    Mutation(
-        "half-table-linked",
-        "a snapshot shares no file that LevelDB writes again",
-        f"{_FRONTIER}/store/disk.py",
-        'return {path for path in folder.glob("*.ldb") if _number(path.name) < oldest}',
-        'return set(folder.glob("*.ldb"))',
-        ("tests/frontier/store/test_shut.py",),
-    ),
-    Mutation(
-        "half-table-linked-by-a-restore",
-        "two crawls of one snapshot share no file that LevelDB writes again",
-        "krowlspider/crawl/snapshots/restoring.py",
-        "if source in tables or source.name.endswith(_LINKED):",
-        'if source.name.endswith((".ldb", *_LINKED)):',
-        ("tests/crawl/test_restoring.py",),
-    ),
-    Mutation(
-        "failed-reopening-ignored",
-        "a frontier that cannot be opened again ends the crawl",
-        "krowlspider/crawl/job.py",
-        "# It is not open again.\n                self.fail(error)\n",
-        "# It is not open again.\n",
-        ("tests/whole_crawls/test_snapshots.py", "-k", "opened_again"),
-    ),
     # --- entries, leases and acknowledgements ---
     Mutation(
         "entry-removed-at-the-pop",

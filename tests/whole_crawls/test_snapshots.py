@@ -16,15 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import plyvel
 import pytest
 
-from krowlspider.crawl.folder import HELD, JobFolder
+from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.job import Job, _jobs
-from krowlspider.crawl.snapshots import taking
 from krowlspider.crawl.snapshots.copier import Copier
 from krowlspider.crawl.snapshots.taking import Snapshot
-from krowlspider.frontier.store.disk import hold
 from krowlspider.frontier.store.store import LevelStore
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -85,7 +82,7 @@ def test_a_snapshot_of_a_running_crawl_goes_on_elsewhere(tmp_path: Path) -> None
                 yield partial(has, number)
                 job = running_job()
                 snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
-                snapshot.prepare()
+                snapshot.gather()
                 noting = asyncio.get_running_loop().create_task(job._commit_for(snapshot))
                 yield noting.done
                 # The crawl goes on before the files are taken.
@@ -194,84 +191,12 @@ def test_a_running_crawl_without_its_page_says_what_to_do(tmp_path: Path) -> Non
     assert not (tmp_path / "taken").exists()
 
 
-def begin_snapshot(target: Path) -> Snapshot:
-    job = running_job()
-    snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
-    job.snapshot.begin(snapshot)
-    return snapshot
-
-
-def test_a_kill_while_the_frontier_is_shut_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The crawl goes on from its folder, and each page is once in its archive."""
-    killed, target = tmp_path / "killed", tmp_path / "taken"
-
-    def hold_and_copy(folder: Path, held: Path) -> None:
-        hold(folder, held)
-        assert not target.exists()
-        shutil.copytree(folder.parent, killed)
-
-    monkeypatch.setattr(taking, "hold", hold_and_copy)
-    with SimulatedWeb(graph=GRAPH) as web:
-
-        def take() -> Script:
-            yield lambda: len(pages(web.log())) >= 30
-            begin_snapshot(target)
-            yield target.exists
-
-        crawl = crawl_of(web, tmp_path, settings=SETTINGS, script=take()).run()
-        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
-        assert not (crawl.jobdir / HELD).exists()
-        assert (killed / HELD).exists()
-        done = frontier_view(killed)["done"]
-        assert 0 < done < frontier_view(crawl.jobdir)["done"]
-        again = SimulatedCrawl(killed, arguments=crawl.arguments, settings=SETTINGS).run()
-        assert (
-            again.stats["krowl/frontier/done_count"] + done == frontier_view(crawl.jobdir)["done"]
-        )
-        assert archived(killed) == archived(crawl.jobdir)
-        assert not (killed / HELD).exists()
-
-
-def test_a_frontier_that_cannot_be_opened_again_ends_the_crawl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The log says why, no snapshot is left, and the next start goes on."""
-    target = tmp_path / "taken"
-
-    def no_room(*_: object, **__: object) -> None:
-        raise plyvel.IOError(b"IO error: No space left on device")
-
-    def hold_without_room(folder: Path, held: Path) -> None:
-        hold(folder, held)
-        monkeypatch.setattr(plyvel, "DB", no_room)
-
-    monkeypatch.setattr(taking, "hold", hold_without_room)
-    with SimulatedWeb(graph=GRAPH) as web:
-
-        def take() -> Script:
-            yield lambda: len(pages(web.log())) >= 30
-            begin_snapshot(target)
-
-        crawl = crawl_of(web, tmp_path, settings=SETTINGS, script=take()).run(code=3)
-        monkeypatch.undo()
-        assert "The crawl stops; pages that were not committed stay queued: no room" in crawl.log
-        assert f"No snapshot to {target}: no room" in crawl.log
-        assert not target.exists()
-        assert not (tmp_path / "taken.tmp").exists()
-        again = SimulatedCrawl(crawl.jobdir, arguments=crawl.arguments, settings=SETTINGS).run()
-        assert reachable(web.graph, web.seeds()).differences(web.log(), at_least=True) == []
-        assert max(archived(again.jobdir).values()) == 1
-
-
 KILLED = """
 import os, signal, sys
-from krowlspider.crawl.snapshots import taking
 from krowlspider.crawl.snapshots.copier import Copier
 from scrapy.cmdline import execute
 
-left, copy, hold = int(sys.argv.pop(1)), Copier.copy, taking.hold
+left, copy = int(sys.argv.pop(1)), Copier.copy
 
 def dying(*args):
     global left
@@ -280,15 +205,7 @@ def dying(*args):
         os.kill(os.getpid(), signal.SIGKILL)
     copy(*args)
 
-def dying_shut(*args):
-    global left
-    hold(*args)
-    left -= 1
-    if left < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
 Copier.copy = dying
-taking.hold = dying_shut
 execute(["scrapy", *sys.argv[1:]])
 """
 
@@ -304,18 +221,17 @@ def lasting_view(jobdir: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("copies", [0, 2])
 def test_a_kill_leaves_no_half_snapshot_and_the_folder_as_it_was(
-    tmp_path: Path, steps: int
+    tmp_path: Path, copies: int
 ) -> None:
-    """The first step holds the files of the frontier, which is shut; the other one copies."""
     with SimulatedWeb(graph=GRAPH) as web:
         crawl = crawl_of(web, tmp_path, arguments={"max_pages": 20}).run()
     target = tmp_path / "taken"
     words = ["frontier", crawl.jobdir, "--snapshot", target]
     before = lasting_view(crawl.jobdir)
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(steps), *words], cwd=ROOT, check=False
+        [sys.executable, "-c", KILLED, str(copies), *words], cwd=ROOT, check=False
     )
     assert killed.returncode == -signal.SIGKILL
     assert not target.exists()

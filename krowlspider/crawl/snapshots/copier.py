@@ -9,12 +9,13 @@ from threading import Event
 from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.errors import JobError
-from krowlspider.frontier.store.disk import NO_LINK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _CHUNK = 1024 * 1024
+# Another file system, one without links, and a file that has too many.
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,23 @@ class Copier:
         :raises OSError: there is no such file, or no room
         """
         self._check()
+        if not self.link(source, target):
+            self.copy_file(source, target)
+            self.copied += 1
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Link a file; return False where that cannot be.
+
+        :raises OSError: there is no such file, or no room
+        """
         try:
             target.hardlink_to(source)
         except OSError as error:
-            if error.errno not in NO_LINK:
-                raise
-            self.copy_file(source, target)
-            self.copied += 1
-        else:
-            self.linked += 1
+            if error.errno in _NO_LINK:
+                return False
+            raise
+        self.linked += 1
+        return True
 
     def copy(self, file: BinaryIO, target: Path, size: int | None = None) -> None:
         """Copy the first ``size`` bytes of a file, None for all, with its times.

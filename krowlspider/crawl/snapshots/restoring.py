@@ -11,13 +11,12 @@ from krowlspider.crawl.snapshots.copier import Copier, Made
 from krowlspider.crawl.snapshots.draft import kept_if_whole
 from krowlspider.crawl.snapshots.taking import HEAD
 from krowlspider.errors import JobError
-from krowlspider.frontier.store.disk import final_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Files that no crawl changes, beside tables: it replaces or removes them.
-_LINKED = (WARC, INDEX, f"{WARC}{OPEN}.damaged")
+# Files that no crawl changes: it replaces or removes them.
+_LINKED = (".ldb", ".sst", WARC, INDEX, f"{WARC}{OPEN}.damaged")
 
 
 def restore(snapshot: Path, jobdir: Path) -> Made:
@@ -29,13 +28,12 @@ def restore(snapshot: Path, jobdir: Path) -> Made:
     if not (snapshot / SNAPSHOT).is_file() or not (snapshot / HEAD).is_file():
         raise JobError(f"{snapshot} is not a snapshot: give a folder that --snapshot has made")
     copier = Copier()
-    tables = final_tables(snapshot / "frontier")
     with kept_if_whole(jobdir) as draft:
         for source in sorted(snapshot.rglob("*")):
             target = draft / source.relative_to(snapshot)
             if source.is_dir():
                 target.mkdir()
-            elif source in tables or source.name.endswith(_LINKED):
+            elif source.name.endswith(_LINKED):
                 copier.take(source, target)
             elif source != snapshot / SNAPSHOT:
                 copier.copy_file(source, target)

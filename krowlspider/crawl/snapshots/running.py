@@ -67,7 +67,7 @@ class RunningSnapshot:
 
     async def _take(self, snapshot: Snapshot) -> None:
         try:
-            await run_in_thread(snapshot.prepare)
+            await run_in_thread(snapshot.gather)
             await self._commit(snapshot)
             taken = await run_in_thread(snapshot.complete)
         except Exception as error:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
-from shutil import rmtree
 from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.upload.notes import NOTES
-from krowlspider.crawl.folder import HELD, SNAPSHOT
+from krowlspider.crawl.folder import SNAPSHOT
 from krowlspider.crawl.snapshots.copier import Copier, Made
 from krowlspider.crawl.snapshots.draft import check_new, kept_if_whole
 from krowlspider.errors import JobError
-from krowlspider.frontier.store.disk import hold, link_or_copy, sync, sync_logs
+from krowlspider.frontier.store.disk import sync
+from krowlspider.frontier.store.live_copy import LevelCopy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,8 @@ def take_stopped(folder: JobFolder, store: LevelStore, archive: Path, target: Pa
     Raises the errors of `Snapshot`."""
     snapshot = Snapshot(folder, store, archive, target)
     try:
-        snapshot.prepare()
+        snapshot.gather()
         snapshot.note_stopped_archive()
-        store.shut()
         snapshot.fix()
         return snapshot.complete()
     except BaseException as error:
@@ -50,9 +49,9 @@ def take_stopped(folder: JobFolder, store: LevelStore, archive: Path, target: Pa
 class Snapshot:
     """A snapshot of ``folder`` on its way to ``target``.
 
-    Call `prepare`, `note_archive`, `fix` and `complete` in this order; all block. From
-    `note_archive` to `fix` there is one commit and no more; right before `fix`, the store is shut.
-    After an error call `discard`, and nothing is left of it.
+    Call `gather`, `note_archive`, `fix` and `complete` in this order; all block. From
+    `note_archive` to `fix` there is one commit and no more. After an error call `discard`, and
+    nothing is left of it.
 
     :raises JobError: ``target`` cannot be made, the archive is not there, or `stop` was called
     :raises StoreError: the frontier has failed
@@ -70,24 +69,27 @@ class Snapshot:
         self._store = store
         self._archive = archive
         self._copier = Copier()
-        self._held = folder.path / HELD
         self._exits = ExitStack()
         self._finished: list[str] = []
         # WARC files that are open now, with the bytes that belong to the commit; None for all.
         self._unfinished: list[tuple[BinaryIO, str, int | None]] = []
         self._archive_failure: OSError | None = None
+        # The seen filter, if it cannot be linked.
+        self._seen: BinaryIO | None = None
 
     def stop(self) -> None:
         """Have the step that runs in another thread fail."""
         self._copier.stop()
 
-    def prepare(self) -> None:
-        """Have the frontier write most of its log as tables, while the crawl goes on."""
+    def gather(self) -> None:
+        """Take most of the frontier, while the crawl goes on."""
         self._draft = self._exits.enter_context(kept_if_whole(self.target))
-        self._exits.callback(rmtree, self._held, ignore_errors=True)
-        # The first one writes a large table, which is older than the log that the second begins.
-        self._store.flush()
-        self._store.flush()
+        copier = self._copier
+        self._frontier = LevelCopy(
+            self._store, self._draft / "frontier", copier.take, copier.link, copier.copy
+        )
+        self._exits.callback(self._frontier.close)
+        self._frontier.gather()
 
     def note_archive(self, synced: Synced | None) -> None:
         """Note the WARC files of a commit, right after its sync, which returned ``synced``. An
@@ -112,23 +114,21 @@ class Snapshot:
         self._unfinished.append((file, name, size))
 
     def fix(self) -> None:
-        """Hold the files of the frontier, which is shut, and of the seen filter. Open the frontier
-        again, after an error too."""
-        try:
-            if self._archive_failure is not None:
-                raise self._archive_failure
-            # On the same disk, so that files can be linked.
-            self._held.mkdir()
-            hold(self._store.folder, self._held / self._store.folder.name)
-            if (seen := self._folder.seen).exists():
-                link_or_copy(seen, self._held / seen.name)
-        finally:
-            self._store.reopen()
+        """Note what the frontier is now, and the seen filter."""
+        if self._archive_failure is not None:
+            raise self._archive_failure
+        self._frontier.fix()
+        seen = self._folder.seen
+        if seen.exists() and not self._copier.link(seen, self._draft / seen.name):
+            self._seen = self._exits.enter_context(seen.open("rb"))
 
     def complete(self) -> Made:
         """Take everything else, while the crawl goes on."""
-        self._take_held()
+        self._copier.copied += self._frontier.complete()
         self._copier.copy_file(self._folder.path / HEAD, self._draft / HEAD)
+        if self._seen is not None:
+            self._copier.copy(self._seen, self._draft / self._folder.seen.name)
+            self._copier.copied += 1
         self._take_archive()
         about = self._draft / SNAPSHOT
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -151,16 +151,6 @@ class Snapshot:
             and not path.name.endswith((OPEN, _DRAFT))
             and path.name != NOTES
         ]
-
-    def _take_held(self) -> None:
-        for source in sorted(self._held.rglob("*")):
-            target = self._draft / source.relative_to(self._held)
-            if source.is_dir():
-                target.mkdir()
-            else:
-                self._copier.take(source, target)
-                sync(target)
-        sync_logs(self._draft / self._store.folder.name)
 
     def _take_archive(self) -> None:
         target = self._draft / ARCHIVE

@@ -53,16 +53,12 @@ def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generato
     removed in each step.
     """
     name, store = host.name, frontier.store
-    removed = []
+    batch = store.batch()
     for number, key in enumerate(_keys_of(frontier, name), 1):
         if number % _STEP == 0:
             yield
         if key not in kept:
-            removed.append(key)
-    # After the last step: no batch outlives it.
-    batch = store.batch()
-    for key in removed:
-        batch.delete(key)
+            batch.delete(key)
     for note in store.keys(schema.arriving_prefix(name)):
         batch.delete(note)
     if not kept:

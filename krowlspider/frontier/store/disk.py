@@ -6,11 +6,9 @@ written to the end. So all logs are synced, and their sizes recorded.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from contextlib import suppress
-from shutil import copyfile
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 # The file of the sizes in the store's folder: checksum and JSON, padded.
 _SIZES = "synced"
 _SIZES_BYTES = 4096
-# Another file system, one without links, and a file that has too many.
-NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 def sync_logs(folder: Path) -> None:
@@ -58,45 +54,6 @@ def cut_logs(folder: Path) -> dict[str, int]:
         for name, size in durable.items()
         if size > sizes.get(name, 0) and (name in sizes or _number(name) > newest)
     }
-
-
-def final_tables(folder: Path) -> set[Path]:
-    """Return the tables of a closed LevelDB folder to which LevelDB never writes again: only these
-    may be linked.
-
-    They are older than all logs, so LevelDB has recorded their numbers. A later table may be what
-    is left of a merge that was cut short: the next open writes another table under its number, into
-    the same file.
-    """
-    oldest = min((_number(log.name) for log in _logs(folder)), default=0)
-    return {path for path in folder.glob("*.ldb") if _number(path.name) < oldest}
-
-
-def hold(folder: Path, target: Path) -> None:
-    """Link or copy the files of a LevelDB folder that is closed into a new folder.
-
-    :raises OSError: there is no room
-    """
-    target.mkdir()
-    tables = final_tables(folder)
-    for path in folder.iterdir():
-        if path in tables:
-            link_or_copy(path, target / path.name)
-        elif path.suffix in (".ldb", ".log") or path.name.startswith(("CURRENT", "MANIFEST")):
-            copyfile(path, target / path.name)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Link a file, or copy it where it cannot be linked. A copy is not synced.
-
-    :raises OSError: there is no room
-    """
-    try:
-        target.hardlink_to(source)
-    except OSError as error:
-        if error.errno not in NO_LINK:
-            raise
-        copyfile(source, target)
 
 
 def forget_sizes(folder: Path) -> None:

@@ -152,16 +152,6 @@ class _LevelBatch:
         self._store.apply(self._batch, sync=self._sync)
 
 
-class _Shut:
-    """In place of a database that is closed: each use waits until it is open again."""
-
-    def __init__(self, wait: Callable[[], Any]):
-        self._wait = wait
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._wait(), name)
-
-
 class LevelStore:
     """A store in a LevelDB folder, which is made with ``create``.
 
@@ -190,14 +180,8 @@ class LevelStore:
                 f"{folder}: {', '.join(sorted(cut))} was cut: {sum(cut.values()):,} bytes that were"
                 " on the disk are missing"
             ) from plyvel.CorruptionError(b"a log was cut")
-        # Held while the database is shut.
-        self._shut = Lock()
-        self._open(create=create)
-
-    def _open(self, *, create: bool = False) -> None:
-        folder = self.folder
         try:
-            db = plyvel.DB(str(folder), create_if_missing=create, **_OPTIONS)
+            self._db = plyvel.DB(str(folder), create_if_missing=create, **_OPTIONS)
             # The older logs are in tables now. The file is replaced later, not overwritten: a copy
             # of the folder by hard links may share it.
             forget_sizes(folder)
@@ -206,43 +190,8 @@ class LevelStore:
             raise StoreError(
                 no_room if lacks_room(error) else f"{folder}: {error_text(error)}"
             ) from error
-        self._db = db
         # `paranoid_checks` covers only LevelDB's own work: each read must ask for checks.
-        self.get: Callable[[bytes], bytes | None] = partial(db.get, verify_checksums=True)
-
-    def shut(self) -> None:
-        """Close the database; all that use the store wait until `reopen`.
-
-        A range that is being read then goes on where it was. A batch that was made before cannot be
-        written. Call this in the thread that reads ranges, while no other thread uses the store.
-
-        :raises StoreError: the store has failed
-        """
-        if self.failure is not None:
-            raise self._failed(self.failure) from self.failure
-        self._shut.acquire()
-        db, self._db = self._db, _Shut(self._reopened)
-        self.get = lambda key: self._db.get(key, verify_checksums=True)
-        db.close()
-
-    def reopen(self) -> None:
-        """Open the database again, in any thread. This syncs files.
-
-        :raises StoreError: it cannot be opened; from now on each use raises it
-        """
-        try:
-            self._open()
-        except StoreError as error:
-            self.failure = error
-            raise
-        finally:
-            self._shut.release()
-
-    def _reopened(self) -> Any:
-        with self._shut:
-            if self.failure is not None and isinstance(self._db, _Shut):
-                raise self._failed(self.failure)
-            return self._db
+        self.get: Callable[[bytes], bytes | None] = partial(self._db.get, verify_checksums=True)
 
     # --- writing ---
 
@@ -271,6 +220,17 @@ class LevelStore:
                 self._on_write(perf_counter() - begun)
         if sync:
             self._sync()
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Let all writes wait. LevelDB's own thread goes on merging tables.
+
+        :raises StoreError: the store has failed
+        """
+        with self._lock:
+            if self.failure is not None:
+                raise self._failed(self.failure) from self.failure
+            yield
 
     def _sync(self) -> None:
         try:
@@ -311,24 +271,14 @@ class LevelStore:
         return self._range(prefix, after, include_value=False)
 
     def _range(self, prefix: bytes, after: bytes, **options: bool) -> Iterator[Any]:
-        stop = after_all(prefix) if prefix else None
-        while True:
-            db = self._db
-            with db.iterator(
-                start=max(prefix, after),
-                include_start=prefix > after,
-                stop=stop,
-                verify_checksums=True,
-                **options,
-            ) as iterator:
-                for item in iterator:
-                    yield item
-                    if self._db is not db:
-                        # It was shut meanwhile.
-                        after = item if options else item[0]
-                        break
-                else:
-                    return
+        with self._db.iterator(
+            start=max(prefix, after),
+            include_start=prefix > after,
+            stop=after_all(prefix) if prefix else None,
+            verify_checksums=True,
+            **options,
+        ) as iterator:
+            yield from iterator
 
     def firsts(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield the first key, and its value, of each group of a prefix, in order.
@@ -337,19 +287,11 @@ class LevelStore:
         keys is not read. The groups up to that of ``after`` are left out.
         """
         start = _behind_group(after) if after else prefix
-        while True:
-            db = self._db
-            with db.raw_iterator(verify_checksums=True) as iterator:
-                iterator.seek(start)
-                while iterator.valid() and (key := iterator.key()).startswith(prefix):
-                    yield key, iterator.value()
-                    start = _behind_group(key)
-                    if self._db is not db:
-                        # It was shut meanwhile.
-                        break
-                    iterator.seek(start)
-                else:
-                    return
+        with self._db.raw_iterator(verify_checksums=True) as iterator:
+            iterator.seek(start)
+            while iterator.valid() and (key := iterator.key()).startswith(prefix):
+                yield key, iterator.value()
+                iterator.seek(_behind_group(key))
 
     def compact(self, start: bytes, stop: bytes) -> None:
         """Drop deleted keys from a range. This may block for seconds."""
@@ -370,5 +312,4 @@ class LevelStore:
         return (found or b"").decode()
 
     def close(self) -> None:
-        if not isinstance(self._db, _Shut):
-            self._db.close()
+        self._db.close()

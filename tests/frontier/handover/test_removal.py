@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.schema import GONE, QUEUE, SEEN, marked_by, seen_prefix
@@ -132,27 +131,3 @@ def test_moving_finds_hosts_of_others_with_their_owners(world: World) -> None:
     # Hosts in memory only come first, then 500 records a step.
     assert len(steps) == 6
     assert {pair for step in steps for pair in step} == set(owners.items())
-
-
-def test_a_host_is_handed_over_though_the_store_is_shut_meanwhile(
-    tmp_path: Path, other: World
-) -> None:
-    """As by a snapshot between any two steps."""
-    store = LevelStore(tmp_path / "db", create=True)
-    world = World(lambda: store, limits=replace(LIMITS, host_queue=5000), most=100)
-    for at in range(0, 2500, 10):
-        world.add(*(url(number) for number in range(at, at + 10)))
-    departure, count = world.departures.begin(HOST_NAME), 0
-    while (chunk := departure.chunk(count)) is not None:
-        other.arrivals.take(decode_chunk(encode_chunk(chunk)))
-        count += 1
-        store.shut()
-        store.reopen()
-    assert count > 10
-    for _ in departure.end():
-        store.shut()
-        store.reopen()
-    assert other.frontier.queued == 2500
-    for kind in (SEEN, QUEUE):
-        assert list(store.keys(kind)) == []
-    store.close()
