@@ -6,9 +6,11 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
