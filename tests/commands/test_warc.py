@@ -12,7 +12,6 @@ import sys
 import termios
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -629,7 +628,7 @@ def test_open_file_of_a_killed_crawl_is_read(tmp_path: Path) -> None:
 def test_file_finished_while_it_is_searched_is_read(folder: Path) -> None:
     first, _ = finished(folder)
     line = parse(index_path(first).read_bytes().splitlines()[0])
-    was_open = replace(line, filename=f"{line.filename}.open")
+    was_open = structs.replace(line, filename=f"{line.filename}.open")
     wanted = captures.read(folder, [], line)
     assert captures.read(folder, [], was_open) == wanted
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(Struct, frozen=True):
     """The response record that holds a payload: the text of its WARC-Target-URI and WARC-Date.
 
     ``identity`` is its WARC-Record-ID, ``digest`` its labelled payload digest if it is spelt in

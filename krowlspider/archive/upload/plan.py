@@ -6,9 +6,10 @@ Pure: the caller passes times and files.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.archive.upload.parts import SLOWEST, in_flight
@@ -26,8 +27,7 @@ _LONGEST_WAIT = 300.0
 _STORE = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFile:
+class LocalFile(Struct, frozen=True):
     """A version of a finished file; another version differs in size (bytes) or time (epoch ns)."""
 
     name: str

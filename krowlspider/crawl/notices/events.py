@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,8 +20,7 @@ class Event(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """The condition of a crawl. ``ended`` counts requests that have ended since the start, ``due``
     hosts that are due. ``paused`` is the reason for which no request is sent, "" for none. ``full``
     is a folder without room, ``dead`` has the nodes that have died. ``outage`` says what does not
