@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from krowlspider.crawl.drop_reasons import REFUSED, words_of_drop
 from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.host_view import LOOKED_AT
@@ -91,8 +93,7 @@ class _Place(NamedTuple):
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Explainer:
+class Explainer(Struct, frozen=True):
     """Explains the URLs of one crawl, running or stopped.
 
     - ``scope`` and ``exclusions`` are those of the intake; ``agent`` is the product token.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetch import RobotsFetch
 
 
-@dataclass(slots=True, eq=False)
-class InFlight:
+class InFlight(Struct, eq=False):
     """One request in flight: for a leased page, or for a robots.txt.
 
     The download handlers set ``note``, ``memory`` and ``received``. Only its own methods and

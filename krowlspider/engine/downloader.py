@@ -26,7 +26,6 @@ from krowlspider.fetch.errors import AddressBusy
 from krowlspider.internals.engine import start_requests_with
 from krowlspider.internals.middlewares import DownloaderMiddlewares
 from krowlspider.urls.data import is_data
-from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -96,7 +95,7 @@ class Downloader:
         if "scrapy.downloadermiddlewares.cookies" in sys.modules:
             from krowlspider.internals.cookies import mend_cookies  # noqa: PLC0415 - for few crawls
 
-            mend_cookies(self.middleware.middlewares, SUFFIXES)
+            mend_cookies(self.middleware.middlewares)
         crawler.signals.connect(self._make_runner, signals.spider_opened)
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
 

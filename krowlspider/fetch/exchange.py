@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from krowlspider.fetch.spills import StoredResponse
@@ -44,8 +45,7 @@ class Times(NamedTuple):
     dialled: Dialled | None
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
+class Exchange(Struct, eq=False):
     """One request and its final response, verbatim for the archive and parsed for the crawler.
 
     ``response_bytes`` are without interim (1xx) responses and bytes after the end. The first

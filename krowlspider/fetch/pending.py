@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.exchange import Exchange, StopFetch, Times
@@ -62,8 +63,7 @@ class OneByOne:
                 self._loop.call_later(pause, self._next)
 
 
-@dataclass(slots=True, eq=False)
-class Order:
+class Order(Struct, eq=False):
     """One exchange to make.
 
     ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a

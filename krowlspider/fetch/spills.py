@@ -10,12 +10,13 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from mmap import ACCESS_READ, mmap
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from krowlspider.fetch.memory import FetchMemory, Memory
 
@@ -53,8 +54,7 @@ class _File:
             os.close(self.descriptor)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredResponse:
+class StoredResponse(Struct, frozen=True, eq=False):
     """A response in a file: ``size`` bytes, of which the first ``head`` are not its body.
 
     ``body_size`` is without transfer coding; ``dechunk`` removes it from a chunked body.

@@ -6,7 +6,6 @@ queued.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -69,8 +68,7 @@ class Answer(NamedTuple):
         return cls(status, kind, location and location[:_LOCATION_MAX], size, latency)
 
 
-@dataclass(slots=True, eq=False)
-class Lease:
+class Lease(Struct, eq=False):
     """An entry that was popped and is not acknowledged.
 
     ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, or a word in

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from scrapy.downloadermiddlewares import cookies
 from scrapy.http.cookies import CookieJar, potential_domain_matches
 from scrapy.utils.httpobj import urlparse_cached
+from tldextract import TLDExtract
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from http.cookiejar import Cookie
 
     from scrapy import Request
-    from tldextract import TLDExtract
 
 # Most characters of a cookie, with its attributes. Most cookies of a domain, as in browsers, and
 # most characters of all of these: servers take heads of 8 to 16 KiB.
@@ -28,12 +28,15 @@ _CHARACTERS = 16_384
 _DOMAINS = 10_000
 
 
-def mend_cookies(middlewares: Iterable[object], extract: TLDExtract) -> None:
-    """Make Scrapy's cookies middleware split domains by ``extract``, and give its jars bounds.
+def mend_cookies(middlewares: Iterable[object]) -> None:
+    """Make Scrapy's cookies middleware use the bundled list of public suffixes, and give its jars
+    bounds.
 
-    By default it fetches the list of public suffixes from the network, which blocks the event loop.
+    By default it fetches the list from the network, which blocks the event loop.
     """
-    cookies._split_domain = extract
+    cookies._split_domain = TLDExtract(
+        cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
+    )
     for each in middlewares:
         if isinstance(each, cookies.CookiesMiddleware) and isinstance(each.jars, defaultdict):
             each.jars.default_factory = BoundedJar

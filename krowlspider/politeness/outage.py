@@ -7,11 +7,12 @@ Then an outage begins: requests pause, except for a probe now and then, until a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address, ip_address, ip_network
 from math import inf
 from typing import NamedTuple
+
+from msgspec import Struct
 
 # Domains, and as many address blocks, that must fail without an answer between. Chance hardly does
 # it with three dead hosts of five, and feigning it takes as many networks.
@@ -36,8 +37,7 @@ PROBE_EVERY = 5.0
 FORGIVEN_FOR = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A part of our side that can fail, and the failure kinds that show it.
 
     The kinds are those of ``krowlspider/fetch/errors.py``. ``suspect``: the host may also be the

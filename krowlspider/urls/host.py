@@ -5,25 +5,21 @@ These functions run for each link, so they slice the text of a *normalised* URL 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from urllib.parse import SplitResult
 
-from tldextract import TLDExtract
 from xxhash import xxh3_64_intdigest
+
+from krowlspider.internals.suffix_list import suffix_list
 
 # Domains kept in memory, about 250 bytes each: most links lead to hosts that were met lately.
 DOMAIN_CACHE = 65_536
 
 _SCHEMES = ("https:", "http:")
-# The list bundled with tldextract, private section included. Neither the network nor a cache folder
-# is used.
-SUFFIXES = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
 # Reading the list is slow, so the list is read at import and not on the event loop.
-_RULES = SUFFIXES.tlds
-# The last two labels of each rule with several: "co.uk", "kobe.jp" from "*.kobe.jp", "*.ck". Any
-# other name has only its last label as suffix, if this label is a rule.
-_LONGER = {".".join(rule.split(".")[-2:]) for rule in _RULES if "." in rule}
-_SHORT = {rule for rule in _RULES if "." not in rule and f"*.{rule}" not in _LONGER}
+RULES = frozenset(re.findall(r"^[^/\s]\S*", suffix_list(), re.MULTILINE))
+# "kobe.jp" of the rule "*.kobe.jp".
+_WILD = frozenset(rule[2:] for rule in RULES if rule[0] == "*")
 
 
 def host_of(url: str) -> str:
@@ -66,17 +62,34 @@ def domain_of(host: str) -> str:
     """
     if host.startswith("["):
         return host[: host.index("]") + 1]
-    name = host.partition(":")[0]
-    rest, _, last = name.rpartition(".")
-    if last in _SHORT:
-        # A fast path for most names. The list spells internationalised names in Unicode, so "xn--"
-        # names go to the list itself.
-        label = rest.rpartition(".")[2]
-        domain = f"{label}.{last}"
-        if label and domain not in _LONGER and not label.startswith("xn--"):
-            return domain
-    found = SUFFIXES.extract_urllib(SplitResult("", name, "", "", ""))
-    if found.suffix:
-        return found.top_domain_under_public_suffix or name.rstrip(".")
-    labels = name.rstrip(".").split(".")
-    return name if labels[-1].isdigit() else ".".join(labels[-2:]) or name
+    given = host.partition(":")[0]
+    name = given.rstrip(".")
+    labels = name.split(".")
+    suffix = _suffix_of(".".join(map(_as_listed, labels)) if "xn--" in name else name)
+    if not suffix:
+        return given if labels[-1].isdigit() else ".".join(labels[-2:]) or given
+    own = labels[-suffix.count(".") - 2 :]
+    return ".".join(own) if own[0] else name
+
+
+def _suffix_of(name: str) -> str:
+    """Return the public suffix of a name by the rules of the list; "" if none of them applies."""
+    rest = name
+    while rest:
+        parent = rest.partition(".")[2]
+        if parent in _WILD:
+            return parent if f"!{rest}" in RULES else rest
+        if rest in RULES:
+            return rest
+        rest = parent
+    return ""
+
+
+def _as_listed(label: str) -> str:
+    """Return a label as the list spells it: an internationalised one in Unicode."""
+    if not label.startswith("xn--"):
+        return label
+    try:
+        return label[4:].encode().decode("punycode") or label
+    except UnicodeError:
+        return label

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from krowlspider.archive.reading import Member
 from krowlspider.archive.write.capture import Capture, Wire

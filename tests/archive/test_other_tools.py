@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastwarc.warc import ArchiveIterator
+from msgspec.structs import replace
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from krowlspider.archive.payloads.payload_index import PayloadIndex

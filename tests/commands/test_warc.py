@@ -12,13 +12,13 @@ import sys
 import termios
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
+from msgspec import structs
 from tqdm import tqdm
 from warcio.archiveiterator import ArchiveIterator
 
@@ -62,7 +62,7 @@ DAY = 86_400
 
 def day(number: int, each: Capture) -> Capture:
     """Return a capture of a later day."""
-    return replace(each, started=STARTED + number * DAY)
+    return structs.replace(each, started=STARTED + number * DAY)
 
 
 def note_upload(path: Path, content: bytes | None = None) -> None:
@@ -310,7 +310,7 @@ def test_answer_to_get_is_preferred_to_an_answer_to_head(
     head = Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b"")
     files = series(tmp_path)
     files.append(capture(1))
-    files.append(day(1, replace(capture(2, head), url=capture(1).url)))
+    files.append(day(1, structs.replace(capture(2, head), url=capture(1).url)))
     files.append(capture(3, head))
     files.close()
     url = "http://example.org/page/1"
@@ -326,7 +326,7 @@ def test_original_of_a_revisit_is_found_by_its_digest(
         files = WarcSeries(tmp_path, options(), payloads)
         for number, seconds in ((1, 0.0), (2, 0.3), (2, 100.0)):
             page = capture(number, url="http://example.org/")
-            files.append(replace(page, started=STARTED + seconds))
+            files.append(structs.replace(page, started=STARTED + seconds))
         files.close()
     assert warc("cat", "http://example.org/", tmp_path, "--payload")[0] == b"<p>page 2</p>"
 
@@ -628,7 +628,7 @@ def test_open_file_of_a_killed_crawl_is_read(tmp_path: Path) -> None:
 def test_file_finished_while_it_is_searched_is_read(folder: Path) -> None:
     first, _ = finished(folder)
     line = parse(index_path(first).read_bytes().splitlines()[0])
-    was_open = replace(line, filename=f"{line.filename}.open")
+    was_open = structs.replace(line, filename=f"{line.filename}.open")
     wanted = captures.read(folder, [], line)
     assert captures.read(folder, [], was_open) == wanted
 

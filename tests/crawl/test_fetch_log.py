@@ -6,10 +6,10 @@ import asyncio
 import re
 import resource
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.crawl.in_flight import InFlight

@@ -10,7 +10,6 @@ import socket
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -18,6 +17,7 @@ from threading import enumerate as threads
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from scrapy.settings import Settings
 
 from extensions import notify

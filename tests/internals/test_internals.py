@@ -30,7 +30,7 @@ from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.log import format_by
 from krowlspider.internals.middlewares import DownloaderMiddlewares
 from krowlspider.internals.redis import cut
-from krowlspider.urls.host import SUFFIXES
+from krowlspider.internals.suffix_list import suffix_list
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("library", "series"),
-    [("scrapy", "2.19."), ("twisted", "26.10."), ("redis", "8.1."), ("frostwork", "0.1.")],
+    [
+        *(("scrapy", "2.19."), ("twisted", "26.10."), ("redis", "8.1.")),
+        *(("frostwork", "0.1."), ("tldextract", "5.4.")),
+    ],
 )
 def test_the_versions_are_those_that_were_looked_into(library: str, series: str) -> None:
     """Of another one, compare the names of docs/dependencies.md first."""
@@ -221,11 +224,11 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
 
 def test_cookies_look_up_suffixes_in_the_bundled_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cookies, "_split_domain", cookies._split_domain)
-    asked: list[str] = []
-    bounded.mend_cookies((), lambda name: asked.append(name) or SUFFIXES(name))
+    bounded.mend_cookies(())
+    assert cookies._split_domain.suffix_list_urls == ()
     assert cookies._is_public_domain("co.uk")
+    assert cookies._is_public_domain("github.io")
     assert not cookies._is_public_domain("example.co.uk")
-    assert asked == ["co.uk", "example.co.uk"]
 
 
 @pytest.mark.parametrize(
@@ -279,8 +282,16 @@ def test_cookies_of_domains_that_are_in_use_are_kept(monkeypatch: pytest.MonkeyP
 
 def jar_with_bounds() -> tuple[cookies.CookiesMiddleware, CookieJar]:
     middleware = cookies.CookiesMiddleware()
-    bounded.mend_cookies([middleware], SUFFIXES)
+    bounded.mend_cookies([middleware])
     return middleware, middleware.jars[None]
+
+
+# --- tldextract ---
+
+
+def test_the_bundled_list_of_suffixes_has_its_private_section() -> None:
+    lines = suffix_list().splitlines()
+    assert {"co.uk", "*.kobe.jp", "!city.kobe.jp", "github.io"} <= set(lines)
 
 
 # --- redis-py ---

@@ -16,7 +16,7 @@ SIDES = {"frontier", "fetch", "archive", "cluster"}
 ENGINE = {"engine", "crawl", *SIDES, *BASE}
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"krowlspider", "config"},
-    "urls": {"internals.frostwork"},
+    "urls": {"internals.frostwork", "internals.suffix_list"},
     "politeness": {"urls"},
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},

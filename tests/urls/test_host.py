@@ -8,9 +8,10 @@ import sys
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tldextract import TLDExtract
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import SUFFIXES, authority_of, domain_of, host_of
+from krowlspider.urls.host import RULES, authority_of, domain_of, host_of
 
 
 @pytest.mark.parametrize(
@@ -65,25 +66,41 @@ def test_normalised_url_begins_with_its_authority(text: str) -> None:
         ("www.xn--mnchen-3ya.de", "xn--mnchen-3ya.de"),
         ("a.b.c.kobe.jp", "b.c.kobe.jp"),
         ("www.city.kobe.jp", "city.kobe.jp"),
+        ("www.b.xn--55qx5d.cn", "b.xn--55qx5d.cn"),
     ],
 )
 def test_a_domain_is_what_its_owner_registered(host: str, domain: str) -> None:
     assert domain_of(host) == domain
 
 
-RULES = sorted(SUFFIXES.tlds)
+LIBRARY = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
+LISTED = sorted(RULES)
+
+
+def test_the_rules_are_those_of_tldextract() -> None:
+    assert set(LIBRARY.tlds) == RULES
+
+
+def test_a_wildcard_holds_for_names_with_rules_below_them() -> None:
+    """Where *.futurecms.at and *.ex.futurecms.at are rules, tldextract forgets the first."""
+    assert {"*.futurecms.at", "*.ex.futurecms.at"} <= RULES
+    assert domain_of("ex.futurecms.at") == "ex.futurecms.at"
+    assert domain_of("a.b.c.ex.futurecms.at") == "b.c.ex.futurecms.at"
 
 
 @given(
     st.lists(
         st.sampled_from(["a", "www", "b-c", "xn--mnchen-3ya", "co", "com", "github"]), max_size=3
     ),
-    st.one_of(st.sampled_from(RULES), st.sampled_from([rule for rule in RULES if rule[0] in "*!"])),
+    st.one_of(
+        st.sampled_from(LISTED), st.sampled_from([rule for rule in LISTED if rule[0] in "*!"])
+    ),
 )
 @settings(max_examples=500)
-def test_fast_path_gives_the_domain_of_the_whole_list(labels: list[str], rule: str) -> None:
-    host = ".".join([*labels, rule.replace("*.", "any.").lstrip("!")])
-    found = SUFFIXES.extract_str(host)
+def test_domains_are_those_of_tldextract(labels: list[str], rule: str) -> None:
+    base = rule.replace("*.", "any.").lstrip("!").encode("idna").decode()
+    host = ".".join([*labels, base])
+    found = LIBRARY.extract_str(host)
     assert domain_of(host) == (found.top_domain_under_public_suffix or host)
 
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import RecordError
@@ -54,8 +55,7 @@ _EARLIEST = "00000101000000"
 _quoted = json.encoder.encode_basestring_ascii
 
 
-@dataclass(frozen=True, slots=True)
-class IndexLine:
+class IndexLine(Struct, frozen=True):
     """The values of an index line; ``mime``, ``status`` and ``digest`` are empty if missing.
 
     ``timestamp`` has 14 digits. ``length`` and ``offset`` are bytes of the gzip member in the file.

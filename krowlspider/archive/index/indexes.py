@@ -6,10 +6,11 @@ import heapq
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
 
 from krowlspider.archive.disk import OPEN, write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
@@ -37,8 +38,7 @@ _OF_DAMAGED = 1_000_000_000
 MERGED_AT_ONCE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Indexes:
+class Indexes(Struct, frozen=True):
     """The indexes of a folder.
 
     ``there`` are the indexes to use. ``missing`` are finished WARC files without an index, or with

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import plyvel
 import xxhash
+from msgspec import Struct
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError
@@ -41,8 +41,7 @@ _PLAIN, _CHUNKED, _UNKNOWN, _VALIDATOR = b"p", b"c", b"u", b"v"
 _ERRORS = (plyvel.Error, OSError)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A stored response: its labelled ``digest``, and its ``validators``: ETag, Last-Modified.
 
     ``url`` and ``date`` are WARC-Target-URI and WARC-Date, ``identity`` is the WARC-Record-ID or

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
+
+from msgspec.structs import replace
 
 from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import INDEX, REVISIT

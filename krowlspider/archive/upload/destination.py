@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 # S3's rules for bucket names, and the underscores and capitals that old buckets have.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
@@ -12,8 +13,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 _SEGMENT = re.compile(r"(?!\.\.?$)[A-Za-z0-9._=+-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """A place in a bucket: file ``X`` becomes the object ``prefix/X``.
 
     ``endpoint`` is the URL of the store, None for AWS.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
 
@@ -59,8 +60,7 @@ def md5(data: bytes) -> bytes:
     return hashlib.md5(data, usedforsecurity=False).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFile:
+class LocalFile(Struct, frozen=True):
     """A version of a finished file; another version differs in size (bytes) or time (epoch ns)."""
 
     name: str

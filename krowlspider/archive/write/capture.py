@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,7 @@ class Wire(NamedTuple):
     tls: tuple[str, str] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Capture:
+class Capture(Struct, eq=False):
     """One HTTP exchange as it was on the wire.
 
     ``identity`` is the WARC-Record-ID of the response. ``url`` is escaped, without whitespace. The
@@ -62,8 +62,7 @@ class Capture:
         return len(self.request_bytes) + len(self.response_bytes) + len(self.payload)
 
 
-@dataclass(slots=True, eq=False)
-class FetchNote:
+class FetchNote(Struct, eq=False):
     """A note about a fetch, for a metadata record.
 
     ``fields`` are those of WARC 1.1, section 6.6, and the crawler's own. ``concurrent`` is the
@@ -81,8 +80,7 @@ class FetchNote:
         return sum(len(name) + len(value) for name, value in self.fields)
 
 
-@dataclass(slots=True, eq=False)
-class Resource:
+class Resource(Struct, eq=False):
     """The content of a resource record: the seeds of a start, or an answer of the DNS.
 
     ``started`` is in seconds since the epoch. ``truncated`` is whether ``block`` is only the

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import xxhash
+from msgspec import Struct
 
 from krowlspider.archive.index.request_query import is_plain_request
 from krowlspider.archive.payloads.digests import Original, label, raw_digest
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _NOT_MODIFIED = 304
 
 
-@dataclass(slots=True, eq=False)
-class Composed:
+class Composed(Struct, eq=False):
     """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
     The record of a mapped response is in pieces, not compressed yet. ``payload`` is its labelled

@@ -6,9 +6,12 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
@@ -41,8 +44,7 @@ INDEX_MAX = 64 * 1024 * 1024
 _SORTED_AT_ONCE = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesOptions:
+class SeriesOptions(Struct, frozen=True):
     """How files are written and when they end.
 
     ``prefix`` and ``hostname`` become parts of the file names. A file ends at ``max_size``

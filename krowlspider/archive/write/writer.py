@@ -7,11 +7,12 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from krowlspider.archive.disk import lock_directory, make_directory
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
@@ -43,8 +44,7 @@ QUEUE_BYTES = 64 * 1024 * 1024
 _FILE_SHARE = 0.25
 
 
-@dataclass(slots=True, eq=False)
-class _Order:
+class _Order(Struct, eq=False):
     """A call for the thread to make. ``size`` and ``in_file`` are the bytes that wait for it, in
     memory and in a file."""
 

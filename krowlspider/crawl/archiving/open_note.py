@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import msgpack
+from msgspec import Struct, msgpack
 
 from krowlspider.archive.index.cdxj import WARC, index_path, parse
 from krowlspider.archive.readable import ignore_damage, read_readable
@@ -128,8 +127,7 @@ def _entries_key(sequence: int) -> bytes:
     return schema.OPEN_WARC_ENTRIES + sequence.to_bytes(8, "big")
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """Synced records of a WARC file that are lost.
 
     ``records`` are lost of ``synced`` records, ``urls`` of their pages are queued again.

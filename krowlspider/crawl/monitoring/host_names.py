@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,8 +27,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class HostNames:
+class HostNames(Struct, frozen=True):
     """The ``names`` of a server, beside the address at which a request has reached it.
 
     With ``is_local`` it is asked by loopback addresses and localhost alone.

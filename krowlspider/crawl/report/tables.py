@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.words import kind_words
@@ -96,8 +97,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Row]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table: ``name`` is that of its file. ``total`` is the number of rows that a table without
     a limit would have; 0 for one that has all."""
 
@@ -115,8 +115,7 @@ class Table:
         return f"{len(self.rows):,} of {self.total:,} rows"
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """All tables, with totals: ``done``, ``dropped``, ``queued``, ``hosts``, ``received`` bytes,
     ``began`` in epoch seconds and ``starts``. ``is_whole`` is false if the time did not suffice
     for all hosts. `close` them: the seeds are in a file."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from krowlspider.fetch import errors
 
@@ -29,8 +30,7 @@ NEGATIVE: dict[type[errors.FetchError], float] = {
 ADDRESSES_KEPT = 8
 
 
-@dataclass(slots=True, eq=False)
-class Answer:
+class Answer(Struct, eq=False):
     """The addresses of a name, those to try first in front, or the failure of its look-up.
 
     ``reached`` is the address that was connected to last. ``others_at`` is when the family that was

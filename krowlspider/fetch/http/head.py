@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from msgspec import Struct
 
 from krowlspider.fetch.errors import ProtocolBroken
 
@@ -40,8 +40,7 @@ class Framing(Enum):
     CLOSE = auto()
 
 
-@dataclass(slots=True, eq=False)
-class Head:
+class Head(Struct, eq=False):
     """A parsed head. ``length`` is that of the body in bytes if ``framing`` is LENGTH, else 0."""
 
     status: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from krowlspider.urls.host import host_of
 
@@ -57,8 +58,7 @@ class Alone:
     def answer(self, node: str, number: int, **_: object) -> None: ...
 
 
-@dataclass(slots=True, eq=False)
-class Ask:
+class Ask(Struct, eq=False):
     """An ask to ``node``, last sent at ``sent``; ``waiting`` are the robots fetches that need it.
 
     ``number`` is random, so that only who was asked can answer. ``unanswered`` counts how often it

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from krowlspider.urls.host import authority_of
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
 
 
-@dataclass(slots=True, eq=False)
-class RobotsFetch:
+class RobotsFetch(Struct, eq=False):
     """The fetch of one authority's robots.txt.
 
     ``host`` is the host whose pages wait for it. ``url`` is the URL to fetch next. ``passed`` are

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from hashlib import blake2b
 from operator import index
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from rbloom import Bloom
 
 from krowlspider.frontier.store.disk import sync
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _VERSION = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class Snapshot(Struct, frozen=True, eq=False):
     """The state of a seen filter at one moment.
 
     - ``sequence``: that of the last batch of new keys in it.

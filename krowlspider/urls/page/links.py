@@ -6,9 +6,10 @@ which neither sniffs the encoding nor stays linear on deep nesting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise, normalise_all
@@ -76,8 +77,7 @@ _UNSEEN = "title, script, style, iframe, noframes, noembed"
 _TEXT_PLAN = Plan(["title::text", f"*:not({_UNSEEN})::text"], [])
 
 
-@dataclass(slots=True, eq=False)
-class Page:
+class Page(Struct, eq=False):
     """The content of a page that concerns a crawler; without values, that of no HTML.
 
     ``links`` are normalised URLs in document order without repeats. ``nofollow`` and ``noindex``

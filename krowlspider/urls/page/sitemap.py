@@ -11,8 +11,9 @@ The bytes are parsed incrementally, without a tree, so the work can be split int
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.page.sitemap_scan import PLACE_MAX, TOKEN_MAX
@@ -39,8 +40,7 @@ _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 
 
-@dataclass(slots=True, eq=False)
-class Sitemap:
+class Sitemap(Struct, eq=False):
     """The content of a sitemap, as far as it has been read.
 
     ``url`` is its own URL, to which relative links of feeds are joined; None if it is not known.

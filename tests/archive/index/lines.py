@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.index.cdxj import line
 from krowlspider.archive.payloads.payload import header

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from warcio.utils import Digester
 
 from krowlspider.archive.errors import ArchiveError
@@ -120,7 +120,7 @@ def line_of(second: float, **changes: str) -> IndexLine:
 
 
 def as_text(each: IndexLine) -> str:
-    values = {name: str(getattr(each, name)) for name in IndexLine.__slots__[2:]}
+    values = {name: str(getattr(each, name)) for name in IndexLine.__struct_fields__[2:]}
     return f"{each.key} {each.timestamp} {json.dumps(values)}\n"
 
 

@@ -6,11 +6,11 @@ import gzip
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.index.cdxj import index_file, index_path, parse
 from krowlspider.archive.index.request_query import RequestQuery, query_of

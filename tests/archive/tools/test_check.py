@@ -3,10 +3,10 @@ from __future__ import annotations
 import gzip
 import re
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.cdxj import index_path, parse

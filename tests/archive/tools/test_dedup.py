@@ -8,11 +8,11 @@ import logging
 import os
 import re
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
+from msgspec.structs import replace
 from scrapy.settings import Settings
 
 from krowlspider import settings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.index.cdxj import index_path
 from krowlspider.archive.payloads.payload_index import PayloadIndex

@@ -7,11 +7,11 @@ import re
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from zipfile import ZIP_STORED, ZipFile
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, parse

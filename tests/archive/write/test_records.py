@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
@@ -13,6 +12,7 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from krowlspider.archive.payloads.digests import Original, digest
 from krowlspider.archive.payloads.payload import is_plain

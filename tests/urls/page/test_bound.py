@@ -24,6 +24,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "end tags that close nothing": lambda: b"<div>" * 100_000 + b"</span>" * 100_000,
     "the same, within what needs no care": lambda: b"<font>" * 6_000 + b"</form>" * 5_999,
     "the worst that fits in what is not counted": lambda: b"<p>" * 6_900 + b"</b>" * 5_190,
+    "the worst whose start is not counted": lambda: b"<b>" * 8_000 + b"</p>" * 4_000 + b" " * 9_999,
     "end tags that look as if they close": lambda: b"<div><!--<span>--></span>" * 70_000,
     "end tags that are kept": lambda: b"<nobr>" * 100_000 + b"</title>" * 100_000,
     "UTF-16": lambda: ("<font>" * 100_000 + "</form>" * 100_000).encode("utf-16"),
@@ -81,6 +82,12 @@ def page(sections: int) -> bytes:
 def test_an_ordinary_page_is_left_as_it_is() -> None:
     body = page(350)
     assert bounded(body) is body
+
+
+def test_tags_at_the_start_of_a_page_count() -> None:
+    rest = b"</p>" * 4_001 + b" " * 9_999
+    assert bounded(b" " * 24_000 + rest) == b" " * 24_000 + rest
+    assert bounded(b"<b>" * 8_000 + rest) != b"<b>" * 8_000 + rest
 
 
 def test_large_ordinary_page_keeps_its_links() -> None:

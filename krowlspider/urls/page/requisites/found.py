@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
+
+from msgspec import Struct, field
 
 from krowlspider.urls.canonical import normalise_each
 from krowlspider.urls.page.queries import encode_queries
@@ -77,8 +78,7 @@ class Requisite(NamedTuple):
         raise ValueError("it is no kind and level of a requisite")
 
 
-@dataclass(slots=True, eq=False)
-class Requisites:
+class Requisites(Struct, eq=False):
     """The requisites of one document.
 
     ``found`` has the kind of each normalised URL. ``refused`` counts references that are no http(s)
