@@ -140,6 +140,7 @@ class Progress:
                 queued=queued,
                 is_paused=bool(paused),
             ),
+            **counters_of(counted, frontier.counters),
             "paused": paused,
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],
@@ -316,6 +317,15 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
         figures["krowl/frontier/outbox"] = frontier.outbox.depth
         figures |= {f"krowl/cluster/{name}": count for name, count in job.node.counts().items()}
     return figures
+
+
+def counters_of(counted: Counter[str], counters: Counter[str]) -> dict[str, dict[str, int]]:
+    """Return what was fetched and dropped since this start of a process, and before it, by the
+    names of the frontier's counters: ``counted`` are those since the start, ``counters`` all."""
+    return {
+        name: {key: each[key] for key in each if key.partition("/")[0] in ("done", "dropped")}
+        for name, each in (("counters", counted), ("counters_before", counters - counted))
+    }
 
 
 def by_last_part(numbers: Mapping[str, int], prefix: str) -> dict[str, int]:

@@ -13,7 +13,7 @@ from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
 from krowlspider.crawl.parts import warc_folder
-from krowlspider.crawl.status import by_last_part, pause_reason
+from krowlspider.crawl.status import by_last_part, counters_of, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.coverage import hosts_named
@@ -98,7 +98,7 @@ class Control:
 
         Counts are since the start. ``done`` are pages, ``fetched`` has them and all else by kind.
         ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed`` are counts by status and by
-        kind of failure.
+        kind of failure. ``counters`` and ``counters_before`` are as of `counters_of`.
         """
         scheduler, frontier = Scheduler.of(self._crawler), self._job.frontier
         counted, stats = scheduler.counted(), self._crawler.stats.get_stats()
@@ -119,6 +119,7 @@ class Control:
             "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
             "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 4),
             "paused": pause_reason(self._job),
+            **counters_of(counted, frontier.counters),
         }
 
     def snapshot(self, target: Path) -> Made | None:

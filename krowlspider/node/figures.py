@@ -9,6 +9,7 @@ from krowlspider.crawl.limits import progress, until_empty
 from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
+from krowlspider.frontier.stopped import dropped_in, fetched_in
 from krowlspider.node.tree import processes
 
 if TYPE_CHECKING:
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.limits import Limits
     from krowlspider.node.tree import Tree
 
-# What a process has done since its start; the other figures are of the moment.
-_COUNTS = ("done", "dropped", "archive_mb")
 _OF_THE_MOMENT = ("queued", "deferred", "hosts", "due", "waiting", "in_flight", "pages_per_second")
-_FIGURES = (*_COUNTS, *_OF_THE_MOMENT)
 # Exit codes of `scrapy crawl`, the most serious first. With any of them the crawl has failed.
 FAILURES = (3, 2, 1)
 _GRAVEST = (*FAILURES, 6, 7, 5)
@@ -29,49 +27,104 @@ LAST_CODE = 7
 _NOTHING_FETCHED = 4
 
 
+class OneProcess:
+    """The figures of one process since the start of the supervisor, over its deaths.
+
+    The counters of its frontier tell what it has done: those of its first start are the base. What
+    is counted in memory alone, ``own``, is kept from before each death.
+    """
+
+    def __init__(self) -> None:
+        self._base: Counter[str] | None = None
+        self._counters: Counter[str] = Counter()
+        self._before: Counter[str] = Counter()
+        # The last status, the seconds for which the process had run, and its own counts.
+        self.status: dict[str, Any] = {}
+        self._own: Counter[str] = Counter()
+        self._ran = 0.0
+
+    def take(self, status: Mapping[str, Any], ran: float, own: Mapping[str, float]) -> None:
+        """Take a status, which the process has given after it ``ran`` so many seconds."""
+        if ran < self._ran:
+            self.end()
+        self.status, self._ran = dict(status), ran
+        self._own = Counter(own)
+        earlier = Counter(status.get("counters_before", {}))
+        if self._base is None:
+            self._base = earlier
+        found = earlier + Counter(status.get("counters", {})) - self._base
+        # What was not committed at a death is done again.
+        self._counters |= found
+
+    def end(self) -> None:
+        """Note that the process has died: the next one counts from 0."""
+        self._before.update(self._own)
+        self._own, self._ran = Counter(), 0.0
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What was fetched and dropped, by the names of the frontier's counters."""
+        return self._counters
+
+    @property
+    def own(self) -> Counter[str]:
+        return self._before + self._own
+
+    def begin_as(self, other: OneProcess) -> None:
+        """Have the base of another one that was there first."""
+        if self._base is None and other._base is not None:
+            self._base = other._base
+
+
 class Figures:
     """Adds up the status that the processes leave in their folders."""
 
     def __init__(self, tree: Tree, processes: Sequence[str]):
         self._tree = tree
-        # What former processes of each folder have done, which have died.
-        self._before: dict[str, Counter[str]] = {name: Counter() for name in processes}
-        self._fetched_before: Counter[str] = Counter()
+        self.processes = {name: OneProcess() for name in processes}
+        # When each first wrote since it was started, by its clock.
+        self._began: dict[str, float] = {}
         # As of `Progress`.
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
 
     def died(self, process: str) -> None:
-        """Keep the figures of a process that has died: the next one counts from 0."""
-        status = self._status(process)
-        self._before[process].update({name: status.get(name, 0) for name in _COUNTS})
-        self._fetched_before.update(status.get("fetched", {}))
+        """Take the last figures of a process that has died."""
+        self._read(process).end()
+        self._began.pop(process, None)
 
-    def _status(self, process: str) -> dict[str, Any]:
-        return self._tree.folder(process).read_status() or {}
+    def _read(self, process: str) -> OneProcess:
+        """Return the figures of a process, as of what it has last written. While it is started
+        again it has written nothing, and the last ones hold."""
+        found = self.processes[process]
+        status = self._tree.folder(process).read_status()
+        if status is not None and status["time"] != found.status.get("time"):
+            written = float(str(status["time"]))
+            began = self._began.setdefault(process, written)
+            found.take(status, written - began, {"archive_mb": status["archive_mb"]})  # type: ignore[dict-item]
+        return found
 
     def of_processes(self) -> dict[str, dict[str, Any]]:
         """Return the figures of each process since the start of the supervisor."""
-        found = {}
-        for process, before in self._before.items():
-            status = self._status(process)
-            found[process] = {name: status.get(name, 0) + before[name] for name in _FIGURES}
+        found: dict[str, dict[str, Any]] = {}
+        for process in self.processes:
+            read = self._read(process)
+            found[process] = {
+                "done": read.counters["done"],
+                "dropped": sum(dropped_in(read.counters).values()),
+                "archive_mb": read.own["archive_mb"],
+                **{name: read.status.get(name, 0) for name in _OF_THE_MOMENT},
+            }
         return found
 
     def total(self) -> dict[str, Any]:
         """Return the sums of the figures of all processes."""
-        each = self.of_processes().values()
-        return {name: sum(figures[name] for figures in each) for name in _FIGURES}
-
-    def before(self) -> Counter[str]:
-        """Return what processes had done that have died."""
-        return sum(self._before.values(), Counter[str]())
+        each = list(self.of_processes().values())
+        return {name: sum(figures[name] for figures in each) for name in each[0]}
 
     def fetched(self) -> dict[str, int]:
         """Return how many URLs all processes have fetched, by kind, pages among them."""
-        total = self._fetched_before.copy()
-        for process in self._before:
-            total.update(self._status(process).get("fetched", {}))
-        return dict(total)
+        every = [self._read(process).counters for process in self.processes]
+        return fetched_in(sum(every, Counter()))
 
     def line(self, running: int) -> str:
         """Return the status line, of so many running processes."""
@@ -105,12 +158,8 @@ class Figures:
 
     def paused(self) -> str:
         """Return which processes send no request, and why; usually empty."""
-        each = {name: self._status(name).get("paused") for name in self._before}
-        reasons = Counter(reason for reason in each.values() if reason)
-        return "; ".join(
-            reason if count == len(each) else f"{', '.join(_keys(each, reason))} {reason}"
-            for reason, count in reasons.items()
-        )
+        read = {name: self._read(name).status for name in self.processes}
+        return reasons_of_all({name: status.get("paused", "") for name, status in read.items()})
 
     def summary(self, reason: str, seconds: float, codes: Mapping[str, int], seeds: str) -> str:
         """Return the lines that are logged at the end; ``codes`` are the exit codes, ``seeds`` the
@@ -135,8 +184,16 @@ class Figures:
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
 
 
-def _keys(values: Mapping[str, object], value: object) -> list[str]:
-    return [key for key, each in values.items() if each == value]
+def reasons_of_all(reasons: Mapping[str, str]) -> str:
+    """Return why processes send no request, with their names where it does not hold for all."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        if reason:
+            names.setdefault(reason, []).append(name)
+    return "; ".join(
+        reason if len(each) == len(reasons) else f"{', '.join(each)} {reason}"
+        for reason, each in names.items()
+    )
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

@@ -28,6 +28,7 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
     monkeypatch.setattr("krowlspider.crawl.status.pause_reason", lambda _: "")
     job = progress._job
     job.frontier.queued = job.frontier.deferred_queued = 0
+    job.frontier.counters = Counter()
     job.frontier.schedule.host_count = job.frontier.schedule.count_due.return_value = 0
     job.archive.stats.bytes_written = 0
     times = (109.9995, 110.0, 119.9991, 120.0, 130.0)
@@ -43,6 +44,7 @@ def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: st
     job.outages.paused = job.memory.keeps_out = False
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
+    job.frontier.counters = Counter()
     job.frontier.schedule.count_due.return_value = 0
     job.frontier.schedule.next_due.return_value = due
     job.frontier.now.return_value = 50.0
@@ -57,6 +59,7 @@ def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
     stats.get_value.return_value = 0
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
+    job.frontier.counters = Counter()
     job.frontier.schedule.count_due.return_value = 0
     job.archive.stats.bytes_written = 0
     found = Progress(job, stats, lambda: (Counter(done=4), 2), 100.0, Limits())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,15 @@ from tests.support.settings import project_settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-STATUS = {"queued": 40, "deferred": 0, "hosts": 4, "due": 1, "in_flight": 1, "dropped": 0}
+STATUS = {"queued": 40, "deferred": 0, "hosts": 4, "due": 1, "in_flight": 1, "archive_mb": 1}
+
+
+def status(
+    time: float, counters: dict[str, int], before: dict[str, int] | None = None, paused: str = ""
+) -> dict[str, object]:
+    """The status that a process has written."""
+    counts = {"counters": counters, "counters_before": before or {}}
+    return {**STATUS, "time": time, "paused": paused, **counts}
 
 
 def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path) -> None:
@@ -29,7 +37,7 @@ def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path)
         for name, reason in zip(("p1", "p2"), paused or ("", ""), strict=True):
             folder = tree.folder(name)
             folder.path.mkdir(exist_ok=True)
-            folder.write_status({**STATUS, "done": done, "archive_mb": 1, "paused": reason})
+            folder.write_status(status(seconds, {"done": done}, paused=reason))
         return figures.live_line(2, seconds, Limits(pages=1000))
 
     assert line(10, 50) == (
@@ -41,23 +49,38 @@ def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path)
     assert line(13, 70, *["paused: no room"] * 2).endswith("| paused: no room")
 
 
-def test_what_was_fetched_is_counted_by_kind(tmp_path: Path) -> None:
-    """Of a process that has died too."""
+def test_figures_neither_fall_nor_double_when_a_process_dies(tmp_path: Path) -> None:
+    """Those of earlier starts do not count. What was not committed at the death is done again."""
     tree = Tree(tmp_path, "krowlspider")
     figures = Figures(tree, ["p1", "p2"])
+    seen: list[tuple[int, int, float, int]] = []
 
-    def write(name: str, **fetched: int) -> None:
+    def write(name: str, *about: Any) -> None:
         folder = tree.folder(name)
         folder.path.mkdir(exist_ok=True)
-        status = {**STATUS, "done": fetched["page"], "archive_mb": 1, "fetched": fetched}
-        folder.write_status(status)
+        folder.write_status(status(*about))
+        look()
 
-    write("p1", page=5, sitemap=2)
-    write("p2", page=7, redirect=1)
+    def look() -> None:
+        total = figures.total()
+        seen.append((total["done"], total["dropped"], total["archive_mb"], total["queued"]))
+
+    write("p1", 1, {}, {"done": 100})
+    write("p2", 2, {"done": 7, "done/redirect": 1})
+    write("p1", 3, {"done": 5, "done/sitemap": 2, "dropped/robots": 1}, {"done": 100})
     figures.died("p1")
-    write("p1", page=1, sitemap=1)
-    assert figures.fetched() == {"page": 13, "sitemap": 3, "redirect": 1}
-    assert "also fetched sitemaps: 3, redirects: 1\n" in figures.summary("finished", 1.0, {}, "")
+    look()
+    (tree.folder("p1").path / "status.json").unlink()
+    look()
+    write("p1", 9, {}, {"done": 104, "done/sitemap": 2, "dropped/robots": 1})
+    write("p1", 10, {"done": 3}, {"done": 104, "done/sitemap": 2, "dropped/robots": 1})
+    pages = [row[0] for row in seen]
+    assert pages == [0, 7, 12, 12, 12, 12, 14]
+    assert [row[1:] for row in seen][2:] == [(1, 2.0, 80)] * 2 + [(1, 1.0 + 1, 80)] + [
+        (1, 3.0, 80)
+    ] * 2
+    assert figures.fetched() == {"page": 14, "redirect": 1, "sitemap": 2}
+    assert "also fetched redirects: 1, sitemaps: 2\n" in figures.summary("finished", 1.0, {}, "")
 
 
 def test_relay_shows_whole_lines() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -218,9 +219,27 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.HTTPError, match="409"):
             order(crawl.jobdir, "set", name="max_pages", value="10")
         crawl_until(web, crawl, 40)
+        assert_a_bad_file_is_refused_as_by_one(crawl)
         assert_all_are_asked_together(crawl, web.seeds()[0])
         crawl.interrupt()
     assert_all_are_read_together(crawl, web.seeds()[0])
+
+
+def assert_a_bad_file_is_refused_as_by_one(crawl: NodeCrawl) -> None:
+    """Also if the process answers before the end of the file."""
+    for body, headers, code in (
+        (gzip.compress(os.urandom(5_000_000)), {}, 400),
+        (b"a.test", {"Content-Encoding": "gzip"}, 415),
+        (b"a.test", {"Authorization": "Bearer x"}, 401),
+    ):
+        token = (crawl.jobdir / "control-token").read_text().strip()
+        request = urllib.request.Request(
+            f"{page_of(crawl.jobdir)}/api/v1/import",
+            body,
+            {"Authorization": f"Bearer {token}", **headers},
+        )
+        with pytest.raises(urllib.error.HTTPError, match=str(code)):
+            urllib.request.urlopen(request)
 
 
 def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:

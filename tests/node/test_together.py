@@ -5,36 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from extensions.live_page import FIELDS
+from krowlspider.node.figures import OneProcess, reasons_of_all
 from krowlspider.node.serving.together import (
     history_of_all,
     hosts_of_all,
+    own_counts,
     pages_of_all,
-    reasons_of_all,
     status_of_all,
 )
 
 
-def status(**more: Any) -> dict[str, Any]:
-    sums = ("done", "queued", "deferred", "hosts", "due", "in_flight", "archive_mb")
-    counts: dict[str, Any] = {name: {} for name in ("fetched", "dropped", "statuses", "failed")}
-    return {**dict.fromkeys(sums, 0), **counts, "seconds": 1.0, "paused": "", **more}
+def process(**status: Any) -> OneProcess:
+    sums = ("queued", "deferred", "hosts", "due", "in_flight", "archive_mb")
+    found = {**dict.fromkeys(sums, 0), "statuses": {}, "failed": {}, "paused": "", "seconds": 1.0}
+    found |= status
+    made = OneProcess()
+    made.take(found, found["seconds"], own_counts(found))
+    return made
 
 
-def sample(time: float, rate: float, lag: float = 0.0) -> list[float]:
-    values = {"time": time, "pages_per_second": rate, "lag_ms": lag}
+def sample(time: float, rate: float, lag: float = 0.0, queued: float = 0.0) -> list[float]:
+    values = {"time": time, "pages_per_second": rate, "lag_ms": lag, "queued": queued}
     return [values.get(name, 0.0) for name in FIELDS]
 
 
 def test_figures_are_sums_and_counts_are_added_by_name() -> None:
     total = status_of_all(
         {
-            "p1": status(done=3, statuses={"200": 2, "404": 1}, seconds=9.0),
-            "p2": status(done=4, statuses={"200": 4}, dropped={"robots": 1}),
+            "p1": process(counters={"done": 3}, statuses={"200": 2, "404": 1}, seconds=9.0),
+            "p2": process(counters={"done": 4, "dropped/robots": 1}, statuses={"200": 4}, queued=5),
         }
     )
-    assert (total["done"], total["seconds"]) == (7, 9.0)
+    assert (total["done"], total["seconds"], total["queued"]) == (7, 9.0, 5)
     assert total["statuses"] == {"200": 6, "404": 1}
     assert total["dropped"] == {"robots": 1}
+    assert total["fetched"] == {"page": 7}
+
+
+def test_counts_of_memory_are_kept_over_a_restart() -> None:
+    one = process(statuses={"200": 5}, archive_mb=2.0, seconds=50.0)
+    one.take(one.status | {"statuses": {"200": 1}, "seconds": 3.0}, 3.0, {"statuses/200": 1})
+    assert status_of_all({"p1": one})["statuses"] == {"200": 6}
 
 
 def test_a_reason_names_the_processes_it_does_not_hold_for_all_of() -> None:
@@ -54,7 +65,14 @@ def test_pages_of_all_processes_alternate() -> None:
     assert [row["url"] for row in pages_of_all(answers, 3)] == ["1", "2", "3"]
 
 
-def test_samples_are_added_from_the_last_one_back() -> None:
-    one = {"fields": FIELDS, "samples": [sample(1, 5.0), sample(11, 7.0, 3.0)]}
-    other = {"fields": FIELDS, "samples": [sample(10.5, 1.0, 9.0)]}
-    assert history_of_all([one, other])["samples"] == [sample(1, 5.0), sample(11, 8.0, 9.0)]
+def test_samples_are_added_by_their_times() -> None:
+    """A process that was started again takes samples more often; one that is gone has no rate."""
+    one = {"fields": FIELDS, "samples": [sample(at, 5.0, 3.0, 10.0) for at in (0, 10, 20, 30)]}
+    other = {"fields": FIELDS, "samples": [sample(at, 1.0, 9.0, 1.0) for at in (11, 13, 15)]}
+    found = history_of_all([one, other])["samples"]
+    assert [row[0] for row in found] == [0, 11, 13, 15, 20, 30]
+    rate, queued = FIELDS.index("pages_per_second"), FIELDS.index("queued")
+    assert [row[rate] for row in found] == [5, 6, 6, 6, 6, 6]
+    assert [row[queued] for row in found] == [10, 11, 11, 11, 11, 11]
+    late = {"fields": FIELDS, "samples": [sample(at, 5.0) for at in (0, 40)]}
+    assert [row[rate] for row in history_of_all([late, other])["samples"]][-1] == 5.0

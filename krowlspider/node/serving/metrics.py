@@ -81,7 +81,7 @@ class Metrics:
                 said = (await _body(response)).decode().strip()
                 return "" if response.ok else f"{process}: {said}"
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            return f"{process}: {error_text(error)}"
+            return f"{process}: {error_text(error) or 'no answer'}"
 
     async def _answer(self, _: web.BaseRequest) -> web.Response:
         kind = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}

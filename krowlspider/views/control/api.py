@@ -76,17 +76,9 @@ async def _order(
     name: str,
     request: web.BaseRequest,
 ) -> web.Response:
-    if "Content-Encoding" in request.headers:
-        return failed(415, "give the body without a content coding")
-    length = request.content_length
-    if length is None:
-        return failed(411, "give the length of the body")
-    if length > BODY_MAX:
-        return failed(413, f"the body is longer than {BODY_MAX:,} bytes")
-    # aiohttp cannot read 0 bytes of an empty body.
-    body = await request.content.readexactly(length) if length else b""
-    if (refused := unauthorised(request, token)) is not None:
-        return refused
+    body = await body_of(request, token)
+    if isinstance(body, web.Response):
+        return body
 
     async def give() -> Any:
         given = _fields(name, body)
@@ -97,6 +89,34 @@ async def _order(
     return answer
 
 
+async def body_of(request: web.BaseRequest, token: bytes) -> bytes | web.Response:
+    """Return the body of an order, or the answer by which it is refused."""
+    if "Content-Encoding" in request.headers:
+        return failed(415, "give the body without a content coding")
+    length = request.content_length
+    if length is None:
+        return failed(411, "give the length of the body")
+    if length > BODY_MAX:
+        return failed(413, f"the body is longer than {BODY_MAX:,} bytes")
+    # aiohttp cannot read 0 bytes of an empty body.
+    body = await request.content.readexactly(length) if length else b""
+    refused = _unauthorised(request, token)
+    return body if refused is None else refused
+
+
+async def file_refusal(request: web.BaseRequest, token: bytes) -> web.Response | None:
+    """Return the answer by which a file of URLs is refused before it is read, if it is."""
+    if (refused := _unauthorised(request, token)) is not None:
+        return refused
+    if "Content-Encoding" in request.headers:
+        return failed(415, "give the file as it is, without a content coding; it may be gzip")
+    if (request.content_length or 0) > FILE_MAX:
+        return failed(413, f"the file has more than {data_size(FILE_MAX)}: give it in parts")
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    return None
+
+
 async def _import(
     orders: Callable[[str], Ordering],
     token: bytes,
@@ -105,14 +125,8 @@ async def _import(
 ) -> web.Response:
     """Answer a file of seeds, or of lines of an export, once what it names is on disk."""
     # Before the file is read: it may be long, and of anybody.
-    if (refused := unauthorised(request, token)) is not None:
+    if (refused := await file_refusal(request, token)) is not None:
         return refused
-    if "Content-Encoding" in request.headers:
-        return failed(415, "give the file as it is, without a content coding; it may be gzip")
-    if (request.content_length or 0) > FILE_MAX:
-        return failed(413, f"the file has more than {data_size(FILE_MAX)}: give it in parts")
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def lines() -> AsyncIterator[list[bytes]]:
         reader = LineReader()
@@ -129,7 +143,7 @@ async def _import(
     return answer
 
 
-def unauthorised(request: web.BaseRequest, token: bytes) -> web.Response | None:
+def _unauthorised(request: web.BaseRequest, token: bytes) -> web.Response | None:
     """Return the answer to a request without the token; None for one that has it."""
     kind, _, given = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and compare_digest(given.strip().encode(errors="replace"), token):

@@ -75,19 +75,27 @@ def routes(
     made: dict[str, Route] = {name: partial(_json, known) for name, known in answers.items()}
     made["explain"] = partial(_json, partial(_explained, answers["explain"], orders))
     made["snapshot"] = partial(_json, partial(_snapshot, control))
-    status: Question = answers["status"]
-    return page_routes(made, status, order_routes(orders, token, recent.forget))
+
+    def events(request: web.BaseRequest) -> Events:
+        return events_of(partial(answers["status"], request))
+
+    return page_routes(made, events, order_routes(orders, token, recent.forget))
+
+
+def events_of(status: Callable[[], dict[str, Any]]) -> Events:
+    """Return events with what ``status`` returns."""
+    return Events(lambda: _event(status()))
 
 
 def page_routes(
-    answers: Mapping[str, Route], status: Question, orders: Mapping[str, Route]
+    answers: Mapping[str, Route], events: Route, orders: Mapping[str, Route]
 ) -> dict[str, Route]:
     """Return what answers at each path: the page and its files, ``answers`` by their names below
-    ``/api/v1/``, events with what ``status`` returns, and ``orders`` by their paths."""
+    ``/api/v1/``, ``events`` of the status, and ``orders`` by their paths."""
     made: dict[str, Route] = {path: partial(_file, *about) for path, about in _FILES.items()}
     made |= {f"/api/v1/{name}": route for name, route in answers.items()}
     made["/api/v1/openapi.json"] = partial(_json, lambda _: document())
-    made["/events"] = lambda request: Events(lambda: _event(status(request)))
+    made["/events"] = events
     made |= orders
     return {path: partial(_guarded, route) for path, route in made.items()}
 

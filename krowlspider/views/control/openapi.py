@@ -26,6 +26,7 @@ _STATUS = {
     **dict.fromkeys(("done", "queued", "deferred", "hosts", "due", "in_flight"), _COUNT),
     "of": {"type": ["integer", "null"]},
     **dict.fromkeys(("dropped", "fetched", "statuses", "failed"), _COUNTS),
+    **dict.fromkeys(("counters", "counters_before"), _COUNTS),
 }
 
 

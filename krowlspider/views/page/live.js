@@ -165,12 +165,14 @@ at("steering").addEventListener("submit", async (event) => {
 
 let perSecond = null;
 let folder = "JOBDIR";
+let report = "JOBDIR/reports/report.html";
 
 function showStatus(found) {
   const limit = found.of ? ` of ${number(found.of)}` : "";
   at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
   at("state").textContent = found.paused;
   folder = found.folder;
+  report = found.report || `${folder}/reports/report.html`;
   at("place").textContent = `${folder}/control-token`;
   const isPaused = found.paused.startsWith("paused by a person");
   at("pause").value = isPaused ? "resume" : "pause";
@@ -432,7 +434,7 @@ async function refresh() {
     await showAnswers();
   } catch {
     at("state").textContent = "The crawl does not answer: it has ended, or is very busy."
-      + ` Its end writes a report to ${folder}/reports/report.html.`;
+      + ` Its end writes a report to ${report}.`;
   }
   setTimeout(refresh, document.hidden ? 5 * EACH : EACH);
 }
