@@ -9,10 +9,11 @@ import shlex
 import signal
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from krowlspider.crawl.webhook import NotSentError, Webhook
 
@@ -40,8 +41,7 @@ class Event(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """The condition of a crawl. ``ended`` counts requests that have ended since the start, ``due``
     hosts that are due. ``paused`` is the reason for which no request is sent, "" for none. ``full``
     is a folder without room, ``dead`` has the nodes that have died. ``outage`` says what does not
