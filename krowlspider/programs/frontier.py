@@ -16,7 +16,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in
+from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tree_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
@@ -35,7 +35,13 @@ from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.program import Program, refuse_options
 from krowlspider.programs.running import explain_running, import_running, snapshot_of_running
-from krowlspider.programs.stopped import explain, import_into, is_writable, readable_copy
+from krowlspider.programs.stopped import (
+    explain,
+    import_into,
+    is_writable,
+    locked_tree,
+    readable_copy,
+)
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, read_lines, written
@@ -118,21 +124,29 @@ class Command(Program):
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         self._check(args, opts)
-        if opts.restore:
-            self._restore(Path(opts.restore), Path(args[0]), opts)
-            return
         path = Path(args[0])
-        folders = processes_in(path) or [JobFolder.existing(args[0])]
+        folders = [] if opts.restore else processes_in(path) or [JobFolder.existing(args[0])]
+        tree = tree_of(path)
         changes = any(getattr(opts, name) for name in (*_CHANGES, "repair"))
-        with ExitStack() as stack:
-            if not changes:
-                folders = [
-                    each
-                    if is_writable(each.path)
-                    else stack.enter_context(readable_copy(each.path))
-                    for each in folders
-                ]
-            self._run(path, folders, opts)
+        try:
+            with ExitStack() as stack:
+                if tree is not None:
+                    # A process that has died is started again: its folder is free only for seconds.
+                    stack.enter_context(locked_tree(tree, to_change=changes))
+                if opts.restore:
+                    self._restore(Path(opts.restore), path, opts)
+                    return
+                parts = folders
+                if not changes:
+                    parts = [
+                        each
+                        if is_writable(each.path)
+                        else stack.enter_context(readable_copy(each.path))
+                        for each in folders
+                    ]
+                self._run(parts, opts)
+        except JobInUseError as error:
+            self._ask_running(error, path, folders, opts)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the command line and the settings, and adapt the settings to this command.
@@ -150,9 +164,11 @@ class Command(Program):
             raise KrowlError("--format is for --export: give both, or neither")
         validate(offline(self.settings))
 
-    def _run(self, path: Path, folders: list[JobFolder], opts: argparse.Namespace) -> None:
-        """Do what is asked. ``path`` is what the person has given; each folder has a part of the
-        frontier."""
+    def _run(self, folders: list[JobFolder], opts: argparse.Namespace) -> None:
+        """Do what is asked; each folder has a part of the frontier.
+
+        :raises JobInUseError: a crawl uses one of them
+        """
         folder = folders[0]
         parts: list[_Part] = []
         try:
@@ -170,8 +186,8 @@ class Command(Program):
                     parts.append(_Part(folder, head, store))
                 if parts:
                     self._act(parts, opts)
-        except JobInUseError as error:
-            self._ask_running(error, path, folders, opts)
+        except JobInUseError:
+            raise
         except (KrowlError, *STORE_ERRORS) as error:
             text, code = self.failure(error)
             where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""

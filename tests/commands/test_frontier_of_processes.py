@@ -1,0 +1,111 @@
+"""``scrapy frontier`` on the folder of ``scrapy node``, made without a crawl."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.crawl.folder import RING_SECRET, JobFolder, JobInUseError, lock_folder, tree_of
+from krowlspider.node.tree import Tree
+from krowlspider.programs.stopped import locked_tree
+from tests.commands.test_frontier import answer, frontier, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STATUS = {"so_far": "1 page", "time": 1e9, "pages_per_second": 0.0, "held": 0, "paused": ""}
+FIGURES = ("done", "dropped", "queued", "deferred", "hosts", "due", "in_flight", "archive_mb")
+
+
+def made_tree(path: Path, count: int = 2) -> Path:
+    """The JOBDIR of so many processes, each with a URL of its own queued."""
+    for number in range(1, count + 1):
+        made(path / f"p{number}", f"http://host{number}.test/")
+    (path / RING_SECRET).write_text("0" * 32)
+    return path
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return made_tree(tmp_path / "job")
+
+
+@pytest.fixture
+def running(tree: Path) -> Iterator[Path]:
+    """A JOBDIR as a supervisor has it whose processes have just died: their folders are free."""
+    for name in ("p1", "p2"):
+        JobFolder(tree / name).write_status({**STATUS, **dict.fromkeys(FIGURES, 1)})
+    lock = lock_folder(tree)
+    yield tree
+    os.close(lock)
+
+
+@pytest.mark.parametrize("name", [".", "p1"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(
+            (options, "stop it first\n")
+            for options in (
+                ["--repair"],
+                ["--drop-host", "host1.test"],
+                ["--forget", "host1.test"],
+                ["--host", "host1.test"],
+                ["--export"],
+            )
+        ),
+        (["--import", "-"], "does not answer over HTTP"),
+        (["--explain", "http://host1.test/"], "does not answer over HTTP"),
+    ],
+)
+def test_no_form_takes_a_process_while_its_supervisor_runs(
+    running: Path, name: str, options: list[str], said: str
+) -> None:
+    _, complaint = frontier(running / name, *options, code=2)
+    assert f"is in use by process {os.getpid()}" in complaint
+    assert said in complaint
+    # Whoever takes a folder removes it.
+    assert (running / "p1" / "status.json").exists()
+
+
+def test_an_overview_takes_no_process_while_its_supervisor_runs(running: Path) -> None:
+    for name in (".", "p1"):
+        assert "is being crawled" in frontier(running / name)[0]
+    assert (running / "p1" / "status.json").exists()
+
+
+def test_a_restore_makes_no_process_while_the_supervisor_runs(
+    running: Path, tmp_path: Path
+) -> None:
+    snapshot = made(tmp_path / "one", "http://a.test/").with_name("snapshot")
+    (tmp_path / "one" / "warc").mkdir()
+    frontier(tmp_path / "one", "--snapshot", str(snapshot))
+    _, complaint = frontier(running / "p3", "--restore", str(snapshot), code=2)
+    assert "stop it first" in complaint
+    assert not (running / "p3").exists()
+
+
+@pytest.mark.parametrize("name", [".", "p1"])
+def test_a_command_locks_the_folder_of_all_processes(tree: Path, name: str) -> None:
+    assert answer(tree / name, "--drop-host", "host1.test")["dropped"] == 1
+    assert (tree / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_supervisor_names_the_command_that_is_at_work(tree: Path) -> None:
+    said = f"in use by process {os.getpid()}: stop it"
+    with locked_tree(tree, to_change=True), pytest.raises(JobInUseError, match=said):
+        Tree(tree, "krowlspider").take()
+
+
+def test_a_process_is_known_by_the_secret_beside_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree / "p1")
+    assert tree_of(tree) == tree_of(tree / "p1") == tree
+    assert tree_of((tree / "p1").relative_to(tree / "p1")) == tree
+    (tree / RING_SECRET).unlink()
+    # A crawl of one process may have any name.
+    assert tree_of(tree / "p1") is None
