@@ -83,8 +83,8 @@ _WAYS_FOR_PAGE = {
 # The options that change the folder, or need to write in it.
 _CHANGES = ("import", "drop-host", "forget", "snapshot", "restore")
 _FORMATS = ("krowlspider", "urlfrontier")
-# What cannot be done in the folder of several processes, and what can be done instead.
-_NOT_FOR_SEVERAL = {
+# What cannot be done in the folder of `scrapy node`, and what can be done instead.
+_NOT_FOR_TREE = {
     "import": "import while the crawl runs: each line goes to the process that owns its host",
     "snapshot": "stop the crawl, and copy the whole folder",
 }
@@ -131,8 +131,7 @@ class Command(Program):
         try:
             with ExitStack() as stack:
                 if tree is not None:
-                    # A process that has died is started again: its folder is free only for seconds.
-                    stack.enter_context(locked_tree(tree, to_change=changes))
+                    self._lock_tree(tree, stack, opts, to_change=changes)
                 if opts.restore:
                     self._restore(Path(opts.restore), path, opts)
                     return
@@ -163,6 +162,20 @@ class Command(Program):
         if opts.format and not opts.export:
             raise KrowlError("--format is for --export: give both, or neither")
         validate(offline(self.settings))
+
+    def _lock_tree(
+        self, tree: Path, stack: ExitStack, opts: argparse.Namespace, *, to_change: bool
+    ) -> None:
+        """Lock the folder of `scrapy node`.
+
+        :raises JobError: it is in use, or this is not for such a folder
+        """
+        if opts.snapshot:
+            raise _not_for_tree("snapshot")
+        # A process that has died is started again: its folder is free only for seconds.
+        stack.enter_context(locked_tree(tree, to_change=to_change))
+        if vars(opts)["import"]:
+            raise _not_for_tree("import")
 
     def _run(self, folders: list[JobFolder], opts: argparse.Namespace) -> None:
         """Do what is asked; each folder has a part of the frontier.
@@ -202,7 +215,6 @@ class Command(Program):
     ) -> None:
         """Ask the crawl that uses the folders, as far as it answers."""
         if opts.snapshot:
-            self._refuse_for_several(folders, "snapshot")
             text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
             self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
         elif opts.explain:
@@ -259,7 +271,6 @@ class Command(Program):
         elif given["export"]:
             self._export(stores, opts, now)
         elif given["import"]:
-            self._refuse_for_several(parts, "import")
             lines = read_lines(given["import"])
             self._say_imported(opts, import_into(folder, head, store, self.settings, lines))
         elif given["drop-host"]:
@@ -281,7 +292,6 @@ class Command(Program):
             text += " queued; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped, "hosts": hosts}, text)
         elif given["snapshot"]:
-            self._refuse_for_several(parts, "snapshot")
             archive = warc_folder(self.settings, folder.path)
             taken = take_stopped(folder, store, archive, Path(given["snapshot"]))
             values = {"snapshot": taken.folder, "running": False}
@@ -289,13 +299,6 @@ class Command(Program):
         else:
             view = view_frontier(stores, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)
-
-    def _refuse_for_several(self, parts: Sequence[object], option: str) -> None:
-        """:raises JobError: the crawl is of several processes"""
-        if len(parts) > 1:
-            raise JobError(
-                f"--{option} is not for a crawl of several processes: {_NOT_FOR_SEVERAL[option]}"
-            )
 
     def _export(self, stores: Sequence[LevelStore], opts: argparse.Namespace, now: float) -> None:
         is_foreign = opts.format == "urlfrontier"
@@ -324,6 +327,10 @@ class Command(Program):
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         self.say(json.dumps(values) if opts.json else text)
+
+
+def _not_for_tree(option: str) -> JobError:
+    return JobError(f"--{option} is not for a crawl of scrapy node: {_NOT_FOR_TREE[option]}")
 
 
 def _hosts_of(stores: Sequence[LevelStore], name: str, option: str) -> list[str]:

@@ -109,3 +109,20 @@ def test_a_process_is_known_by_the_secret_beside_it(
     (tree / RING_SECRET).unlink()
     # A crawl of one process may have any name.
     assert tree_of(tree / "p1") is None
+
+
+@pytest.mark.parametrize("name", [".", "p1"])
+@pytest.mark.parametrize(
+    ("option", "way"),
+    [("--import", "import while the crawl runs"), ("--snapshot", "copy the whole folder")],
+)
+def test_one_process_is_refused_what_several_are(
+    tmp_path: Path, name: str, option: str, way: str
+) -> None:
+    """A snapshot would be without the secret; an import would not know the owner of a host."""
+    tree = made_tree(tmp_path / "job", 1)
+    (tree / "p1" / "warc").mkdir()
+    _, complaint = frontier(tree / name, option, str(tmp_path / "other"), code=2)
+    assert f"{option} is not for a crawl of scrapy node: " in complaint
+    assert way in complaint
+    assert not (tmp_path / "other").exists()
