@@ -104,11 +104,11 @@ def holder_of(jobdir: Path) -> int | None:
 
 def processes_in(path: Path) -> list[JobFolder]:
     """Return the folders of the processes of a crawl, if ``path`` is the JOBDIR of one that several
-    processes have made together."""
+    processes have made together. One that has lost its head is among them."""
     if (path / _HEAD).exists():
         return []
-    found = [each.parent for each in path.glob(f"p[1-9]*/{_HEAD}")]
-    found = [each for each in found if _PROCESS.fullmatch(each.name)]
+    found = [each for each in path.glob("p[1-9]*") if _PROCESS.fullmatch(each.name)]
+    found = [each for each in found if (each / _HEAD).exists() or (each / "frontier").is_dir()]
     return [JobFolder(each) for each in sorted(found, key=lambda each: int(each.name[1:]))]
 
 

@@ -135,13 +135,14 @@ class Command(Program):
                 if opts.restore:
                     self._restore(Path(opts.restore), path, opts)
                     return
-                parts = folders
+                # The sums would be without a process that has lost its head.
+                parts = [JobFolder.existing(str(folder.path)) for folder in folders]
                 if not changes:
                     parts = [
                         each
                         if is_writable(each.path)
                         else stack.enter_context(readable_copy(each.path))
-                        for each in folders
+                        for each in parts
                     ]
                 self._run(parts, opts)
         except JobInUseError as error:

@@ -126,3 +126,11 @@ def test_one_process_is_refused_what_several_are(
     assert f"{option} is not for a crawl of scrapy node: " in complaint
     assert way in complaint
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--export"], ["--explain", "http://a.test/"]])
+def test_a_process_without_its_head_is_named(tree: Path, options: list[str]) -> None:
+    (tree / "p2" / "job.json").unlink()
+    shown, complaint = frontier(tree, *options, code=2)
+    assert shown == ""
+    assert f"JOBDIR {tree / 'p2'} has a frontier but no job.json" in complaint
