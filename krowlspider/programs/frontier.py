@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobHead
     from krowlspider.frontier.admin.export import Imported
+    from krowlspider.frontier.admin.repair import Repaired
 
 # Hosts or entries in each list.
 _MOST = 10
@@ -135,6 +136,9 @@ class Command(Program):
                 if opts.restore:
                     self._restore(Path(opts.restore), path, opts)
                     return
+                if opts.repair and path == tree:
+                    self._repair_each(folders, opts)
+                    return
                 # The sums would be without a process that has lost its head.
                 parts = [JobFolder.existing(str(folder.path)) for folder in folders]
                 if not changes:
@@ -188,11 +192,11 @@ class Command(Program):
         try:
             with ExitStack() as stack:
                 for folder in folders:
-                    head = folder.take(to_repair=opts.repair)
-                    stack.callback(folder.leave)
                     if opts.repair:
-                        self._repair(folder, head, opts)
+                        self._repair(folder, opts)
                         continue
+                    head = folder.take()
+                    stack.callback(folder.leave)
                     if not is_there(folder.frontier):
                         raise JobError(gone(folder.path))
                     store = stack.enter_context(closing(LevelStore(folder.frontier)))
@@ -203,9 +207,7 @@ class Command(Program):
         except JobInUseError:
             raise
         except (KrowlError, *STORE_ERRORS) as error:
-            text, code = self.failure(error)
-            where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
-            self.complain(f"{where}{text}{way_out(error, folder.path)}", code)
+            self.complain(*self._failure_in(folder, error))
 
     def _ask_running(
         self,
@@ -238,12 +240,39 @@ class Command(Program):
             )
             self._say(opts, {"running": each}, text)
 
-    def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
-        hasher = IdentityHasher(head.seed)
-        report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
+    def _failure_in(self, folder: JobFolder, error: Exception) -> tuple[str, int]:
+        """Return the line for an error with a folder, and the exit code."""
+        text, code = self.failure(error)
+        where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
+        return f"{where}{text}{way_out(error, folder.path)}", code
+
+    def _repair(self, folder: JobFolder, opts: argparse.Namespace) -> None:
+        report = _mended(folder)
         self._say(opts, asdict(report), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
+
+    def _repair_each(self, folders: Sequence[JobFolder], opts: argparse.Namespace) -> None:
+        """Repair the frontier of each process, whatever becomes of the others."""
+        values: dict[str, object] = {}
+        lines, worst = [], 0
+        for folder in folders:
+            name = folder.path.name
+            try:
+                report = _mended(folder)
+            except (KrowlError, *STORE_ERRORS) as error:
+                text, code = self._failure_in(folder, error)
+                self.complain(f"{name}: {text}", code)
+                values[name] = {"error": text}
+            else:
+                code = BAD_INPUT if report.empty else 0
+                text = frontier.repaired(report, folder.path)
+                lines += [f"{name}: {line}" for line in text.splitlines()]
+                values[name] = asdict(report)
+            worst = max(worst, code)
+        if lines or opts.json:
+            self._say(opts, values, "\n".join(lines))
+        self.exitcode = worst
 
     def _restore(self, snapshot: Path, jobdir: Path, opts: argparse.Namespace) -> None:
         made = restore(snapshot, jobdir)
@@ -328,6 +357,20 @@ class Command(Program):
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         self.say(json.dumps(values) if opts.json else text)
+
+
+def _mended(folder: JobFolder) -> Repaired:
+    """Repair the frontier in a folder.
+
+    :raises JobError: the folder is in use, or cannot be used
+    :raises StoreError: as of `repair`
+    """
+    head = folder.take(to_repair=True)
+    try:
+        hasher = IdentityHasher(head.seed)
+        return repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
+    finally:
+        folder.leave()
 
 
 def _not_for_tree(option: str) -> JobError:

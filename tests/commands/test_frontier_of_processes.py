@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,3 +136,29 @@ def test_a_process_without_its_head_is_named(tree: Path, options: list[str]) -> 
     shown, complaint = frontier(tree, *options, code=2)
     assert shown == ""
     assert f"JOBDIR {tree / 'p2'} has a frontier but no job.json" in complaint
+
+
+def test_a_repair_mends_each_process_and_names_it(tmp_path: Path) -> None:
+    """The first two cannot be mended, and the last two are."""
+    tree = made_tree(tmp_path / "job", 4)
+    (tree / "p1" / "job.json").unlink()
+    shutil.rmtree(tree / "p2" / "frontier")
+    (tree / "p3" / "frontier" / "CURRENT").unlink()
+    shown, complaint = frontier(tree, "--repair", code=2)
+    first, second = complaint.splitlines()
+    assert first.startswith("krowlspider: p1: JOBDIR ")
+    assert second.startswith("krowlspider: p2: there is nothing to repair: ")
+    whole, *_, last = shown.splitlines()
+    assert whole.startswith("p3: repaired: hosts 1, queued 1")
+    assert last.startswith("p4: nothing is wrong with it: hosts 1, queued 1")
+    assert {line[:4] for line in shown.splitlines()} == {"p3: ", "p4: "}
+    found = json.loads(frontier(tree, "--repair", "--json", code=2)[0])
+    assert list(found) == ["p1", "p2", "p3", "p4"]
+    assert "nothing to repair" in found["p2"]["error"]
+    assert [found[name]["found"]["kept"]["queued"] for name in ("p3", "p4")] == [1, 1]
+
+
+def test_a_repair_of_one_process_of_several_is_as_of_one_crawl(tree: Path) -> None:
+    assert frontier(tree / "p1", "--repair")[0].startswith("nothing is wrong with it: hosts 1")
+    assert answer(tree / "p1", "--repair")["copy"] is None
+    assert answer(tree, "--repair")["p2"]["copy"] is None
