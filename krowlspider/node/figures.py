@@ -6,7 +6,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.limits import progress, until_empty
-from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
+from krowlspider.crawl.status import RATE_OVER, RECENT, SUMS, reasons_of_all, status_line
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.node.tree import processes
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # What a process has done since its start; the other figures are of the moment.
 _COUNTS = ("done", "dropped", "archive_mb")
-_OF_THE_MOMENT = ("queued", "deferred", "hosts", "due", "waiting", "in_flight", "pages_per_second")
-_FIGURES = (*_COUNTS, *_OF_THE_MOMENT)
 # Exit codes of `scrapy crawl`, the most serious first. With any of them the crawl has failed.
 FAILURES = (3, 2, 1)
 _GRAVEST = (*FAILURES, 6, 7, 5)
@@ -54,13 +52,13 @@ class Figures:
         found = {}
         for process, before in self._before.items():
             status = self._status(process)
-            found[process] = {name: status.get(name, 0) + before[name] for name in _FIGURES}
+            found[process] = {name: status.get(name, 0) + before[name] for name in SUMS}
         return found
 
     def total(self) -> dict[str, Any]:
         """Return the sums of the figures of all processes."""
         each = self.of_processes().values()
-        return {name: sum(figures[name] for figures in each) for name in _FIGURES}
+        return {name: sum(figures[name] for figures in each) for name in SUMS}
 
     def before(self) -> Counter[str]:
         """Return what processes had done that have died."""
@@ -105,12 +103,7 @@ class Figures:
 
     def paused(self) -> str:
         """Return which processes send no request, and why; usually empty."""
-        each = {name: self._status(name).get("paused") for name in self._before}
-        reasons = Counter(reason for reason in each.values() if reason)
-        return "; ".join(
-            reason if count == len(each) else f"{', '.join(_keys(each, reason))} {reason}"
-            for reason, count in reasons.items()
-        )
+        return reasons_of_all({name: self._status(name).get("paused", "") for name in self._before})
 
     def summary(self, reason: str, seconds: float, codes: Mapping[str, int], seeds: str) -> str:
         """Return the lines that are logged at the end; ``codes`` are the exit codes, ``seeds`` the
@@ -133,10 +126,6 @@ class Figures:
         if left:
             following["go on"] = "the same command and JOBDIR, with any number of processes"
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
-
-
-def _keys(values: Mapping[str, object], value: object) -> list[str]:
-    return [key for key, each in values.items() if each == value]
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

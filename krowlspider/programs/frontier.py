@@ -20,6 +20,7 @@ from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tre
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
+from krowlspider.crawl.status import total_status
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import drop_host, forget_host
@@ -230,15 +231,16 @@ class Command(Program):
             raise JobError(
                 f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
             ) from error
-        elif len(folders) == 1:
+        elif folders[0].path == path:
             status = folders[0].read_status()
             self._say(opts, {"running": status}, frontier.running(path, status))
         else:
             each = {folder.path.name: folder.read_status() for folder in folders}
-            text = "\n".join(
-                frontier.running(folder.path, each[folder.path.name]) for folder in folders
-            )
-            self._say(opts, {"running": each}, text)
+            known = {name: status for name, status in each.items() if status is not None}
+            total = total_status(known) if known else None
+            shown = {path: total, **{path / name: status for name, status in each.items()}}
+            text = "\n".join(frontier.running(*one) for one in shown.items())
+            self._say(opts, {"running": {"total": total, **each}}, text)
 
     def _failure_in(self, folder: JobFolder, error: Exception) -> tuple[str, int]:
         """Return the line for an error with a folder, and the exit code."""

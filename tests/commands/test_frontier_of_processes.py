@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.crawl.folder import RING_SECRET, JobFolder, JobInUseError, lock_folder, tree_of
+from krowlspider.crawl.status import SUMS
 from krowlspider.node.tree import Tree
 from krowlspider.programs.stopped import locked_tree
 from tests.commands.test_frontier import answer, frontier, made
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-STATUS = {"so_far": "1 page", "time": 1e9, "pages_per_second": 0.0, "held": 0, "paused": ""}
-FIGURES = ("done", "dropped", "queued", "deferred", "hosts", "due", "in_flight", "archive_mb")
+STATUS = {"so_far": "1 page", "time": 1e9, "held": False, "paused": "", "fetched": {"page": 1}}
 
 
 def made_tree(path: Path, count: int = 2) -> Path:
@@ -39,7 +39,7 @@ def tree(tmp_path: Path) -> Path:
 def running(tree: Path) -> Iterator[Path]:
     """A JOBDIR as a supervisor has it whose processes have just died: their folders are free."""
     for name in ("p1", "p2"):
-        JobFolder(tree / name).write_status({**STATUS, **dict.fromkeys(FIGURES, 1)})
+        JobFolder(tree / name).write_status({**STATUS, **dict.fromkeys(SUMS, 1)})
     lock = lock_folder(tree)
     yield tree
     os.close(lock)
@@ -162,3 +162,31 @@ def test_a_repair_of_one_process_of_several_is_as_of_one_crawl(tree: Path) -> No
     assert frontier(tree / "p1", "--repair")[0].startswith("nothing is wrong with it: hosts 1")
     assert answer(tree / "p1", "--repair")["copy"] is None
     assert answer(tree, "--repair")["p2"]["copy"] is None
+
+
+def test_an_overview_of_a_running_crawl_begins_with_the_sums(running: Path) -> None:
+    older = {**STATUS, **dict.fromkeys(SUMS, 2), "time": 9e8, "paused": "waits"}
+    JobFolder(running / "p2").write_status(older)
+    made(running / "p3")
+    lines = frontier(running)[0].splitlines()
+    assert lines[0].startswith(f"{running} is being crawled; its last status line, ")
+    assert lines[1] == (
+        "3 pages by 2 processes | 3.0 pages/s | 3 URLs queued on 3 hosts | 3 in flight"
+        " | 3 deferred, as hosts do not answer | 3 dropped | WARC 3.0 MB | p2 waits"
+    )
+    assert lines[2].startswith(f"{running / 'p1'} is being crawled; ")
+    found = answer(running)["running"]
+    assert list(found) == ["total", "p1", "p2", "p3"]
+    assert (found["total"]["queued"], found["total"]["time"]) == (3, 9e8)
+    assert found["total"]["fetched"] == {"page": 2}
+    for name in ("p1", "p2"):
+        (running / name / "status.json").unlink()
+    assert answer(running)["running"]["total"] is None
+
+
+def test_an_overview_of_one_process_of_a_node_has_the_sums_too(tmp_path: Path) -> None:
+    tree = made_tree(tmp_path / "job", 1)
+    JobFolder(tree / "p1").write_status({**STATUS, **dict.fromkeys(SUMS, 1)})
+    with locked_tree(tree, to_change=True):
+        assert list(answer(tree)["running"]) == ["total", "p1"]
+        assert "total" not in answer(tree / "p1")["running"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from extensions.live_page import FIELDS
+from krowlspider.crawl.status import reasons_of_all
 from krowlspider.node.serving.together import (
     history_of_all,
     hosts_of_all,
     pages_of_all,
-    reasons_of_all,
     status_of_all,
 )
 

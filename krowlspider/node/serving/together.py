@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.crawl.status import reasons_of_all
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -47,18 +49,6 @@ def status_of_all(answers: Answers) -> dict[str, Any]:
     total["seconds"] = max(each["seconds"] for each in every)
     total["paused"] = reasons_of_all({name: each["paused"] for name, each in answers.items()})
     return total
-
-
-def reasons_of_all(reasons: Mapping[str, str]) -> str:
-    """Return why processes send no request, with their names where it does not hold for all."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        if reason:
-            names.setdefault(reason, []).append(name)
-    return "; ".join(
-        reason if len(each) == len(reasons) else f"{', '.join(each)} {reason}"
-        for reason, each in names.items()
-    )
 
 
 def hosts_of_all(answers: Answers, sort: str, limit: int) -> list[dict[str, Any]]:
