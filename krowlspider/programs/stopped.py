@@ -132,13 +132,17 @@ def locked_tree(tree: Path, *, to_change: bool) -> Iterator[None]:
     read-only disk, from which none can be, only see that no crawl runs.
 
     :raises JobInUseError: their crawl runs, or another command is at work
+    :raises JobError: it cannot be locked, and is ``to_change``
     """
     if not (to_change or is_writable(tree)):
         if (holder := holder_of(tree)) is not None:
             raise JobInUseError(tree, str(holder))
         yield
         return
-    lock = lock_folder(tree)
+    try:
+        lock = lock_folder(tree)
+    except OSError as error:
+        raise JobError(f"JOBDIR {tree} cannot be used: {error.strerror}") from error
     try:
         yield
     finally:

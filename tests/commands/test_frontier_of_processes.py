@@ -13,7 +13,7 @@ from krowlspider.crawl.folder import RING_SECRET, JobFolder, JobInUseError, lock
 from krowlspider.crawl.status import SUMS
 from krowlspider.node.tree import Tree
 from krowlspider.programs.stopped import locked_tree
-from tests.commands.test_frontier import answer, frontier, made
+from tests.commands.test_frontier import answer, frontier, made, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,3 +190,18 @@ def test_an_overview_of_one_process_of_a_node_has_the_sums_too(tmp_path: Path) -
     with locked_tree(tree, to_change=True):
         assert list(answer(tree)["running"]) == ["total", "p1"]
         assert "total" not in answer(tree / "p1")["running"]
+
+
+def test_processes_on_a_read_only_disk_are_shown_and_not_changed(tree: Path) -> None:
+    shown, forgotten = read_only(tree, [["--json"], ["--forget", "host1.test"]])
+    assert (shown[0], json.loads(shown[1])["queued"]) == (0, 2)
+    assert forgotten[0] == 2
+    assert f"JOBDIR {tree} cannot be used: Read-only file system" in forgotten[2]
+
+
+def test_processes_that_run_are_not_opened_on_a_read_only_disk(running: Path) -> None:
+    """As another user may see them."""
+    overview, host = read_only(running, [[], ["--host", "host1.test"]])
+    assert (overview[0], overview[1].count("is being crawled")) == (0, 3)
+    assert (host[0], host[1]) == (2, "")
+    assert "stop it first" in host[2]
