@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import tempfile
 from contextlib import suppress
@@ -34,6 +35,9 @@ _HEAD = "job.json"
 # The file of a snapshot that names the folder of its crawl, and its time.
 SNAPSHOT = "snapshot.json"
 _HEAD_DRAFT = "job.json.new"
+# In the JOBDIR of `scrapy node`: what the identities of all its processes come from.
+RING_SECRET = "ring-secret"  # noqa: S105 - the name of a file
+_PROCESS = re.compile(r"p[1-9][0-9]*")
 
 
 class JobHead(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,6 +69,25 @@ class JobInUseError(JobError):
         self.holder = holder
 
 
+def lock_folder(path: Path) -> int:
+    """Lock a folder for this process, whose id the lock file then has; close what is returned to
+    unlock it.
+
+    :raises JobInUseError: another process has locked it
+    :raises OSError: the lock file cannot be written
+    """
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise JobInUseError(path, holder) from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
 def holder_of(jobdir: Path) -> int | None:
     """Return the id of the process that uses a folder; None if none does."""
     try:
@@ -81,12 +104,23 @@ def holder_of(jobdir: Path) -> int | None:
 
 def processes_in(path: Path) -> list[JobFolder]:
     """Return the folders of the processes of a crawl, if ``path`` is the JOBDIR of one that several
-    processes have made together."""
+    processes have made together. One that has lost its head is among them."""
     if (path / _HEAD).exists():
         return []
-    found = [each.parent for each in path.glob(f"p[1-9]*/{_HEAD}")]
-    found = [each for each in found if each.name[1:].isdecimal()]
+    found = [each for each in path.glob("p[1-9]*") if _PROCESS.fullmatch(each.name)]
+    found = [each for each in found if (each / _HEAD).exists() or (each / "frontier").is_dir()]
     return [JobFolder(each) for each in sorted(found, key=lambda each: int(each.name[1:]))]
+
+
+def tree_of(path: Path) -> Path | None:
+    """Return the JOBDIR of `scrapy node` that ``path`` is, or in which it is the folder of a
+    process; None for the JOBDIR of another crawl."""
+    if processes_in(path):
+        return path
+    # A relative path need not name its parent.
+    whole = path.absolute()
+    is_process = _PROCESS.fullmatch(whole.name) and (whole.parent / RING_SECRET).exists()
+    return whole.parent if is_process else None
 
 
 class JobFolder:
@@ -156,7 +190,7 @@ class JobFolder:
             or scope, or not a crawl's folder; or a repair in it was cut short, and it is not taken
             ``to_repair``
         """
-        lock = self._take_lock()
+        self._take_lock()
         try:
             if not (may_begin or (self.path / _HEAD).exists()):
                 raise JobError(
@@ -180,8 +214,6 @@ class JobFolder:
             raise
         # It describes an earlier process.
         (self.path / _STATUS).unlink(missing_ok=True)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return head
 
     def seed_of(self, ring: str) -> int | None:
@@ -195,24 +227,16 @@ class JobFolder:
         self._check(head, None, ring)
         return None if head.new else head.seed
 
-    def _take_lock(self) -> int:
+    def _take_lock(self) -> None:
         try:
             _make_durably(self.path)
-            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = lock_folder(self.path)
         except FileExistsError as error:
             raise JobError(
                 f"JOBDIR {self.path} cannot be used: it is a file; give a folder"
             ) from error
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-            os.close(lock)
-            raise JobInUseError(self.path, holder) from error
-        self._lock = lock
-        return lock
 
     def _check(self, head: JobHead, seed: int | None, ring: str | None) -> None:
         if ring not in {None, head.ring}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.index.cdxj import INDEX, WARC
@@ -16,7 +16,6 @@ from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE
 from krowlspider.frontier.stopped import fetched_in
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -32,6 +31,11 @@ logger = logging.getLogger(__name__)
 figures_wanted = object()
 
 _MB = 1e6
+# Figures of a status line that are added up for a crawl of several processes.
+SUMS = (
+    *("done", "dropped", "archive_mb", "queued", "deferred", "hosts", "due", "waiting"),
+    *("in_flight", "pages_per_second"),
+)
 # Looks at the crawl that are kept for its live line, one a second, and those of its rate.
 RECENT = 60
 RATE_OVER = 10
@@ -232,6 +236,36 @@ def status_line(figures: Mapping[str, Any]) -> str:
         ),
     ]
     return " | ".join(part for part in parts if part)
+
+
+def total_status(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the last figures of several processes, by name, as those of one: they are as old as
+    the oldest."""
+    every = list(statuses.values())
+    total: dict[str, Any] = {name: sum(each[name] for each in every) for name in SUMS}
+    pages = counted(total["done"], "page")
+    return {
+        "time": min(each["time"] for each in every),
+        "so_far": f"{pages} by {counted(len(every), 'process')}",
+        "paused": reasons_of_all({name: each["paused"] for name, each in statuses.items()}),
+        **total,
+        "pages_per_second": round(total["pages_per_second"], 1),
+        "archive_mb": round(total["archive_mb"], 4),
+        "fetched": dict(sum((Counter(each["fetched"]) for each in every), Counter[str]())),
+        "held": all(each["held"] for each in every if each["queued"]),
+    }
+
+
+def reasons_of_all(reasons: Mapping[str, str]) -> str:
+    """Return why processes send no request, with their names where it does not hold for all."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        if reason:
+            names.setdefault(reason, []).append(name)
+    return "; ".join(
+        reason if len(each) == len(reasons) else f"{', '.join(each)} {reason}"
+        for reason, each in names.items()
+    )
 
 
 def pause_reason(job: Job) -> str:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.limits import progress, until_empty
-from krowlspider.crawl.status import RATE_OVER, RECENT, status_line
+from krowlspider.crawl.status import RATE_OVER, RECENT, reasons_of_all, status_line
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, data_size, duration
 from krowlspider.frontier.stopped import dropped_in, fetched_in
@@ -182,18 +182,6 @@ class Figures:
         if left:
             following["go on"] = "the same command and JOBDIR, with any number of processes"
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
-
-
-def reasons_of_all(reasons: Mapping[str, str]) -> str:
-    """Return why processes send no request, with their names where it does not hold for all."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        if reason:
-            names.setdefault(reason, []).append(name)
-    return "; ".join(
-        reason if len(each) == len(reasons) else f"{', '.join(each)} {reason}"
-        for reason, each in names.items()
-    )
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

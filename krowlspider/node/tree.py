@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import re
 import secrets
 import time
@@ -14,7 +12,13 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.disk import sync_directory
 from krowlspider.cluster.membership import static_seed
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.crawl.folder import JobFolder, JobInUseError, write_private
+from krowlspider.crawl.folder import (
+    RING_SECRET,
+    JobFolder,
+    JobInUseError,
+    lock_folder,
+    write_private,
+)
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
@@ -33,7 +37,7 @@ logger = logging.getLogger(__name__)
 # The most processes: each has some 100 MB of memory, and a core is kept busy by one.
 PROCESSES_MAX = 64
 _PROCESS = re.compile(r"p[1-9][0-9]*")
-_LOCK, _SECRET, _REDIS, _REPORTS = "lock", "ring-secret", "redis", "reports"
+_LOCK, _REDIS, _REPORTS = "lock", "redis", "reports"
 # Seconds for the processes of a supervisor that was killed to end, and between two looks.
 _PATIENCE = 120.0
 _LOOK = 0.2
@@ -75,7 +79,7 @@ class Tree:
     def __init__(self, path: Path, cluster: str):
         self.path = path
         self._cluster = cluster
-        self.secret = path / _SECRET
+        self.secret = path / RING_SECRET
         self.redis = path / _REDIS
         self.reports = path / _REPORTS
 
@@ -90,7 +94,8 @@ class Tree:
         with self._usable():
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_content()
-            self._lock()
+            # Until this process ends.
+            lock_folder(self.path)
             if not self.secret.exists():
                 write_private(self.secret, secrets.token_hex(16))
                 sync_directory(self.path)
@@ -119,22 +124,12 @@ class Tree:
                 f"JOBDIR {self.path} belongs to a crawl of one process: continue it with scrapy"
                 " crawl, or give another JOBDIR"
             )
-        own = {_LOCK, _SECRET, _REDIS, _REPORTS, CONTROL_TOKEN, PAGE, METRICS}
+        own = {_LOCK, RING_SECRET, _REDIS, _REPORTS, CONTROL_TOKEN, PAGE, METRICS}
         if strange := {name for name in names - own if not _PROCESS.fullmatch(name)}:
             raise JobError(
                 f"JOBDIR {self.path} is not empty and not of a crawl of several processes (it holds"
                 f" {min(strange)!r}): give a new or empty folder"
             )
-
-    def _lock(self) -> None:
-        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise JobError(
-                f"JOBDIR {self.path} is in use by another scrapy node: stop it, or give another"
-                " JOBDIR"
-            ) from error
 
     @property
     def seed(self) -> int:

@@ -16,10 +16,11 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in
+from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tree_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.snapshots.restoring import restore
 from krowlspider.crawl.snapshots.taking import take_stopped
+from krowlspider.crawl.status import total_status
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import drop_host, forget_host
@@ -35,7 +36,13 @@ from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.program import Program, refuse_options
 from krowlspider.programs.running import explain_running, import_running, snapshot_of_running
-from krowlspider.programs.stopped import explain, import_into, is_writable, readable_copy
+from krowlspider.programs.stopped import (
+    explain,
+    import_into,
+    is_writable,
+    locked_tree,
+    readable_copy,
+)
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.files import STDIO, read_lines, written
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.folder import JobHead
     from krowlspider.frontier.admin.export import Imported
+    from krowlspider.frontier.admin.repair import Repaired
 
 # Hosts or entries in each list.
 _MOST = 10
@@ -77,8 +85,8 @@ _WAYS_FOR_PAGE = {
 # The options that change the folder, or need to write in it.
 _CHANGES = ("import", "drop-host", "forget", "snapshot", "restore")
 _FORMATS = ("krowlspider", "urlfrontier")
-# What cannot be done in the folder of several processes, and what can be done instead.
-_NOT_FOR_SEVERAL = {
+# What cannot be done in the folder of `scrapy node`, and what can be done instead.
+_NOT_FOR_TREE = {
     "import": "import while the crawl runs: each line goes to the process that owns its host",
     "snapshot": "stop the crawl, and copy the whole folder",
 }
@@ -118,21 +126,32 @@ class Command(Program):
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         self._check(args, opts)
-        if opts.restore:
-            self._restore(Path(opts.restore), Path(args[0]), opts)
-            return
         path = Path(args[0])
-        folders = processes_in(path) or [JobFolder.existing(args[0])]
+        folders = [] if opts.restore else processes_in(path) or [JobFolder.existing(args[0])]
+        tree = tree_of(path)
         changes = any(getattr(opts, name) for name in (*_CHANGES, "repair"))
-        with ExitStack() as stack:
-            if not changes:
-                folders = [
-                    each
-                    if is_writable(each.path)
-                    else stack.enter_context(readable_copy(each.path))
-                    for each in folders
-                ]
-            self._run(path, folders, opts)
+        try:
+            with ExitStack() as stack:
+                if tree is not None:
+                    self._lock_tree(tree, stack, opts, to_change=changes)
+                if opts.restore:
+                    self._restore(Path(opts.restore), path, opts)
+                    return
+                if opts.repair and path == tree:
+                    self._repair_each(folders, opts)
+                    return
+                # The sums would be without a process that has lost its head.
+                parts = [JobFolder.existing(str(folder.path)) for folder in folders]
+                if not changes:
+                    parts = [
+                        each
+                        if is_writable(each.path)
+                        else stack.enter_context(readable_copy(each.path))
+                        for each in parts
+                    ]
+                self._run(parts, opts)
+        except JobInUseError as error:
+            self._ask_running(error, path, folders, opts)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the command line and the settings, and adapt the settings to this command.
@@ -150,19 +169,35 @@ class Command(Program):
             raise KrowlError("--format is for --export: give both, or neither")
         validate(offline(self.settings))
 
-    def _run(self, path: Path, folders: list[JobFolder], opts: argparse.Namespace) -> None:
-        """Do what is asked. ``path`` is what the person has given; each folder has a part of the
-        frontier."""
+    def _lock_tree(
+        self, tree: Path, stack: ExitStack, opts: argparse.Namespace, *, to_change: bool
+    ) -> None:
+        """Lock the folder of `scrapy node`.
+
+        :raises JobError: it is in use, or this is not for such a folder
+        """
+        if opts.snapshot:
+            raise _not_for_tree("snapshot")
+        # A process that has died is started again: its folder is free only for seconds.
+        stack.enter_context(locked_tree(tree, to_change=to_change))
+        if vars(opts)["import"]:
+            raise _not_for_tree("import")
+
+    def _run(self, folders: list[JobFolder], opts: argparse.Namespace) -> None:
+        """Do what is asked; each folder has a part of the frontier.
+
+        :raises JobInUseError: a crawl uses one of them
+        """
         folder = folders[0]
         parts: list[_Part] = []
         try:
             with ExitStack() as stack:
                 for folder in folders:
-                    head = folder.take(to_repair=opts.repair)
-                    stack.callback(folder.leave)
                     if opts.repair:
-                        self._repair(folder, head, opts)
+                        self._repair(folder, opts)
                         continue
+                    head = folder.take()
+                    stack.callback(folder.leave)
                     if not is_there(folder.frontier):
                         raise JobError(gone(folder.path))
                     store = stack.enter_context(closing(LevelStore(folder.frontier)))
@@ -170,12 +205,10 @@ class Command(Program):
                     parts.append(_Part(folder, head, store))
                 if parts:
                     self._act(parts, opts)
-        except JobInUseError as error:
-            self._ask_running(error, path, folders, opts)
+        except JobInUseError:
+            raise
         except (KrowlError, *STORE_ERRORS) as error:
-            text, code = self.failure(error)
-            where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
-            self.complain(f"{where}{text}{way_out(error, folder.path)}", code)
+            self.complain(*self._failure_in(folder, error))
 
     def _ask_running(
         self,
@@ -186,7 +219,6 @@ class Command(Program):
     ) -> None:
         """Ask the crawl that uses the folders, as far as it answers."""
         if opts.snapshot:
-            self._refuse_for_several(folders, "snapshot")
             text = snapshot_of_running(error, Path(opts.snapshot), self.settings)
             self._say(opts, {"snapshot": opts.snapshot, "running": True}, text)
         elif opts.explain:
@@ -199,22 +231,50 @@ class Command(Program):
             raise JobError(
                 f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
             ) from error
-        elif len(folders) == 1:
+        elif folders[0].path == path:
             status = folders[0].read_status()
             self._say(opts, {"running": status}, frontier.running(path, status))
         else:
             each = {folder.path.name: folder.read_status() for folder in folders}
-            text = "\n".join(
-                frontier.running(folder.path, each[folder.path.name]) for folder in folders
-            )
-            self._say(opts, {"running": each}, text)
+            known = {name: status for name, status in each.items() if status is not None}
+            total = total_status(known) if known else None
+            shown = {path: total, **{path / name: status for name, status in each.items()}}
+            text = "\n".join(frontier.running(*one) for one in shown.items())
+            self._say(opts, {"running": {"total": total, **each}}, text)
 
-    def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
-        hasher = IdentityHasher(head.seed)
-        report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
+    def _failure_in(self, folder: JobFolder, error: Exception) -> tuple[str, int]:
+        """Return the line for an error with a folder, and the exit code."""
+        text, code = self.failure(error)
+        where = f"{folder.frontier}: " if isinstance(error, plyvel.Error) else ""
+        return f"{where}{text}{way_out(error, folder.path)}", code
+
+    def _repair(self, folder: JobFolder, opts: argparse.Namespace) -> None:
+        report = _mended(folder)
         self._say(opts, asdict(report), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
+
+    def _repair_each(self, folders: Sequence[JobFolder], opts: argparse.Namespace) -> None:
+        """Repair the frontier of each process, whatever becomes of the others."""
+        values: dict[str, object] = {}
+        lines, worst = [], 0
+        for folder in folders:
+            name = folder.path.name
+            try:
+                report = _mended(folder)
+            except (KrowlError, *STORE_ERRORS) as error:
+                text, code = self._failure_in(folder, error)
+                self.complain(f"{name}: {text}", code)
+                values[name] = {"error": text}
+            else:
+                code = BAD_INPUT if report.empty else 0
+                text = frontier.repaired(report, folder.path)
+                lines += [f"{name}: {line}" for line in text.splitlines()]
+                values[name] = asdict(report)
+            worst = max(worst, code)
+        if lines or opts.json:
+            self._say(opts, values, "\n".join(lines))
+        self.exitcode = worst
 
     def _restore(self, snapshot: Path, jobdir: Path, opts: argparse.Namespace) -> None:
         made = restore(snapshot, jobdir)
@@ -243,7 +303,6 @@ class Command(Program):
         elif given["export"]:
             self._export(stores, opts, now)
         elif given["import"]:
-            self._refuse_for_several(parts, "import")
             lines = read_lines(given["import"])
             self._say_imported(opts, import_into(folder, head, store, self.settings, lines))
         elif given["drop-host"]:
@@ -265,7 +324,6 @@ class Command(Program):
             text += " queued; the next start rebuilds the seen filter"
             self._say(opts, {"seen": seen, "dropped": dropped, "hosts": hosts}, text)
         elif given["snapshot"]:
-            self._refuse_for_several(parts, "snapshot")
             archive = warc_folder(self.settings, folder.path)
             taken = take_stopped(folder, store, archive, Path(given["snapshot"]))
             values = {"snapshot": taken.folder, "running": False}
@@ -273,13 +331,6 @@ class Command(Program):
         else:
             view = view_frontier(stores, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)
-
-    def _refuse_for_several(self, parts: Sequence[object], option: str) -> None:
-        """:raises JobError: the crawl is of several processes"""
-        if len(parts) > 1:
-            raise JobError(
-                f"--{option} is not for a crawl of several processes: {_NOT_FOR_SEVERAL[option]}"
-            )
 
     def _export(self, stores: Sequence[LevelStore], opts: argparse.Namespace, now: float) -> None:
         is_foreign = opts.format == "urlfrontier"
@@ -308,6 +359,24 @@ class Command(Program):
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         self.say(json.dumps(values) if opts.json else text)
+
+
+def _mended(folder: JobFolder) -> Repaired:
+    """Repair the frontier in a folder.
+
+    :raises JobError: the folder is in use, or cannot be used
+    :raises StoreError: as of `repair`
+    """
+    head = folder.take(to_repair=True)
+    try:
+        hasher = IdentityHasher(head.seed)
+        return repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
+    finally:
+        folder.leave()
+
+
+def _not_for_tree(option: str) -> JobError:
+    return JobError(f"--{option} is not for a crawl of scrapy node: {_NOT_FOR_TREE[option]}")
 
 
 def _hosts_of(stores: Sequence[LevelStore], name: str, option: str) -> list[str]:

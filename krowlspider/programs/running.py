@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from krowlspider.config.credentials import read_files
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.errors import JobError
@@ -43,20 +44,31 @@ def reached(error: JobInUseError) -> Iterator[Source]:
     """
     try:
         yield Source.of(str(error.path))
-    except (NoCrawlError, FileNotFoundError) as cause:
+    except NoCrawlError as cause:
         raise JobError(
             f"JOBDIR {error.path} is in use by process {error.holder}, which does not answer over"
-            " HTTP: stop it first, or start it with its live page"
+            " HTTP: stop it first, or start it with PROMETHEUS_ENABLED=True"
         ) from cause
 
 
 def token_of(error: JobInUseError, settings: Settings) -> str:
     """Return the token that the orders to a crawl need.
 
-    :raises FileNotFoundError: the crawl has made none
+    :raises JobError: none is given, and the crawl has not left it in its folder
+    :raises SettingsError: KROWL_CONTROL_TOKEN_FILE cannot be read
     """
-    given = str(settings["KROWL_CONTROL_TOKEN"])
-    return given or (error.path / CONTROL_TOKEN).read_text().strip()
+    read_files(settings)
+    if given := str(settings["KROWL_CONTROL_TOKEN"]):
+        return given
+    file = error.path / CONTROL_TOKEN
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError as cause:
+        raise JobError(
+            f"JOBDIR {error.path} is in use by process {error.holder}, which takes orders with a"
+            f" token, and {file} is not there: set KROWL_CONTROL_TOKEN or KROWL_CONTROL_TOKEN_FILE"
+            " as the crawl has it"
+        ) from cause
 
 
 def import_running(error: JobInUseError, name: str, settings: Settings) -> Imported:

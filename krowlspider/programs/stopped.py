@@ -16,7 +16,7 @@ from krowlspider.archive.index.lookup import captures_of
 from krowlspider.config.validation import offline
 from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.crawl.explain import Explainer
-from krowlspider.crawl.folder import JobFolder, JobInUseError, holder_of
+from krowlspider.crawl.folder import JobFolder, JobInUseError, holder_of, lock_folder
 from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set, trap_rules, warc_folder
 from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.errors import JobError
@@ -124,6 +124,29 @@ def import_into(
 def is_writable(jobdir: Path) -> bool:
     """Return whether a process may lock a crawl's folder, and open its frontier."""
     return all(os.access(path, os.W_OK) for path in (jobdir, jobdir / "frontier") if path.exists())
+
+
+@contextmanager
+def locked_tree(tree: Path, *, to_change: bool) -> Iterator[None]:
+    """Lock the JOBDIR of several processes, so that none of them is started meanwhile. On a
+    read-only disk, from which none can be, only see that no crawl runs.
+
+    :raises JobInUseError: their crawl runs, or another command is at work
+    :raises JobError: it cannot be locked, and is ``to_change``
+    """
+    if not (to_change or is_writable(tree)):
+        if (holder := holder_of(tree)) is not None:
+            raise JobInUseError(tree, str(holder))
+        yield
+        return
+    try:
+        lock = lock_folder(tree)
+    except OSError as error:
+        raise JobError(f"JOBDIR {tree} cannot be used: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager

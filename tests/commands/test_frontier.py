@@ -18,7 +18,8 @@ import pytest
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
 from krowlspider.crawl.answers.crash_marks import log_strike
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.folder import JobFolder, JobInUseError
+from krowlspider.crawl.monitoring.access import PAGE, note_url
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.rebuild import Found
@@ -26,8 +27,10 @@ from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.programs.running import token_of
 from krowlspider.views.files import STDIO, written
 from krowlspider.views.frontier import repaired
+from tests.commands.test_top import live_page
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -36,6 +39,7 @@ from tests.mockweb.robots import robots
 from tests.support import warm
 from tests.support.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
 from tests.support.crawls import DELAY, crawl_of, pages
+from tests.support.settings import project_settings
 from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
@@ -512,9 +516,35 @@ def test_a_running_crawl_is_left_alone(web: MockWeb, tmp_path: Path) -> None:
         assert f"is in use by process {crawl.process.pid}: stop it first\n" in complaint
     # Its page is off.
     _, complaint = frontier(crawl.jobdir, "--import", "-", code=2)
-    assert "which does not answer over HTTP: stop it first, or start it with" in complaint
+    assert (
+        "which does not answer over HTTP: stop it first, or start it with PROMETHEUS_ENABLED=True"
+        in complaint
+    )
     assert "is being crawled" in frontier(crawl.jobdir)[0]
     crawl.interrupt()
+
+
+@pytest.mark.parametrize("option", ["--import", "--snapshot"])
+def test_an_order_without_a_token_says_how_to_give_it(tmp_path: Path, option: str) -> None:
+    """A crawl that is given its token leaves none in its folder."""
+    jobdir, lines = made(tmp_path / "job"), tmp_path / "lines"
+    lines.touch()
+    folder = JobFolder(jobdir)
+    folder.take()
+    with live_page(jobdir) as (url, _):
+        note_url(jobdir, PAGE, url)
+        _, complaint = frontier(jobdir, option, str(lines), code=2)
+    folder.leave()
+    assert f"takes orders with a token, and {jobdir / 'control-token'} is not there" in complaint
+    assert "set KROWL_CONTROL_TOKEN or KROWL_CONTROL_TOKEN_FILE" in complaint
+    assert "HTTP" not in complaint
+
+
+def test_the_token_of_a_crawl_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("sixteen characters\n")
+    settings = project_settings(KROWL_CONTROL_TOKEN_FILE=str(file))
+    assert token_of(JobInUseError(tmp_path, "7"), settings) == "sixteen characters"
 
 
 class HeaderFingerprinter(RequestFingerprinter):

@@ -245,7 +245,8 @@ def assert_a_bad_file_is_refused_as_by_one(crawl: NodeCrawl) -> None:
 def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
     """While they run: any process explains a URL of any other one, or has it queued."""
     said = frontier(crawl, "--json")["running"]
-    assert set(said) == {"p1", "p2"}
+    assert list(said) == ["total", "p1", "p2"]
+    assert said["total"]["done"] == said["p1"]["done"] + said["p2"]["done"]
     for each in crawl.folders:
         assert f"{each} is being crawled; its last status line" in text_of(crawl, "frontier")
     assert frontier(crawl, "--json", "--explain", url)["state"] == "fetched"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from extensions.live_page import FIELDS
-from krowlspider.node.figures import OneProcess, reasons_of_all
+from krowlspider.crawl.status import reasons_of_all
+from krowlspider.node.figures import OneProcess
 from krowlspider.node.serving.together import (
     history_of_all,
     hosts_of_all,

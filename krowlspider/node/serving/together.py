@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.status import by_last_part
+from krowlspider.crawl.status import by_last_part, reasons_of_all
 from krowlspider.frontier.stopped import dropped_in, fetched_in
-from krowlspider.node.figures import reasons_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
