@@ -126,6 +126,28 @@ class SeedTable:
     def _put_sources(self, batch: Batch) -> None:
         batch.put(schema.SEED_SOURCES, json.dumps(list(self._sources.items())).encode())
 
+    def give(self, urls: Iterable[str]) -> None:
+        """Add a line of GIVEN for each of these seeds."""
+        batch = self._store.batch()
+        for url in urls:
+            self._give(url, batch)
+        batch.write()
+
+    def sent(self, entries: Iterable[Entry]) -> None:
+        """Note those entries that are seeds, each with a line of GIVEN: other nodes own them."""
+        batch = self._store.batch()
+        for entry in entries:
+            if _is_of_seed(entry) and _before(entry) is None:
+                _put_state(entry.url, _encode((ELSEWHERE, 0, "")), batch)
+                self._give(entry.url, batch)
+        batch.write()
+
+    def _give(self, url: str, batch: Batch) -> None:
+        number = self._sources.setdefault(GIVEN, 0) + 1
+        line = SeedLine(number, url, url)
+        self._put_line(GIVEN, list(self._sources).index(GIVEN), line, batch)
+        self._put_sources(batch)
+
     # --- states ---
 
     def queued(self, candidates: Iterable[Candidate], batch: Batch, *, has_lines: bool) -> None:
@@ -134,17 +156,14 @@ class SeedTable:
         Without lines of their own, seeds get a line of GIVEN.
         """
         for entry in (candidate.entry for candidate in candidates):
-            if entry.depth or (entry.request and entry.file):
+            if not _is_of_seed(entry):
                 continue
             before = _before(entry)
             if before is not None:
                 if self._store.get(_key(before)) is None:
                     continue
             elif not has_lines:
-                number = self._sources.setdefault(GIVEN, 0) + 1
-                line = SeedLine(number, entry.url, entry.url)
-                self._put_line(GIVEN, list(self._sources).index(GIVEN), line, batch)
-                self._put_sources(batch)
+                self._give(entry.url, batch)
             _put_state(entry.url, b"", batch)
 
     def follows(self, url: str) -> bool:
@@ -168,6 +187,11 @@ class SeedTable:
         batch.write()
 
 
+def _is_of_seed(entry: Entry) -> bool:
+    """Return whether an entry has the depth of a seed, and is no file that a page needs."""
+    return not (entry.depth or (entry.request and entry.file))
+
+
 def _before(entry: Entry) -> str | None:
     """Return the URL that goes on at this entry; None for a seed itself."""
     if entry.chain:
@@ -180,7 +204,7 @@ def _before(entry: Entry) -> str | None:
 def ended(lease: Lease, dropped: str | None) -> tuple[bytes, bytes] | None:
     """Return key and new state of an entry that is over; None if it is of no seed."""
     entry, answer = lease.entry, lease.answer
-    if entry.depth or (entry.request and entry.file):
+    if not _is_of_seed(entry):
         return None
     if dropped == FELL_BACK:
         state = ("", 0, entry.url.replace("https:", "http:", 1))
