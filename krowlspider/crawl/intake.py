@@ -16,7 +16,7 @@ from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
-from krowlspider.frontier.seed_table import ELSEWHERE
+from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
@@ -295,14 +295,14 @@ class Intake:
                 for at, is_known in enumerate(known)
                 if is_known and (owners is None or owners[at] is None)
             ]
-            self._note_known(old, page if keeps else "", f"{path}{hop}")
+            self.note_known(old, page if keeps else "", f"{path}{hop}")
         candidates = []
         foreign: list[Foreign] = []
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
                 if are_seeds:
-                    self._refuse_seed(urls[at], reason, chain)
+                    self.refuse_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
             if request:
@@ -396,12 +396,17 @@ class Intake:
             self._job.fail(error)
             raise
 
-    def _refuse_seed(self, url: str, reason: str, chain: tuple[str, ...]) -> None:
+    def refuse_seed(self, url: str, reason: str, chain: tuple[str, ...]) -> None:
+        """Note why a seed, or the last of a chain of redirects from one, is not queued.
+
+        :raises StoreError: as of `add`
+        """
         if chain:
             self.seed_redirects.refuse(chain[0], url, reason)
         self._note_seed(url, reason, chain)
 
-    def _note_known(self, seeds: list[Candidate], page: str, path: str) -> None:
+    def note_known(self, seeds: list[Candidate], page: str = "", path: str = "") -> None:
+        """Note seeds that are known here, for `promote_known`; do that for a single one."""
         if page:
             for seed in seeds:
                 seed.entry.via, seed.entry.path = page, path[-HOPS_MAX:]
@@ -411,7 +416,8 @@ class Intake:
                 pass
 
     def promote_known(self) -> Iterator[None]:
-        """Have those known seeds fetched first that are queued as links. Each step is short.
+        """Have those known seeds fetched first that are queued as links, and note the others. Each
+        step is short.
 
         :raises StoreError: as of `add`
         """
@@ -421,6 +427,8 @@ class Intake:
             try:
                 if self._frontier.promote(seed, self._job.hasher.key):
                     self.wake()
+                elif not self._frontier.seeds.follows(seed.entry.url):
+                    self._note_seed(seed.entry.url, KNOWN, seed.entry.chain)
             except STORE_ERRORS as error:
                 self._job.fail(error)
                 raise
@@ -432,6 +440,17 @@ class Intake:
         """Note a seed that is not queued here, with its outcome."""
         try:
             self._frontier.seeds.refused([url], outcome, chain[-1] if chain else "")
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def follow_from(self, url: str) -> None:
+        """Follow where a seed goes on, as `SeedTable.follow_from`.
+
+        :raises StoreError: as of `add`
+        """
+        try:
+            self._frontier.seeds.follow_from(url)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
