@@ -214,6 +214,8 @@ class ClusterTraffic:
         :raises StoreError: the store cannot be written
         """
         self._take(messages)
+        for _ in self._intake.promote_known():
+            await asyncio.sleep(0)
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None:
         """Queue URLs in the outbox that this node owns now, given as keys and messages.
@@ -229,6 +231,8 @@ class ClusterTraffic:
                 logger.error("Dropping an unreadable message in the outbox: %s", error)
                 self._intake.count_dropped("unserializable")
         self._take(messages, [key for key, _ in found])
+        for _ in self._intake.promote_known():
+            pass
 
     async def take_robots(self, messages: list[RobotsAsk | RobotsAnswer]) -> list[None]:
         """Take messages of other nodes about robots.txt.
@@ -285,36 +289,53 @@ class ClusterTraffic:
         candidates = self._candidates(plain)
         # A seed, or a URL from a person: the caps on queues do not hold for it.
         given = [each for each in candidates if not (each.entry.depth or each.entry.redirects)]
+        moved = []
         for each in candidates:
-            entry = each.entry
-            # What a seed redirects to has its depth, and is fetched as a seed too.
-            is_seed = not entry.depth and (bool(entry.chain) or not entry.redirects)
-            if is_seed and self._codec.makes_pages and not each.priority:
-                each.priority = SEED_PRIORITY
+            if self._is_seed(each.entry):
+                each.priority = each.priority or SEED_PRIORITY
+                if each.entry.chain and each.entry.redirects:
+                    moved.append(each)
         added = 0
         if given:
             added = self._intake.add(given, is_exempt=True, has_lines=True)
-            keys = {each.key for each in given}
+        if moved:
+            added += self._intake.add(moved)
+        if given or moved:
+            keys = {each.key for each in (*given, *moved)}
             candidates = [each for each in candidates if each.key not in keys]
         if self._intake.add(candidates, foreign, decided) or added:
             self.wake()
+
+    def _is_seed(self, entry: Entry | Message) -> bool:
+        """Return whether an entry is a seed of a crawl of pages, or what one redirects to: that has
+        the seed's depth, and is fetched as a seed too."""
+        is_given = bool(entry.chain) or not entry.redirects
+        return self._codec.makes_pages and not entry.depth and is_given
 
     def _candidates(self, plain: list[tuple[Message, str]]) -> list[Candidate]:
         """Return the candidates for the messages that are neither known nor refused."""
         intake = self._intake
         keys = self._job.hasher.keys([message.url for message, _ in plain])
         known = intake.knows(keys, lambda at: plain[at][1])
-        candidates = []
+        candidates, seeds = [], []
         for (message, host), key, is_known in zip(plain, keys, known, strict=True):
+            is_seed = self._is_seed(message)
+            if is_seed and message.chain:
+                intake.follow_from(message.chain[-1])
             if is_known:
+                if is_seed:
+                    seeds.append(Candidate(host, key, self._codec.received(message), SEED_PRIORITY))
                 continue
             # A URL given by a person has no depth; a request of an ordinary spider counts as given.
             is_stray = bool(message.redirects or (message.depth and self._codec.makes_pages))
             if reason := intake.refusal(message.url, host, message.depth, None, is_stray=is_stray):
                 intake.count_dropped(reason)
+                if is_seed:
+                    intake.refuse_seed(message.url, reason, message.chain)
             else:
                 entry = self._codec.received(message)
                 candidates.append(Candidate(host, key, entry, message.priority))
+        intake.note_known(seeds)
         return candidates
 
     def _forwarded(self, message: Message, owner: str, host: str) -> list[Foreign]:

@@ -16,7 +16,7 @@ from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
-from krowlspider.frontier.seed_table import ELSEWHERE
+from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.job import Job
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.seed_table import SeedLine
+    from krowlspider.urls.seeds import Seed
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +102,7 @@ class Intake:
         self.seed_redirects = SeedRedirects()
         self.requisite_budget = RequisiteBudget()
         self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
-        # Seeds that were known, and have no line of their own if the second part is false.
-        self._known_seeds: deque[tuple[Candidate, bool]] = deque()
+        self._known_seeds: deque[Candidate] = deque()
 
     # --- rules ---
 
@@ -235,7 +235,6 @@ class Intake:
         request: Callable[[str], Request] | None = None,
         is_first: bool = False,
         again: bool = False,
-        has_lines: bool = False,
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
@@ -252,7 +251,7 @@ class Intake:
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
         queued anyway. So is one in the chain itself, which comes back with a cookie, and with
-        ``again`` any URL. ``has_lines`` is as in `SeedTable.queued`.
+        ``again`` any URL.
 
         A seed that is queued as a link already is for `promote_known`; the only one of a call is
         promoted at once.
@@ -296,14 +295,14 @@ class Intake:
                 for at, is_known in enumerate(known)
                 if is_known and (owners is None or owners[at] is None)
             ]
-            self._note_known(old, page if keeps else "", f"{path}{hop}", has_lines=has_lines)
+            self.note_known(old, page if keeps else "", f"{path}{hop}")
         candidates = []
         foreign: list[Foreign] = []
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
                 if are_seeds:
-                    self._refuse_seed(urls[at], reason, chain)
+                    self.refuse_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
             if request:
@@ -322,9 +321,7 @@ class Intake:
             else:
                 candidates.append(Candidate(host, identity, entry, priority))
         is_exempt = via is None or hop == "M" or request is not None
-        added = self.add(
-            candidates, foreign, via=via or "", is_exempt=is_exempt, has_lines=has_lines
-        )
+        added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt, has_lines=True)
         if added:
             self.wake()
         return added
@@ -366,7 +363,7 @@ class Intake:
         """
         bare = frozenset(line.url for line in lines if line.bare)
         urls = [line.url for line in lines if line.url]
-        new = self.discover(urls, depth=0, bare=bare, has_lines=True)
+        new = self.discover(urls, depth=0, bare=bare)
         try:
             self._frontier.seeds.add(source, lines, after=after)
         except STORE_ERRORS as error:
@@ -374,31 +371,64 @@ class Intake:
             raise
         return new
 
-    def _refuse_seed(self, url: str, reason: str, chain: tuple[str, ...]) -> None:
+    def give(self, seeds: Sequence[Seed]) -> None:
+        """Queue seeds that come while the crawl runs, each with a line in the table of seeds.
+
+        :raises StoreError: as of `add`
+        """
+        urls = [seed.url for seed in seeds]
+        self.discover(urls, depth=0, bare=frozenset(seed.url for seed in seeds if seed.bare))
+        try:
+            self._frontier.seeds.give(urls)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def give_sent(self, entries: Sequence[Entry]) -> None:
+        """Note entries that were sent to their owners while the crawl runs, as `give`: those that
+        are seeds.
+
+        :raises StoreError: as of `add`
+        """
+        try:
+            self._frontier.seeds.sent(entries)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def refuse_seed(self, url: str, reason: str, chain: tuple[str, ...]) -> None:
+        """Note why a seed, or the last of a chain of redirects from one, is not queued.
+
+        :raises StoreError: as of `add`
+        """
         if chain:
             self.seed_redirects.refuse(chain[0], url, reason)
         self._note_seed(url, reason, chain)
 
-    def _note_known(self, seeds: list[Candidate], page: str, path: str, *, has_lines: bool) -> None:
+    def note_known(self, seeds: list[Candidate], page: str = "", path: str = "") -> None:
+        """Note seeds that are known here, for `promote_known`; do that for a single one."""
         if page:
             for seed in seeds:
                 seed.entry.via, seed.entry.path = page, path[-HOPS_MAX:]
-        self._known_seeds.extend((seed, has_lines) for seed in seeds)
+        self._known_seeds.extend(seeds)
         if len(seeds) == 1:
             for _ in self.promote_known():
                 pass
 
     def promote_known(self) -> Iterator[None]:
-        """Have those known seeds fetched first that are queued as links. Each step is short.
+        """Have those known seeds fetched first that are queued as links, and note the others. Each
+        step is short.
 
         :raises StoreError: as of `add`
         """
         begun = self._frontier.now()
         while self._known_seeds:
-            seed, has_lines = self._known_seeds.popleft()
+            seed = self._known_seeds.popleft()
             try:
-                if self._frontier.promote(seed, self._job.hasher.key, has_lines=has_lines):
+                if self._frontier.promote(seed, self._job.hasher.key):
                     self.wake()
+                elif not self._frontier.seeds.follows(seed.entry.url):
+                    self._note_seed(seed.entry.url, KNOWN, seed.entry.chain)
             except STORE_ERRORS as error:
                 self._job.fail(error)
                 raise
@@ -410,6 +440,17 @@ class Intake:
         """Note a seed that is not queued here, with its outcome."""
         try:
             self._frontier.seeds.refused([url], outcome, chain[-1] if chain else "")
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def follow_from(self, url: str) -> None:
+        """Follow where a seed goes on, as `SeedTable.follow_from`.
+
+        :raises StoreError: as of `add`
+        """
+        try:
+            self._frontier.seeds.follow_from(url)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise

@@ -104,8 +104,7 @@ class LineIntake:
                 continue
             taken.good += 1
         if seeds:
-            bare = frozenset(seed.url for seed in seeds if seed.bare)
-            self._intake.discover([seed.url for seed in seeds], depth=0, bare=bare)
+            self._intake.give(seeds)
         if entries:
             self._queue(entries)
         changes = counters - before
@@ -140,6 +139,7 @@ class LineIntake:
         hosts = [candidate.host for candidate, _ in entries]
         owners = [None] * len(hosts) if node is None else node.others(hosts)
         foreign: list[Foreign] = []
+        sent: list[Entry] = []
         for (candidate, aside), owner in zip(entries, owners, strict=True):
             entry, host, key = candidate.entry, candidate.host, candidate.key
             reason = intake.refusal(
@@ -156,6 +156,7 @@ class LineIntake:
                 foreign += intake.outgoing(
                     owner, host, key, entry, candidate.priority, always=key is None
                 )
+                sent.append(entry)
             elif key is None or not self._knows(key, host):
                 # Queued before the other goes: a death in between leaves both, never none.
                 queued = intake.add([candidate], is_exempt=True)
@@ -163,6 +164,7 @@ class LineIntake:
                     delete(self._job.store, [aside])
         if foreign:
             intake.add([], foreign)
+            intake.give_sent(sent)
         intake.wake()
 
     def _knows(self, key: bytes, host: str) -> bool:

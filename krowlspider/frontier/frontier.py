@@ -245,7 +245,7 @@ class Frontier:
         self.counters["queued"] += added
         return added
 
-    def promote(self, seed: Candidate, key_of: Callable[[str], bytes], *, has_lines: bool) -> bool:
+    def promote(self, seed: Candidate, key_of: Callable[[str], bytes]) -> bool:
         """Give a URL that is queued as that of a link the place of a seed.
 
         ``key_of`` returns the identity of a URL. Return False if it is a seed already, or is not
@@ -260,7 +260,7 @@ class Frontier:
         batch = self.store.batch()
         if not self.queues.promote(host, seed, key_of, batch):
             return False
-        self.seeds.queued([seed], batch, has_lines=has_lines)
+        self.seeds.queued([seed], batch, has_lines=True)
         self.schedule.cache.record([host], batch)
         batch.write()
         return True

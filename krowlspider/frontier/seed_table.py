@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ from krowlspider.urls.canonical import identity, normalise
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Candidate, Lease
@@ -30,6 +30,8 @@ GIVEN = "given by code or by hand"
 _HOPS_MAX = 300
 # Characters of a line that are kept.
 _TEXT_MAX = 500
+# States that are moved together.
+_MOVED = 1000
 # In place of an outcome.
 KNOWN = "known before"
 ELSEWHERE = "of another node"
@@ -126,6 +128,28 @@ class SeedTable:
     def _put_sources(self, batch: Batch) -> None:
         batch.put(schema.SEED_SOURCES, json.dumps(list(self._sources.items())).encode())
 
+    def give(self, urls: Iterable[str]) -> None:
+        """Add a line of GIVEN for each of these seeds."""
+        batch = self._store.batch()
+        for url in urls:
+            self._give(url, batch)
+        batch.write()
+
+    def sent(self, entries: Iterable[Entry]) -> None:
+        """Note those entries that are seeds, each with a line of GIVEN: other nodes own them."""
+        batch = self._store.batch()
+        for entry in entries:
+            if _is_of_seed(entry) and _before(entry) is None:
+                _put_state(entry.url, _encode((ELSEWHERE, 0, "")), batch)
+                self._give(entry.url, batch)
+        batch.write()
+
+    def _give(self, url: str, batch: Batch) -> None:
+        number = self._sources.setdefault(GIVEN, 0) + 1
+        line = SeedLine(number, url, url)
+        self._put_line(GIVEN, list(self._sources).index(GIVEN), line, batch)
+        self._put_sources(batch)
+
     # --- states ---
 
     def queued(self, candidates: Iterable[Candidate], batch: Batch, *, has_lines: bool) -> None:
@@ -134,22 +158,26 @@ class SeedTable:
         Without lines of their own, seeds get a line of GIVEN.
         """
         for entry in (candidate.entry for candidate in candidates):
-            if entry.depth or (entry.request and entry.file):
+            if not _is_of_seed(entry):
                 continue
             before = _before(entry)
             if before is not None:
                 if self._store.get(_key(before)) is None:
                     continue
             elif not has_lines:
-                number = self._sources.setdefault(GIVEN, 0) + 1
-                line = SeedLine(number, entry.url, entry.url)
-                self._put_line(GIVEN, list(self._sources).index(GIVEN), line, batch)
-                self._put_sources(batch)
+                self._give(entry.url, batch)
             _put_state(entry.url, b"", batch)
 
     def follows(self, url: str) -> bool:
-        """Return whether a URL has the identity of a seed, or of one at which a seed goes on."""
-        return _followed(self._store, url) is not None
+        """Return whether a URL has the identity of a seed, or of one at which a seed goes on, that
+        was not known before."""
+        found = _followed(self._store, url)
+        return found is not None and not _is(KNOWN, found[1])
+
+    def follow_from(self, url: str) -> None:
+        """Follow where a seed of another node goes on from this URL, which was fetched there."""
+        if self._store.get(_key(url)) is None:
+            self.refused([url], ELSEWHERE)
 
     def unfinished(self) -> Iterator[str]:
         """Yield the URLs of seeds, and those at which seeds go on, that are queued."""
@@ -168,6 +196,11 @@ class SeedTable:
         batch.write()
 
 
+def _is_of_seed(entry: Entry) -> bool:
+    """Return whether an entry has the depth of a seed, and is no file that a page needs."""
+    return not (entry.depth or (entry.request and entry.file))
+
+
 def _before(entry: Entry) -> str | None:
     """Return the URL that goes on at this entry; None for a seed itself."""
     if entry.chain:
@@ -180,7 +213,7 @@ def _before(entry: Entry) -> str | None:
 def ended(lease: Lease, dropped: str | None) -> tuple[bytes, bytes] | None:
     """Return key and new state of an entry that is over; None if it is of no seed."""
     entry, answer = lease.entry, lease.answer
-    if entry.depth or (entry.request and entry.file):
+    if not _is_of_seed(entry):
         return None
     if dropped == FELL_BACK:
         state = ("", 0, entry.url.replace("https:", "http:", 1))
@@ -212,18 +245,62 @@ def outcome_of(store: Store, url: str) -> str:
     if found is None or not found[1]:
         return ""
     outcome, _, location = _decode_state(found[1])
-    return "" if outcome == ELSEWHERE else outcome or (location and FELL_BACK)
+    return "" if outcome in {ELSEWHERE, KNOWN} else outcome or (location and FELL_BACK)
 
 
 def is_of_another_node(store: Store, url: str) -> bool:
     """Return whether a URL is a seed whose host another node owned when it was given."""
     found = _followed(store, url)
-    return found is not None and is_elsewhere(found[1])
+    return found is not None and _is(ELSEWHERE, found[1])
 
 
-def is_elsewhere(state: bytes) -> bool:
-    """Return whether a state in a store is of a URL that went to another node."""
-    return bool(state) and _decode_state(state)[0] == ELSEWHERE
+def _is(outcome: str, state: bytes) -> bool:
+    return bool(state) and _decode_state(state)[0] == outcome
+
+
+def _knowledge(found: tuple[str, bytes]) -> int:
+    """Return a number that grows with what a node knows of a URL, given with its state there.
+
+    Queued is more than refused, which a node without the URL may have noted in an earlier start.
+    """
+    state = found[1]
+    if not state:
+        return 3
+    outcome, status, location = _decode_state(state)
+    if outcome == "done" or status or location:
+        return 4
+    return {ELSEWHERE: 0, KNOWN: 1}.get(outcome, 2)
+
+
+def move_states(store: Store, store_of: Callable[[str], Store]) -> Iterator[None]:
+    """Move the states of URLs to the stores of their new owners, in short steps.
+
+    ``store_of`` returns the store of a URL's owner. A death in between leaves both states, and the
+    next call does the rest.
+    """
+    after = b""
+    while read := list(islice(store.items(schema.SEED, after), _MOVED)):
+        after = read[-1][0]
+        here = store.batch(sync=True)
+        batches: dict[int, Batch] = {}
+        for key, state in read:
+            url = key[1:].decode()
+            there = store_of(url)
+            if there is store and _is(ELSEWHERE, state):
+                # Its former owner has the state, maybe under another URL of its identity.
+                here.delete(key)
+            if there is store or _is(ELSEWHERE, state):
+                continue
+            known = there.get(key)
+            if known is None or _knowledge((url, known)) < _knowledge((url, state)):
+                if id(there) not in batches:
+                    batches[id(there)] = there.batch(sync=True)
+                _put_state(url, state, batches[id(there)])
+            here.put(key, _encode((ELSEWHERE, 0, "")))
+        for batch in batches.values():
+            batch.write()
+        here.write()
+        yield
 
 
 def followed_for(store: Store, url: str) -> str | None:
@@ -238,28 +315,30 @@ def line_counts(store: Store) -> dict[str, int]:
     return dict(json.loads(store.get(schema.SEED_SOURCES) or b"[]"))
 
 
-def read_rows(store: Store) -> Iterator[SeedRow]:
-    """Yield the rows, source by source, in the order of the lines."""
+def read_rows(store: Store, others: Iterable[Store] = ()) -> Iterator[SeedRow]:
+    """Yield the rows, source by source, in the order of the lines. An outcome is that of the store
+    that knows most: this one, or those of ``others``, other nodes of the crawl."""
+    stores = [store, *others]
     sources = list(line_counts(store))
     for key, value in store.items(schema.SEED_LINE):
         index, number = schema.split_seed_line_key(key)
         text, url, error = _decode_line(value)
         line = SeedLine(number, text, url, error)
-        end = ("invalid", 0, "") if line.error else _end(store, line.url)
+        end = ("invalid", 0, "") if line.error else _end(stores, line.url)
         yield SeedRow(sources[index], line, *end)
 
 
-def _end(store: Store, given: str) -> tuple[str, int, str]:
+def _end(stores: Sequence[Store], given: str) -> tuple[str, int, str]:
     """Return outcome, status and URL at the end of the way from a seed."""
-    first = _followed(store, given)
+    first = _best_known(stores, given)
     if first is None:
         return KNOWN, 0, given
-    outcome, status, url = _end_of_way(store, *first)
+    outcome, status, url = _end_of_way(stores, *first)
     # Another URL of its identity is fetched in its place, and is no redirect.
     return outcome, status, given if url == first[0] else url
 
 
-def _end_of_way(store: Store, url: str, state: bytes) -> tuple[str, int, str]:
+def _end_of_way(stores: Sequence[Store], url: str, state: bytes) -> tuple[str, int, str]:
     status = 0
     met: set[str] = set()
     while True:
@@ -273,7 +352,7 @@ def _end_of_way(store: Store, url: str, state: bytes) -> tuple[str, int, str]:
         target = normalise(location, url)
         if target is None:
             return "url", status, url
-        if (found := _followed(store, target)) is None:
+        if (found := _best_known(stores, target)) is None:
             return KNOWN, status, target
         if found[0] in met or len(met) > _HOPS_MAX:
             return "redirect_loop", status, url
@@ -285,6 +364,12 @@ def _put_state(url: str, state: bytes, batch: Batch) -> None:
     batch.put(_key(url), state)
     if (shared := identity(url)) != url:
         batch.put(schema.SEED_IDENTITY + shared.encode(), url.encode())
+
+
+def _best_known(stores: Sequence[Store], url: str) -> tuple[str, bytes] | None:
+    """Return as `_followed`, of the store that knows most."""
+    found = (_followed(store, url) for store in stores)
+    return max((each for each in found if each is not None), key=_knowledge, default=None)
 
 
 def _followed(store: Store, url: str) -> tuple[str, bytes] | None:

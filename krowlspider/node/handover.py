@@ -27,11 +27,13 @@ from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
 from krowlspider.frontier.poison import strike
+from krowlspider.frontier.seed_table import move_states
 from krowlspider.frontier.store.owner import change_ring
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, boot_id, left_key
 from krowlspider.node.tree import StoppedError, process_warc_folder, processes
 from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.host import domain_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.handover.departure import Departure
     from krowlspider.frontier.part import Identify
+    from krowlspider.frontier.store.store import Store
     from krowlspider.node.tree import Tree
 
 logger = logging.getLogger(__name__)
@@ -116,6 +119,8 @@ class FolderHandover:
                 self._move_hosts(part, parts)
             for part in parts.values():
                 self._check_kept(part)
+            for part in parts.values():
+                self._move_seeds(part, parts)
             self._move_messages(parts)
             for part in parts.values():
                 self._mend(part)
@@ -191,6 +196,16 @@ class FolderHandover:
                 f"{counted(kept, 'request')} in {part.folder.path} with objects that only their"
                 " process can read: go on with the number of processes that this crawl had before"
             )
+
+    def _move_seeds(self, part: _Part, parts: dict[str, _Part]) -> None:
+        """Move what is known of seeds to the owners of their hosts, where they will end."""
+
+        def store_of(url: str) -> Store:
+            return parts[self._ring.owner(domain_of(host_of(url)))].store
+
+        for _ in move_states(part.store, store_of):
+            if self._is_stopped():
+                raise StoppedError
 
     def _mend(self, part: _Part) -> None:
         """Finish the WARC files that a process has left open which is no more."""

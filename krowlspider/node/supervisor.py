@@ -25,7 +25,7 @@ from krowlspider.node.redis import LOG, PrivateRedis
 from krowlspider.node.relay import Relay
 from krowlspider.node.serving.server import Serving
 from krowlspider.node.serving.together import Served
-from krowlspider.node.tree import StoppedError, ids, processes, ring_of
+from krowlspider.node.tree import StoppedError, ids, process_folders, processes, ring_of
 from krowlspider.views.live_line import StatusLog
 from krowlspider.views.report import write_table
 
@@ -198,7 +198,10 @@ class Supervisor:
     def _write_seeds(self) -> str:
         """Write what became of each seed; return the file, "" if there is none."""
         tree = self._plan.tree
-        frontiers = [tree.folder(name).frontier for name in self._ids]
+        # Processes of earlier starts have taken seeds too.
+        earlier = [each.name for each in process_folders(tree.path) if each.name not in self._ids]
+        frontiers = [tree.folder(name).frontier for name in (*self._ids, *earlier)]
+        frontiers = [each for each in frontiers if each.exists()]
         try:
             tree.reports.mkdir(exist_ok=True)
             with seeds_of_all(frontiers, tree.reports) as table:

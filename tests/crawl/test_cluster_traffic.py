@@ -20,14 +20,15 @@ from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.seeds import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
-from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.entry import Entry, entry_of
+from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.finders import Finders
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
-from krowlspider.frontier.seed_table import SeedLine, read_rows
+from krowlspider.frontier.seed_table import GIVEN, SeedLine, SeedTable, read_rows
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key
 from krowlspider.spiders.broad import BroadSpider
+from krowlspider.urls.seeds import Seed
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
@@ -226,6 +227,76 @@ def test_a_seed_that_redirects_to_another_node_has_a_row(tmp_path: Path) -> None
         ends = [(row.outcome, row.status, row.url) for row in read_rows(job.store)]
         elsewhere = "of another node"
         assert ends == [(elsewhere, 301, "http://b.test/home"), (elsewhere, 0, "http://b.test/")]
+        job.node = None
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_a_seed_that_another_node_took_ends_at_its_owner(tmp_path: Path) -> None:
+    """One that is known here as a link is known before, or gets the place of a seed. Where a seed
+    of a third node goes on is followed here."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path, BroadSpider())
+        frontier, links = job.frontier, ["http://a.test/done", "http://a.test/queued"]
+        for url in links:
+            await traffic.take_in([Message(url, depth=1)])
+        host = frontier.schedule.cache.get("a.test")
+        lease = frontier.queues.pop(host)
+        assert lease is not None
+        frontier.acknowledge(lease)
+        frontier.begin_commit().write()
+        chain = ("http://b.test/",)
+        target = "http://a.test/target"
+        refused = f"http://a.test/{'x' * 3000}"
+        given = [Message(target, redirects=1, chain=chain), *map(Message, [*links, refused])]
+        other = Message("http://a.test/link", depth=1)
+        await traffic.take_in([other, *given])
+        order = []
+        while (lease := frontier.queues.pop(host)) is not None:
+            order.append(lease.entry.url[14:])
+            lease.answer = Answer(200, None, None, 0, 0.1)
+            frontier.acknowledge(lease)
+        assert order[-1] == "link"
+        frontier.begin_commit().write()
+        lines = SeedTable(job.store)
+        lines.give([target, *links, refused])
+        ends = [(row.outcome, row.status) for row in read_rows(job.store)]
+        assert ends == [("done", 200), ("known before", 0), ("done", 200), ("length", 0)]
+        job.node = None
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_each_seed_that_comes_while_it_runs_has_a_row(tmp_path: Path) -> None:
+    """Whether it is queued, sent, refused or known, by its line or by that of an export."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path, node=NodeA())
+        intake = traffic._intake
+        link = Candidate(
+            "a.test", job.hasher.key("http://a.test/link"), Entry("http://a.test/link", 1)
+        )
+        intake.add([link])
+        lease = job.frontier.queues.pop(job.frontier.schedule.cache.get("a.test"))
+        assert lease is not None
+        job.frontier.acknowledge(lease)
+        job.frontier.begin_commit().write()
+        names = ("a.test/", "b.test/1", "b.test/2", "b.test/1", "a.test/link")
+        intake.give([Seed(f"http://{name}", bare=False) for name in names])
+        intake.give_sent([Entry("http://b.test/3"), Entry("http://b.test/4", 1)])
+        sent, known = "of another node", "known before"
+        assert [(row.line.number, row.url[7:], row.outcome) for row in read_rows(job.store)] == [
+            (1, "a.test/", ""),
+            (2, "b.test/1", sent),
+            (3, "b.test/2", sent),
+            (4, "b.test/1", sent),
+            (5, "a.test/link", known),
+            (6, "b.test/3", sent),
+        ]
+        assert {row.source for row in read_rows(job.store)} == {GIVEN}
         job.node = None
         await job.close()
 

@@ -19,7 +19,7 @@ URLS = [f"http://a.test/{number}" for number in range(5)]
 
 def promote(world: World, url: str) -> bool:
     seed = world.candidate(url, SEED_PRIORITY)
-    return world.frontier.promote(seed, world.hasher.key, has_lines=True)
+    return world.frontier.promote(seed, world.hasher.key)
 
 
 @pytest.mark.parametrize("at", range(5))

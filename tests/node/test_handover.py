@@ -14,17 +14,19 @@ from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.config.validation import offline
 from krowlspider.crawl.nodes.static import place_of
 from krowlspider.crawl.parts import delay_policy, frontier_limits
+from krowlspider.crawl.report.joined import seeds_of_all
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.seed_table import ELSEWHERE, SeedLine
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.node.handover import FolderHandover
-from krowlspider.node.tree import Tree, ids, ring_of
+from krowlspider.node.tree import Tree, ids, process_folders, ring_of
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import domain_of, host_of
 from tests.support.settings import project_settings
@@ -132,6 +134,74 @@ def test_requests_that_stay_refuse_another_number(tmp_path: Path) -> None:
         hand_over(tree, other)
     with opened(tree, "p1", 1) as frontier:
         assert frontier.queued > 0
+
+
+def seeds_table(tree: Tree) -> list[tuple[object, ...]]:
+    """Line, seed, outcome, status and final URL of each row of the joined table."""
+    frontiers = [each / "frontier" for each in process_folders(tree.path)]
+    with seeds_of_all(frontiers, tree.path) as table:
+        return [row[:5] for row in table.rows]
+
+
+def finish(tree: Tree, process: str, count: int, ends: dict[str, Answer]) -> None:
+    """Answer these URLs, which are queued at a process."""
+    with opened(tree, process, count) as frontier:
+        for host in HOSTS:
+            while lease := frontier.queues.pop(frontier.schedule.cache.get(host)):
+                if (answer := ends.get(lease.entry.url)) is None:
+                    continue
+                lease.answer = answer
+                frontier.acknowledge(lease)
+        frontier.begin_commit().write()
+
+
+def plant(tree: Tree, count: int, urls: list[str]) -> None:
+    """Have each process read the seeds, as at a start."""
+    ring = ring_of(ids(count))
+    lines = [SeedLine(number, url, url) for number, url in enumerate(urls, 1)]
+    for process in ids(count):
+        with opened(tree, process, count) as frontier:
+            for url in urls:
+                if ring.owner(domain_of(host_of(url))) != process:
+                    frontier.seeds.refused([url], ELSEWHERE)
+            frontier.seeds.begin("seeds")
+            frontier.seeds.add("seeds", lines, after=0)
+            frontier.seeds.end("seeds", after=len(lines))
+
+
+@pytest.mark.parametrize("counts", [(2, 3), (2, 1), (3, 1, 3)])
+def test_rows_of_seeds_go_on_at_the_new_owners(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    """Also of seeds that end in a later start, and go on at another host; and of lines that were
+    given by hand at a process that is no more."""
+    tree = made(tmp_path / "job")
+    urls = [*URLS, f"{URLS[0]}?utm_source=x"]
+    with opened(tree, "p1", 1) as frontier:
+        first = [Candidate(host_of(url), None, Entry(url), 0) for url in URLS]
+        batch = frontier.store.batch()
+        frontier.seeds.queued(first, batch, has_lines=True)
+        batch.write()
+    plant(tree, 1, urls)
+    gone, found = Answer(404, None, None, 0, 0.1), Answer(200, None, None, 0, 0.1)
+    moved = Answer(301, None, URLS[3].encode(), 0, 0.1)
+    finish(tree, "p1", 1, {URLS[0]: gone, URLS[6]: moved})
+    last = ids(max(counts))[-1]
+    for count in counts:
+        hand_over(tree, count)
+        plant(tree, count, urls)
+        if last in ids(count):
+            with opened(tree, last, count) as frontier:
+                frontier.seeds.give([URLS[0]])
+    for process in ids(counts[-1]):
+        finish(tree, process, counts[-1], {URLS[3]: found})
+    ends = {URLS[0]: ("done", 404, ""), URLS[3]: ("done", 200, "")}
+    ends |= {urls[-1]: ends[URLS[0]], URLS[6]: ("done", 200, URLS[3])}
+    wanted = [
+        (number, url, *ends.get(url, ("queued", "", ""))) for number, url in enumerate(urls, 1)
+    ]
+    rows = seeds_table(tree)
+    assert rows[: len(urls)] == wanted
+    assert {row[1:] for row in rows[len(urls) :]} == {(URLS[0], "done", 404, "")}
+    assert len(rows) > len(urls)
 
 
 @pytest.mark.slow

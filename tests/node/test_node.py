@@ -328,8 +328,7 @@ def test_each_seed_line_has_one_row_for_all_processes(tmp_path: Path) -> None:
         assert crawl.ends == ["max_pages"]
         asked = [entry.path for entry in pages(web.log())]
         port = web.port
-    table = (crawl.jobdir / "reports" / "seeds.tsv").read_text().splitlines()
-    rows = [row.split("\t") for row in table[1:]]
+    rows = seed_rows(crawl)
     assert [row[1] for row in rows] == [*lines, "no seed"]
     assert [row[2] for row in rows] == ["done"] * 40 + ["invalid: whitespace inside"]
     assert [row[3] for row in rows].count("404") == 1
@@ -338,3 +337,56 @@ def test_each_seed_line_has_one_row_for_all_processes(tmp_path: Path) -> None:
     # Two pages more than seeds: those alone are links.
     assert sum(path.startswith("/p") for path in asked) <= 2
     assert (asked.count("/"), asked.count("/home")) == (40, 10)
+
+
+def seed_rows(crawl: NodeCrawl) -> list[list[str]]:
+    table = (crawl.jobdir / "reports" / "seeds.tsv").read_text().splitlines()
+    return [row.split("\t") for row in table[1:]]
+
+
+def imported(lines: Path, folder: Path) -> Any:
+    """Have the process of a folder take a file; return what became of its lines."""
+    return json.loads(scrapy("frontier", folder, "--json", "--import", str(lines)).stdout)
+
+
+def test_rows_of_seeds_survive_another_number_of_processes(tmp_path: Path) -> None:
+    """Two processes, killed; three; and one. Also those of lines that were imported meanwhile, to
+    a process that is no more, and of what they redirect to."""
+    moved = [
+        {"host": f"^more{n}.test", "path": "/", "redirect": f"http://to{n}.test:{{port}}/"}
+        for n in range(0, 20, 2)
+    ]
+    spec = [
+        page("/robots.txt", "", status=404),
+        *moved,
+        page("/", anchors(*(f"/p{number}" for number in range(8)))),
+        page("^/p", "leaf"),
+    ]
+    with MockWeb(spec=spec) as web:
+        seeds = [web.url(f"site{number}.test") for number in range(30)]
+        more = [web.url(f"more{number}.test") for number in range(20)]
+        again = [web.url(f"site{number}.test") + "p1" for number in range(30, 40)]
+        settings = {"KROWL_DELAY_MIN": 1.0}
+        crawl = node_crawl(web, tmp_path, 2, seeds, **settings).start()
+        crawl_until(web, crawl, 60)
+        lines = tmp_path / "more.txt"
+        lines.write_text("\n".join(more))
+        given = imported(lines, crawl.folders[1])
+        assert given["imported"] + given["sent"] == 20
+        assert given["sent"] > 0
+        crawl_until(web, crawl, 30)
+        crawl.kill()
+        crawl = node_crawl(web, tmp_path, 3, seeds, **settings).start()
+        crawl_until(web, crawl, 60)
+        lines.write_text("\n".join(again))
+        imported(lines, crawl.folders[2])
+        crawl.interrupt()
+        assert sorted(row[1] for row in seed_rows(crawl)) == sorted([*seeds, *more, *again])
+        assert {row[2] for row in seed_rows(crawl)} <= {"done", "queued"}
+        crawl = node_crawl(web, tmp_path, 1, seeds, **settings).run()
+        assert crawl.ends == ["finished"]
+        rows, port = seed_rows(crawl), web.port
+    assert sorted(row[1] for row in rows) == sorted([*seeds, *more, *again])
+    assert {(row[2], row[3]) for row in rows} == {("done", "200")}
+    targets = {row[4] for row in rows if row[4]}
+    assert targets == {f"http://to{number}.test:{port}/" for number in range(0, 20, 2)}

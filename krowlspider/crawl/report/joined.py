@@ -6,36 +6,31 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from krowlspider.crawl.report.tables import SEED_COLUMNS, Spool, Table, seed_row
-from krowlspider.frontier.seed_table import GIVEN, is_elsewhere, line_counts, read_rows
-from krowlspider.frontier.store import schema
+from krowlspider.frontier.seed_table import ELSEWHERE, GIVEN, line_counts, read_rows
 from krowlspider.frontier.store.store import LevelStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from krowlspider.frontier.seed_table import SeedRow
     from krowlspider.frontier.store.store import Store
 
 
-class _Joined:
-    """The stores of all processes, with the lines of one of them. It can only be read."""
+class _AnyOf:
+    """Stores of which one has a host's record. They can only be read."""
 
-    def __init__(self, lines: Store, stores: Sequence[Store]):
-        self._lines = lines
+    def __init__(self, stores: Sequence[Store]):
         self._stores = stores
 
     def get(self, key: bytes) -> bytes | None:
-        if key == schema.SEED_SOURCES:
-            return self._lines.get(key)
-        found = [value for store in self._stores if (value := store.get(key)) is not None]
-        if not key.startswith(schema.SEED):
-            return found[0] if found else None
-        # The owner of a URL knows what became of it; a former owner had it queued.
-        owned = [each for each in found if not is_elsewhere(each)]
-        return next(filter(None, owned), (*owned, *found, None)[0])
+        found = (store.get(key) for store in self._stores)
+        return next((each for each in found if each is not None), None)
 
-    def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        return self._lines.items(prefix, after)
+
+def _on_its_way(row: SeedRow) -> SeedRow:
+    """Return a row; one that no process has an outcome for is in an outbox or in Redis."""
+    return row._replace(outcome="queued") if row.outcome == ELSEWHERE else row
 
 
 @contextmanager
@@ -50,12 +45,13 @@ def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[Table]:
     with ExitStack() as stack:
         rows = stack.enter_context(closing(Spool(folder)))
         stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
-        met: set[str] = set()
+        every, met = cast("Any", _AnyOf(stores)), set[str]()
         for lines in stores:
-            store = cast("Any", _Joined(lines, stores))
             # Several processes have read one source; each has lines of its own given by hand.
             counts = {name: n for name, n in line_counts(lines).items() if name not in met}
-            rows.add(seed_row(store, row) for row in read_rows(store) if row.source in counts)
+            others = [each for each in stores if each is not lines]
+            found = (row for row in read_rows(lines, others) if row.source in counts)
+            rows.add(seed_row(every, _on_its_way(row)) for row in found)
             total += sum(counts.values())
             met |= counts.keys() - {GIVEN}
         yield Table("seeds", "Seeds", SEED_COLUMNS, rows, total)
