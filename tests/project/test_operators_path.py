@@ -5,6 +5,7 @@ In each part no page is missing, none is fetched twice, and none too early.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import urllib.request
@@ -131,9 +132,9 @@ def all_cores(operator: Operator) -> None:
         found = re.search(r"^krowl_frontier_done_total (.*)$", operator.run("curl"), re.MULTILINE)
         assert found is not None
         assert float(found[1]) > 0
-        (page,) = re.findall(r"page of all: (\S+)", crawl.log)
-        with urllib.request.urlopen(page) as answer:
-            assert answer.read().decode().count('<a href="http://127.0.0.1:') == 2
+        (page,) = re.findall(r"page of all: ([^\s;]+)", crawl.log)
+        with urllib.request.urlopen(f"{page}api/v1/nodes") as answer:
+            assert [node["node"] for node in json.load(answer)] == ["p1", "p2"]
         job = operator.folder / "jobs" / "cores"
         process = int((job / "p1" / "lock").read_text())
         secret = (job / "ring-secret").read_text().strip()
