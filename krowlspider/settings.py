@@ -88,7 +88,7 @@ CONCURRENT_ITEMS: Annotated[int, integer(1, "items")] = 1
 SCRAPER_SLOT_MAX_ACTIVE_SIZE: Annotated[int, size(1)] = 64 * 1024 * 1024
 # Seconds for a whole fetch, from the name look-up to the last byte.
 DOWNLOAD_TIMEOUT: Annotated[float, seconds(above=True)] = 60
-# Seconds to connect to a host, TLS included, at all its addresses together: see operations.md.
+# Seconds to connect to a host, TLS included, at all its addresses together: see network.md.
 KROWL_CONNECT_TIMEOUT: Annotated[float, seconds(above=True)] = 10.0
 # Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
 # record has the bytes that came, marked as truncated.
@@ -441,7 +441,8 @@ KROWL_PYROSCOPE: Annotated[str, checks.pyroscope] = ""
 # No line for each page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
 LOG_LEVEL: Annotated[str, checks.log_level] = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
-# json: each line of the log is a JSON object (docs/operations.md). text: lines as LOG_FORMAT says.
+# json: each line of the log is a JSON object (docs/logs-and-metrics.md). text: lines as LOG_FORMAT
+# says.
 KROWL_LOG_FORMAT: Annotated[str, one_of("text", "json")] = "text"
 # Seconds.
 KROWL_STATUS_INTERVAL: Annotated[float, seconds(above=True)] = 10.0

@@ -138,7 +138,11 @@ class Control:
         if reason := pause_reason(self._job):
             return reason
         lost = node is not None and node.running and node.waiting < 0
-        return "its Redis does not answer: URLs from other nodes wait there" if lost else ""
+        return (
+            "its Redis does not answer: URLs that other nodes have found for it wait"
+            if lost
+            else ""
+        )
 
     def sample(self) -> dict[str, float]:
         """Return the figures of `History`."""

@@ -1,6 +1,6 @@
 """Read Retry-After: RFC 9110, section 10.2.3, and what servers send in its place.
 
-No value that names a time yields a shorter wait than it says.
+No value that names a time yields a shorter wait than it says; `RETRY_AFTER_MAX` bounds it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bench.hostile.attacks import Web
 
-# tests/fetch/test_tls_work.py and tests/politeness/test_robots_work.py test the bounds themselves.
+# tests/fetch/tls/test_work.py and tests/politeness/test_robots_work.py test the bounds themselves.
 pytestmark = pytest.mark.slow
 
 BROTLI_MAX = 2400

@@ -105,14 +105,13 @@ def commanded(server: Server, *command: str) -> None:
 
 def test_urls_of_another_node_survive_outages(tmp_path: Path) -> None:
     """Each page of one node links to a page of the other that nothing else links to, so a lost
-    message is a missing page. Redis syncs each write, as by default it may lose a second of them.
-    """
+    message is a missing page."""
     ours, theirs = site_of("a"), site_of("b")
     body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
     chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]
     with (
         redis_server(tmp_path / "redis-a") as own,
-        redis_server(tmp_path / "redis-b", "--appendfsync", "always") as other,
+        redis_server(tmp_path / "redis-b") as other,
         MockWeb(spec=[*chain, page("^/", "the end")]) as web,
     ):
         servers = {"a": own, "b": other}
