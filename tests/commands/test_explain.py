@@ -230,7 +230,8 @@ def test_a_crawl_without_a_page_cannot_be_asked(tmp_path: Path) -> None:
             interrupt()
 
         crawl_of(web, tmp_path, [web.url(HOST)], script=asks()).run()
-    assert "does not answer over HTTP: stop it first, or start it with its live page" in said[0]
+    way_out = "stop it first, or start it with PROMETHEUS_ENABLED=True"
+    assert f"does not answer over HTTP: {way_out}" in said[0]
 
 
 # Calls of the console with arguments that they do not take.
