@@ -100,7 +100,8 @@ class Figures:
         if status is not None and status["time"] != found.status.get("time"):
             written = float(str(status["time"]))
             began = self._began.setdefault(process, written)
-            found.take(status, written - began, {"archive_mb": status["archive_mb"]})  # type: ignore[dict-item]
+            archived = float(str(status["archive_mb"]))
+            found.take(status, written - began, {"archive_mb": archived})
         return found
 
     def of_processes(self) -> dict[str, dict[str, Any]]:

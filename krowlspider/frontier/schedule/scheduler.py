@@ -160,7 +160,7 @@ class HostScheduler:
                 continue
             host = self.cache.hosts.get(name) or self.cache.read_due(name)
             if self.seed_turns.in_line and host.state is not BLOCKED:
-                self.seed_turns.in_line.pop(name, None)
+                self.seed_turns.leave_line(name)
             if host.due > now:
                 # Its time has changed since; it has a newer place in the heap.
                 self.seed_turns.add(host)

@@ -34,10 +34,12 @@ _NEW = (Health.NEW, Health.ROBOTS)
 class SeedTurns:
     """Names of hosts with a seed, by the time at which it may be fetched.
 
-    A name may be out of date: the host it belongs to decides. ``is_limited``: the number of pages
-    is limited. ``are_coming``: not all seeds are queued. ``sent_count`` changes when seeds may have
-    gone to other nodes. ``in_line`` has hosts that wait for room in a share. While ``is_idle`` is
-    true, no host is known to wait with a seed, and nothing here needs to be asked.
+    A name may be out of date: the host it belongs to decides.
+
+    - ``is_limited``: the number of pages is limited. ``are_coming``: not all seeds are queued.
+    - ``sent_count`` changes when seeds may have gone to other nodes.
+    - ``in_line``: hosts that wait for room in a share, and how many seeds each has.
+    - ``is_idle``: no host is known to wait with a seed, and nothing here needs to be asked.
 
     ``host`` returns a host by its name.
     """
@@ -49,7 +51,8 @@ class SeedTurns:
         self.sent_count = 0
         # Hosts on disk may be at the front.
         self.is_idle = False
-        self.in_line: dict[str, None] = {}
+        self.in_line: dict[str, int] = {}
+        self._seeds_in_line = 0
         self._front = 0.0
         # Whether a place in the heap may be at the front; some may be on disk.
         self._may_be_front = True
@@ -129,29 +132,35 @@ class SeedTurns:
 
     def wait_in_line(self, host: Host) -> None:
         """Note that a host waits for room in a share, if it waits with a seed."""
-        if self._has_seeds(host) and len(self.in_line) < _MOST:
+        if (seeds := self._seeds_of(host)) and len(self.in_line) < _MOST:
             self.is_idle = False
-            self.in_line[host.name] = None
+            self.leave_line(host.name)
+            self.in_line[host.name] = seeds
+            self._seeds_in_line += seeds
+
+    def leave_line(self, name: str) -> None:
+        """Note that a host waits for room no more."""
+        self._seeds_in_line -= self.in_line.pop(name, 0)
 
     def waits_in_line(self) -> bool:
         """Return whether a host with a seed waits for room in a share."""
         while self.in_line:
             name = next(iter(self.in_line))
-            if self._has_seeds(self._host(name)):
+            if self._seeds_of(self._host(name)):
                 return True
             # It has left the line by another way than a pop.
-            del self.in_line[name]
+            self.leave_line(name)
         return False
 
-    def _has_seeds(self, host: Host) -> bool:
+    def _seeds_of(self, host: Host) -> int:
+        """Return for how many seeds others wait while a host waits for room."""
         fresh, retries, _ = host.queue.seeds()
-        return fresh > 0 or (self.is_limited and retries > 0)
+        return fresh + retries if self.is_limited else fresh
 
     @property
     def known(self) -> int:
-        """How many seeds are known to wait, besides those of hosts at the front: no less than there
-        are, while the hosts fit in memory."""
-        return self.fresh + self.tried + len(self.in_line)
+        """How many seeds are known to wait, besides those of hosts at the front."""
+        return self.fresh + self.tried + self._seeds_in_line
 
     def pop(self, now: float) -> str | None:
         """Return the name of a host whose seed may be fetched; None without one."""
