@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from krowlspider.crawl.metrics.registry import registry, text
 from krowlspider.crawl.monitoring.access import METRICS, note_url
 from krowlspider.node.serving import metrics as serving
+from krowlspider.node.serving.asking import SIZE_MAX
 from krowlspider.node.serving.metrics import Metrics
 from krowlspider.node.serving.sums import Answer, Sums, read
 from krowlspider.node.tree import Tree
@@ -116,7 +117,7 @@ GOOD = said_by(1, 10).encode()
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (GOOD + b"x" * serving._SIZE_MAX, "has more than 4,000,000 bytes"),
+        (GOOD + b"x" * SIZE_MAX, "has more than 4,000,000 bytes"),
         (b"<!doctype html>\n", "not a sample of a metric: '<!doctype html>'"),
         (GOOD + b"\nkrowl_fetch_seconds_count{", "not a sample of krowl_fetch_seconds"),
         (GOOD + b"\nkrowl_fetch_seconds_count ten", "could not convert"),

@@ -1,4 +1,4 @@
-"""Questions and orders to the processes of a crawl, over HTTP."""
+"""Questions and orders to the processes of a crawl, and to their metrics, over HTTP."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _TIMEOUT = 4.5
 _SILENT = 15.0
 # Seconds for which a process may take no bytes of a file, or sync it.
 _TIMEOUT_OF_FILE = 60.0
+# Bytes of an answer: ten times what a process sends with all its series.
+SIZE_MAX = 4_000_000
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """The status and body of an answer."""
 
     status: int
@@ -34,6 +36,36 @@ class Answer(NamedTuple):
     @property
     def is_good(self) -> bool:
         return self.status == HTTPStatus.OK
+
+
+async def asked(
+    url: str,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    seconds: float = _TIMEOUT,
+) -> Reply:
+    """Return the answer to a request.
+
+    :raises TimeoutError: there is none within ``seconds``
+    :raises aiohttp.ClientError: there is none
+    :raises ValueError: it is larger than any process sends
+    """
+    # Nothing compressed, which could be larger than it looks.
+    identity = {"Accept-Encoding": "identity"}
+    async with (
+        aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(seconds), headers=identity, auto_decompress=False
+        ) as session,
+        session.request(method, url, data=body, headers=headers) as response,
+    ):
+        found = bytearray()
+        async for part in response.content.iter_any():
+            found += part
+            if len(found) > SIZE_MAX:
+                raise ValueError(f"the answer has more than {SIZE_MAX:,} bytes")
+        return Reply(response.status, bytes(found))
 
 
 class Processes:
@@ -56,19 +88,19 @@ class Processes:
         with_page = [name for name in self.names if self.url_of(name) is not None]
         return sorted(with_page, key=lambda name: self._silent.get(name, 0.0) > now)
 
-    async def ask_all(self, question: str) -> dict[str, Answer]:
+    async def ask_all(self, question: str) -> dict[str, Reply]:
         """Return the answer of each process that has one."""
         found = await asyncio.gather(*(self.ask(name, question) for name in self.names))
         every = zip(self.names, found, strict=True)
         return {name: answer for name, answer in every if answer is not None}
 
-    async def ask(self, process: str, question: str) -> Answer | None:
+    async def ask(self, process: str, question: str) -> Reply | None:
         """Return the answer of a process to a question; None without one."""
         return await self._request("GET", process, question)
 
     async def order(
         self, process: str, name: str, body: bytes, headers: Mapping[str, str]
-    ) -> Answer | None:
+    ) -> Reply | None:
         """Give a process an order, and return its answer; None without one."""
         every = {**headers, **self._access(process)}
         return await self._request("POST", process, name, body, every)
@@ -80,29 +112,23 @@ class Processes:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer | None:
+    ) -> Reply | None:
         if (url := self.url_of(process)) is None:
             return None
-        limit = aiohttp.ClientTimeout(_TIMEOUT)
+        place = f"{url}/api/v1/{path}"
         try:
-            async with (
-                aiohttp.ClientSession(timeout=limit) as session,
-                session.request(
-                    method, f"{url}/api/v1/{path}", data=body, headers=headers
-                ) as answer,
-            ):
-                found = Answer(answer.status, await answer.read())
+            found = await asked(place, method=method, body=body, headers=headers)
         except TimeoutError:
             self._silent[process] = time.monotonic() + _SILENT
             return None
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, ValueError):
             return None
         self._silent.pop(process, None)
         return found
 
     async def send_file(
         self, process: str, pieces: AsyncIterator[bytes], headers: Mapping[str, str]
-    ) -> Answer | None:
+    ) -> Reply | None:
         """Send a process a file of URLs, and return its answer; None without one."""
         if (url := self.url_of(process)) is None:
             return None
@@ -128,7 +154,7 @@ async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     return await anext(pieces, None)
 
 
-def _send(url: str, pieces: Iterator[bytes], headers: Mapping[str, str]) -> Answer | None:
+def _send(url: str, pieces: Iterator[bytes], headers: Mapping[str, str]) -> Reply | None:
     """Send a file. An answer that comes before its end is read too: aiohttp's client loses it when
     the server has closed the connection."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=_TIMEOUT_OF_FILE)
@@ -136,7 +162,7 @@ def _send(url: str, pieces: Iterator[bytes], headers: Mapping[str, str]) -> Answ
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request("POST", "/api/v1/import", pieces, dict(headers), encode_chunked=True)
         answer = connection.getresponse()
-        return Answer(answer.status, answer.read())
+        return Reply(answer.status, answer.read())
     except (OSError, HTTPException):
         return None
     finally:

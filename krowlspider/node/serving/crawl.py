@@ -16,7 +16,7 @@ from krowlspider.engine.control import PAGES_MAX
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.node.figures import OneProcess
-from krowlspider.node.serving.asking import Answer, Processes
+from krowlspider.node.serving.asking import Processes, Reply
 from krowlspider.node.serving.together import (
     history_of_all,
     hosts_of_all,
@@ -160,7 +160,7 @@ class CrawlOfAll:
         return _json(history_of_all(every.values())) if every else _nobody()
 
     async def _nodes(self, _: web.BaseRequest) -> web.Response:
-        """Answer what a process says of all, with the page of each."""
+        """Reply what a process says of all, with the page of each."""
         for process in self._processes.in_order():
             answer = await self._processes.ask(process, "nodes")
             if answer is not None and answer.is_good:
@@ -194,7 +194,7 @@ class CrawlOfAll:
         return _relayed(next(iter(every.values()))) if every else _nobody()
 
     async def _of_one(self, name: str, request: web.BaseRequest) -> web.Response:
-        """Answer as the process that knows, which is not known here."""
+        """Reply as the process that knows, which is not known here."""
         asked = self._processes.ask_all(f"{name}?{request.query_string}")
         every = await _awaited(request, asked)
         missing = [each for each in self._processes.names if each not in every]
@@ -205,7 +205,7 @@ class CrawlOfAll:
         return _relayed(best)
 
     async def _explain(self, request: web.BaseRequest) -> web.Response:
-        """Answer as any process, which asks the one that owns the host."""
+        """Reply as any process, which asks the one that owns the host."""
         question = f"explain?{request.query_string}"
         return await self._first(request, lambda each: self._processes.ask(each, question))
 
@@ -267,7 +267,7 @@ class CrawlOfAll:
         return _json(found)
 
     async def _first(
-        self, request: web.BaseRequest, give: Callable[[str], Awaitable[Answer | None]]
+        self, request: web.BaseRequest, give: Callable[[str], Awaitable[Reply | None]]
     ) -> web.Response:
         for process in self._processes.in_order():
             if (answer := await _awaited(request, give(process))) is not None:
@@ -322,7 +322,7 @@ def _kept(request: web.BaseRequest) -> dict[str, str]:
     return {} if kind is None else {"Content-Type": kind}
 
 
-def _good(answers: dict[str, Answer]) -> dict[str, Any]:
+def _good(answers: dict[str, Reply]) -> dict[str, Any]:
     """Return what the answers say that are no errors."""
     return {name: json.loads(each.text) for name, each in answers.items() if each.is_good}
 
@@ -331,7 +331,7 @@ def _json(found: Any) -> web.Response:
     return web.Response(body=as_json(found), headers={"Content-Type": "application/json"})
 
 
-def _relayed(answer: Answer) -> web.Response:
+def _relayed(answer: Reply) -> web.Response:
     kind = {"Content-Type": "application/json"}
     return web.Response(status=answer.status, body=answer.text, headers=kind)
 
@@ -340,7 +340,7 @@ def _nobody() -> web.Response:
     return failed(HTTPStatus.SERVICE_UNAVAILABLE, _NOBODY)
 
 
-def _knowledge(answer: Answer) -> tuple[bool, int]:
+def _knowledge(answer: Reply) -> tuple[bool, int]:
     """Return how much an answer says: the process that owns a host has most to say of it."""
     found = json.loads(answer.text)
     host = found.get("host") if isinstance(found, dict) else None

@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from krowlspider.crawl.monitoring.access import METRICS, noted_url
 from krowlspider.crawl.monitoring.endpoint import health
 from krowlspider.errors import error_text
+from krowlspider.node.serving.asking import asked
 from krowlspider.node.serving.sums import Sums, read
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ logger = logging.getLogger(__name__)
 # Seconds in which a process answers, and for which the answer to a client is served again.
 _TIMEOUT = 3.0
 _FRESH = 1.0
-# Bytes of the answer of a process: ten times what one with all its series sends.
-_SIZE_MAX = 4_000_000
 # Name, type, label and meaning of the metrics of the processes together.
 OWN = (
     ("krowl_node_process_up", "gauge", "process", "1 if a process answers with its metrics."),
@@ -68,18 +67,16 @@ class Metrics:
 
     async def _ready(self, _: web.BaseRequest) -> web.Response:
         """Answer as the process that is not ready, if one is not."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT)) as session:
-            asked = [self._why_not(session, process) for process in self._processes]
-            why_not = next(filter(None, await asyncio.gather(*asked)), "")
+        every = await asyncio.gather(*map(self._why_not, self._processes))
+        why_not = next(filter(None, every), "")
         return web.Response(text=f"{why_not or 'ready'}\n", status=503 if why_not else 200)
 
-    async def _why_not(self, session: aiohttp.ClientSession, process: str) -> str:
+    async def _why_not(self, process: str) -> str:
         if (url := noted_url(self._tree.path / process, METRICS)) is None:
             return f"{process}: it does not run"
         try:
-            async with session.get(url.removesuffix(self._path) + "/readyz") as response:
-                said = (await _body(response)).decode().strip()
-                return "" if response.ok else f"{process}: {said}"
+            reply = await asked(url.removesuffix(self._path) + "/readyz", seconds=_TIMEOUT)
+            return "" if reply.is_good else f"{process}: {reply.text.decode().strip()}"
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             return f"{process}: {error_text(error) or 'no answer'}"
 
@@ -96,14 +93,8 @@ class Metrics:
             return self._text
 
     async def _ask_all(self) -> str:
-        async with aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(_TIMEOUT),
-            # Nothing compressed, which could be larger than it looks.
-            headers={"Accept-Encoding": "identity"},
-            auto_decompress=False,
-        ) as session:
-            asked = [self._ask(session, process) for process in self._processes]
-            answers = dict(zip(self._processes, await asyncio.gather(*asked), strict=True))
+        found = await asyncio.gather(*map(self._ask, self._processes))
+        answers = dict(zip(self._processes, found, strict=True))
         used = {process: answer for process, answer in answers.items() if answer is not None}
         up = {f'{{process="{name}"}}': int(name in used) for name in self._processes}
         lines = []
@@ -112,13 +103,15 @@ class Metrics:
             lines += [f"{name}{labels} {value}" for labels, value in values.items()]
         return "".join(f"{line}\n" for line in lines) + self._sums.of(used)
 
-    async def _ask(self, session: aiohttp.ClientSession, process: str) -> Answer | None:
+    async def _ask(self, process: str) -> Answer | None:
         """Return the metrics of a process; None if it does not answer, or with something else."""
         if (url := noted_url(self._tree.path / process, METRICS)) is None:
             return None
         try:
-            async with session.get(url, raise_for_status=True) as response:
-                answer = read((await _body(response)).decode())
+            reply = await asked(url, seconds=_TIMEOUT)
+            if not reply.is_good:
+                return None
+            answer = read(reply.text.decode())
         except (aiohttp.ClientError, TimeoutError):
             return None
         except ValueError as error:
@@ -131,13 +124,3 @@ class Metrics:
             return None
         self._unusable.discard(process)
         return answer
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """:raises ValueError: it is larger than any process sends"""
-    body = bytearray()
-    async for part in response.content.iter_any():
-        body += part
-        if len(body) > _SIZE_MAX:
-            raise ValueError(f"the answer has more than {_SIZE_MAX:,} bytes")
-    return bytes(body)
