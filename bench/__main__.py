@@ -15,6 +15,7 @@
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
 - ``pair``: one process, two of a cluster, and two crawls apart
+- ``trees``: this checkout beside another one (``--other DIR``), both at once
 - ``profile``: a flame graph
 - ``stages``: the CPU of a page by stage
 - ``requisites``: what it costs to find the requisites of a page
@@ -56,6 +57,7 @@ from bench import (
     requisites,
     ringsim,
     stages,
+    trees,
 )
 from bench.crawlers import CRAWLERS
 from bench.hostile import run as hostile
@@ -151,6 +153,14 @@ def _pair(args: argparse.Namespace) -> None:
     print(growth.table(rows))
     _write("pair", rows)
     plot.processes(rows, RESULTS / "pair.png")
+
+
+def _trees(args: argparse.Namespace) -> None:
+    if args.other is None:
+        raise SystemExit("trees: give the folder of the other checkout by --other")
+    rows = trees.measure(_shape(args), args.other, pages=args.pages, rounds=args.rounds)
+    print(f"{rows['ratio']:.3f} of the pages of {args.other}; rounds {rows['rounds']}")
+    _write("trees", rows)
 
 
 def _duplicates(args: argparse.Namespace) -> None:
@@ -262,6 +272,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "growth": _growth,
     "transit": _transit,
     "pair": _pair,
+    "trees": _trees,
     "profile": _profile,
     "stages": _stages,
     "requisites": _requisites,
@@ -280,6 +291,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
+    "trees": {"hosts": [80], "pages": 4000, "rounds": 12},
     "transit": {
         "concurrency": [50, 200, 500, 1000, 2000],
         "latency": [0.0, 0.1, 1.0],
@@ -309,6 +321,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
         help="number of runs; the figures are their medians",
     )
     add("--scratch", type=Path, help="folder for temporary files")
+    add("--other", type=Path, help="trees: the other checkout")
     queued = parser.add_argument_group("frontier, page, duplicates, handover, join").add_argument
     queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="URLs queued")
     queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one host per 4 URLs")

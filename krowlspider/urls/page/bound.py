@@ -21,8 +21,10 @@ _WALK_MAX = (_TAGS_SAFE // 2) ** 2
 # at most b * b / 48 elements.
 _BYTES_SAFE = 41_500
 # Counting takes a nanosecond a byte, so the start of a page is counted only if it matters: it has
-# at most a third as many tags as bytes.
-_START = 24_000
+# at most a third as many tags as bytes. Most pages that are counted are short, and then most of the
+# page is the start.
+_START, _SHORT_START = 24_000, 33_000
+_SHORT = 60_000
 
 # The scanner reads the name of each tag in the first bytes, up to its end, to find the encoding.
 _PRESCAN = 1024
@@ -53,10 +55,11 @@ def bounded(body: bytes) -> bytes:
     after = _PRESCAN + _NAME_MAX
     if not _NAME_END.search(body, _PRESCAN, after) and _NAME.search(body, 0, _PRESCAN):
         body = body[:after]
-    tags = body.count(b"<", _START)
-    if tags + _START // 3 <= _TAGS_SAFE:
+    start = _SHORT_START if len(body) <= _SHORT else _START
+    tags = body.count(b"<", start)
+    if tags + start // 3 <= _TAGS_SAFE:
         return body
-    tags += body.count(b"<", 0, _START)
+    tags += body.count(b"<", 0, start)
     if tags <= _TAGS_SAFE:
         return body
     if tags > _TAGS_MAX:

@@ -90,6 +90,15 @@ def test_tags_at_the_start_of_a_page_count() -> None:
     assert bounded(b"<b>" * 8_000 + rest) != b"<b>" * 8_000 + rest
 
 
+@pytest.mark.parametrize("size", [45_000, 59_000, 61_000])
+def test_tags_of_a_short_page_count_wherever_they_are(size: int) -> None:
+    """Start tags, and then as many end tags, would walk the whole stack."""
+    tags = b"<a>" * 7000 + b"</b>" * 5500
+    for blanks_before in (0, 100, size - len(tags)):
+        page = (b" " * blanks_before + tags).ljust(size)
+        assert bounded(page) != page
+
+
 def test_large_ordinary_page_keeps_its_links() -> None:
     body = page(4_500)
     assert body.count(b"<") > 80_000
