@@ -11,7 +11,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.upload.destination import Destination
+from krowlspider.archive.upload.plan import Destination
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import STALLED_AFTER, Uploader
 from krowlspider.crawl.job import Job

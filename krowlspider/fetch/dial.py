@@ -16,7 +16,7 @@ from krowlspider.fetch.tcp.race import DELAY, Race
 from krowlspider.fetch.tls.channel import Channel
 from krowlspider.fetch.tls.context import crawler_tls, server_name
 from krowlspider.fetch.tls.work import Slices
-from krowlspider.urls.ports import BLOCKED
+from krowlspider.urls.host import BLOCKED
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns.resolver import Resolver

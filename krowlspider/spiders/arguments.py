@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import SeedsError
-from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
+from krowlspider.urls.scope import AskedScope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,7 @@ from msgspec.json import encode as json_of
 from bench.venvs import python_of
 from krowlspider.corpus.optouts.signals import signals
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of
-from krowlspider.corpus.text.document import Reading, pdf_document, with_markdown
-from krowlspider.corpus.text.encodings import decoded
+from krowlspider.corpus.text.document import Reading, decoded, pdf_document, with_markdown
 from krowlspider.corpus.text.languages import LANGUAGES as LANGUAGE_CODES
 from krowlspider.corpus.text.languages import MACRO, SPACELESS, STOP_WORDS, detected
 from tests.corpus.warcs import html, pdf, prose, response

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.upload.destination import Destination
     from krowlspider.archive.upload.notes import UploadNote
+    from krowlspider.archive.upload.plan import Destination
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
-from krowlspider.archive.upload.plan import LocalFile
+from krowlspider.archive.upload.plan import Destination, LocalFile
 from tests.archive.upload.s3 import noted
 
 if TYPE_CHECKING:

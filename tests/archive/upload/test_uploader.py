@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, uploaded
-from krowlspider.archive.upload.plan import PART, is_finished
+from krowlspider.archive.upload.plan import PART, Destination, is_finished
 from krowlspider.archive.upload.store import Bucket, BucketError, local_etag
 from krowlspider.archive.upload.uploader import Uploader, UploadStats, finished_files, upload_folder
 from tests.archive.syscalls import Act, Call, Watch

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
-from krowlspider.urls.rules.traps import Traps
+from krowlspider.urls.scope import Scope, ScopeRules
+from krowlspider.urls.traps import Traps
 
 TODAY = date(2026, 11, 21)
 
