@@ -106,10 +106,7 @@ _SCOPE = Scope(
     ScopeRules(same_domain=True),
     max_url_length=2048,
     traps=Traps(
-        path_depth_max=20,
-        repeated_segments_max=3,
-        skip_extensions=["zip"],
-        today=date(2025, 6, 1),
+        path_depth_max=20, repeated_segments_max=3, skip_extensions=["zip"], today=date(2025, 6, 1)
     ),
 )
 

@@ -19,10 +19,7 @@ def traps(
     depth: int = 20, repeats: int = 3, extensions: tuple[str, ...] = ("zip", ".PNG")
 ) -> Traps:
     return Traps(
-        path_depth_max=depth,
-        repeated_segments_max=repeats,
-        skip_extensions=extensions,
-        today=TODAY,
+        path_depth_max=depth, repeated_segments_max=repeats, skip_extensions=extensions, today=TODAY
     )
 
 
@@ -121,9 +118,7 @@ def test_a_calendar_ends_a_year_ahead_and_with_1970(path: str) -> None:
 @pytest.mark.parametrize(
     "form", ["/events/{}-{:02}/", "/cal/{}/{}", "/x?month={}-{:02}", "/x?year={}&month={}"]
 )
-def test_endless_calendar_is_bounded_both_ways(
-    form: str,
-) -> None:
+def test_endless_calendar_is_bounded_both_ways(form: str) -> None:
     def entered(step: int) -> int:
         month, pages = 2026 * 12 + 10, 0
         while pages < 2000 and refusal(form.format(month // 12, month % 12 + 1)) is None:

@@ -24,9 +24,7 @@ def a_file(name: str) -> LocalFile:
     return LocalFile(name, 1, 1)
 
 
-def test_note_survives_and_is_of_one_version_and_place(
-    tmp_path: Path,
-) -> None:
+def test_note_survives_and_is_of_one_version_and_place(tmp_path: Path) -> None:
     file = LocalFile("a.warc.gz", 7, 123)
     notes = UploadLog(tmp_path, HERE)
     notes.open()

@@ -323,13 +323,7 @@ def test_file_whose_object_was_replaced_is_kept(
 @pytest.mark.parametrize("size", [10, LARGE], ids=["whole", "in parts"])
 @pytest.mark.parametrize("fate", [Fate.SPOILED, Fate.SPOILED_AND_OPAQUE])
 def test_file_changed_in_transit_is_kept_and_sent_again(
-    tmp_path: Path,
-    server: S3Server,
-    proxy: Proxy,
-    there: Destination,
-    *,
-    size: int,
-    fate: Fate,
+    tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination, *, size: int, fate: Fate
 ) -> None:
     (tmp_path / "a.warc.gz").write_bytes(noise(size))
     files = dict(contents(tmp_path))
