@@ -251,16 +251,6 @@ def test_missing_bucket_is_a_failure_of_the_store(tmp_path: Path, proxy: Proxy, 
 # --- removed only when verified ---
 
 
-def test_verified_warc_file_is_removed_and_its_index_stays(
-    tmp_path: Path, server: S3Server, there: Destination
-) -> None:
-    files = put(tmp_path, a=10, bb=LARGE)
-    upload_folder(tmp_path, there, delete=True)
-    assert in_bucket(server, there) == files
-    assert contents(tmp_path).keys() == {"a.cdxj", "bb.cdxj"}
-    assert uploaded(tmp_path) == {name: there.url(name) for name in files}
-
-
 def test_noted_files_are_removed_once_removal_is_set(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
@@ -271,6 +261,7 @@ def test_noted_files_are_removed_once_removal_is_set(
     upload_folder(tmp_path, there, delete=True)
     assert len(proxy.sent) == before
     assert contents(tmp_path).keys() == {"a.cdxj"}
+    assert uploaded(tmp_path) == {name: there.url(name) for name in files}
     assert in_bucket(server, there) == files
 
 
