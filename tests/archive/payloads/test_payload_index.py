@@ -55,34 +55,6 @@ def disk_bytes(folder: Path) -> int:
 # --- what is found ---
 
 
-def test_payload_is_found_once_added(tmp_path: Path) -> None:
-    with opened(tmp_path / "index") as index:
-        assert index.find(digest_of(1)) is None
-        index.add(digest_of(1), original_of(1))
-        assert index.find(digest_of(1)) == original_of(1)
-        index.sync()
-        assert index.find(digest_of(1)) == original_of(1)
-        assert index.find(digest_of(2)) is None
-
-
-def test_only_synced_entries_survive_a_restart(tmp_path: Path) -> None:
-    with opened(tmp_path) as index:
-        index.add(digest_of(1), original_of(1))
-        index.sync()
-        index.add(digest_of(2), original_of(2))
-    with opened(tmp_path) as index:
-        assert known(index, range(5)) == {1}
-
-
-def test_latest_record_is_found(tmp_path: Path) -> None:
-    with opened(tmp_path) as index:
-        for number in range(3):
-            index.add(digest_of(1), original_of(number))
-            assert index.find(digest_of(1)) == original_of(number)
-            index.sync()
-            assert index.find(digest_of(1)) == original_of(number)
-
-
 @pytest.mark.parametrize("size", [20, 32])
 def test_record_with_any_url_is_returned_unchanged(tmp_path: Path, size: int) -> None:
     date = "2026-01-01T00:00:00.250000Z"
@@ -140,14 +112,6 @@ def test_payload_that_keeps_coming_is_not_forgotten(tmp_path: Path) -> None:
             put(index, range(start, start + 20))
             assert known(index, range(1)) == {0}
         assert index.find(digest_of(1)) is None
-
-
-def test_number_of_entries_is_known_after_a_restart(tmp_path: Path) -> None:
-    for start in range(0, 1000, 50):
-        with opened(tmp_path, most=100) as index:
-            put(index, range(start, start + 50))
-    with opened(tmp_path, most=100) as index:
-        assert 50 <= len(known(index, range(1000))) <= 100
 
 
 def test_lower_bound_holds_once_old_generations_are_gone(tmp_path: Path) -> None:
@@ -237,16 +201,6 @@ def process(folder: Path, mode: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def test_kill_between_add_and_sync_leaves_synced_entries(tmp_path: Path) -> None:
-    """So no entry refers to a record that was not durable and was cut off."""
-    with process(tmp_path, "ONCE") as child:
-        assert child.stdout is not None
-        synced, added = (int(child.stdout.readline()) for _ in range(2))
-        child.kill()
-    with opened(tmp_path, most=MOST) as index:
-        assert known(index, range(added)) == set(range(synced))
 
 
 @pytest.mark.parametrize("syncs", [1, 5, 11, 22, 40])
