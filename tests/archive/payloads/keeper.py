@@ -2,9 +2,9 @@
 
 ``python -m tests.archive.payloads.keeper DIR 0`` adds payload 0, 1, 2 ... ten at a time, and prints
 the number of synced payloads after each sync. With another number than 0 the kernel lets no file
-grow beyond that many bytes. When the index fails, the process prints the warning, makes three more syncs and
-prints the number of payloads. Then it waits for a line, after which there is room, adds ten more
-and prints how often the index failed."""
+grow beyond that many bytes. When the index fails, the process prints the warning, makes three more
+syncs and prints the number of payloads. Then it waits for a line, after which there is room, adds
+ten more and prints how often the index failed."""
 
 from __future__ import annotations
 
