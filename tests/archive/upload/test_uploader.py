@@ -95,10 +95,8 @@ def only(fate: Fate, which: Callable[[Request], bool], times: int = 1) -> Callab
 
 def test_only_finished_files_and_indexes_are_uploaded(tmp_path: Path) -> None:
     for name in (
-        *(
-            *("a.warc.gz", "b.cdxj", "c.warc.gz.open", "d.warc.gz.open.damaged", "e.warc"),
-            ".f.warc.gz",
-        ),
+        *("a.warc.gz", "b.cdxj", "c.warc.gz.open", "d.warc.gz.open.damaged", "e.warc"),
+        ".f.warc.gz",
         *("g h.warc.gz", "ü.warc.gz", "i.cdxj.new", ".krowlspider.lock", NOTES, "j.wacz"),
     ):
         (tmp_path / name).write_bytes(b"x")
