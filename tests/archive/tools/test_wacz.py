@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.archive.tools.wacz import Progress
+    from krowlspider.archive.tools.wacz_pages import Progress
 
 CREATED = 1767225600.0
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n"
