@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from krowlspider.archive.payloads.payload_index import WRITE_BUFFER, Original, PayloadIndex
@@ -138,20 +138,30 @@ def test_disk_space_is_bounded(tmp_path: Path) -> None:
     assert largest < 1000 * 3100 + 2 * WRITE_BUFFER < 8_000 * 3000 / 2
 
 
+NUMBERS = st.integers(0, 15)
 OPERATIONS = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.integers(0, 30)),
-        st.tuples(st.just("find"), st.integers(0, 30)),
-        st.tuples(st.sampled_from(["sync", "restart"]), st.just(0)),
+        st.tuples(st.just("add"), st.lists(NUMBERS, min_size=1, max_size=8)),
+        st.tuples(st.just("find"), st.lists(NUMBERS, min_size=1, max_size=8)),
+        st.tuples(st.sampled_from(["sync", "restart"]), st.just([])),
     ),
-    max_size=120,
+    min_size=5,
+    max_size=60,
 )
 
 
 @settings(max_examples=30)
-@given(most=st.integers(2, 24), operations=OPERATIONS)
+@given(most=st.integers(2, 12), operations=OPERATIONS)
+@example(
+    4,
+    [
+        *(("add", [1, 1, 2, 3]), ("find", [1, 2, 3, 4]), ("sync", []), ("find", [1, 2, 3])),
+        *(("add", [4, 5, 4]), ("sync", []), ("add", [6]), ("restart", []), ("find", [4, 5, 6])),
+        ("add", [7, 8, 9]),
+    ],
+)
 def test_index_is_a_dict_that_keeps_the_latest_half(
-    most: int, operations: list[tuple[str, int]]
+    most: int, operations: list[tuple[str, list[int]]]
 ) -> None:
     """``model`` forgets nothing: a payload that is found is in it, with the record that was added
     last and not lost before a sync. ``used`` are the payloads in the order of their use."""
@@ -160,20 +170,23 @@ def test_index_is_a_dict_that_keeps_the_latest_half(
         synced: dict[int, Original] = {}
         added: dict[int, Original] = {}
         used: list[int] = []
-        for step, (what, number) in enumerate(operations):
+        for step, (what, numbers) in enumerate(operations):
             match what:
                 case "add":
-                    added.pop(number, None)
-                    added[number] = original_of(step)
-                    index.add(digest_of(number), original_of(step))
+                    for place, number in enumerate(numbers):
+                        original = original_of(100 * step + place)
+                        added.pop(number, None)
+                        added[number] = original
+                        index.add(digest_of(number), original)
                 case "find":
                     model = {**synced, **added}
-                    found = index.find(digest_of(number))
-                    if number in added or number in used[-(most // 2) :]:
-                        assert found is not None
-                    if found is not None:
-                        assert found == model[number]
-                        added.setdefault(number, found)
+                    for number in numbers:
+                        found = index.find(digest_of(number))
+                        if number in added or number in used[-(most // 2) :]:
+                            assert found is not None
+                        if found is not None:
+                            assert found == model[number]
+                            added.setdefault(number, found)
                 case "sync":
                     index.sync()
                     synced.update(added)
@@ -186,7 +199,7 @@ def test_index_is_a_dict_that_keeps_the_latest_half(
         index.sync()
         index.close()
         index = PayloadIndex(Path(folder), most=most, warn=pytest.fail)
-        assert sum(index.find(digest_of(number)) is not None for number in range(31)) <= most
+        assert sum(index.find(digest_of(number)) is not None for number in range(16)) <= most
         index.close()
 
 
