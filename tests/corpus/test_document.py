@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 READING = Reading()
 HEAD = """
-<meta name=Description content="  What it
+<meta name=none><meta content=x><meta name=Description content="  What it
  is "><meta property=og:site_name content=Site><meta name=article:published_time content=2026-01-02>
 <link rel=Canonical href="/b?x#y"><link rel=license href=https://l.example/by>
 <script type="application/ld+json">

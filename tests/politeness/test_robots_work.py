@@ -121,23 +121,6 @@ def test_hostile_rules_are_judged_in_bounded_time(name: str) -> None:
     assert max(verdict(rules, path) for path in PATHS) <= VERDICT_MAX
 
 
-PARTS = st.sampled_from([
-    b"user-agent: *\n", b"user-agent: krowlspider\n", b"user-agent", b"allow", b"disallow",
-    b"dissallow", b"crawl-delay", b"sitemap", b"visit-time", b":", b" ", b"\t", b"\n", b"\r", b"\0",
-    b"#", b"/", b"*", b"$", b"%", b"%4", b"%2a", b"a", b"9", b".", b"1e", b"\xc3\xa9", b"\xff",
-    b"\xef\xbb\xbf", b"http:", b"\v", b"?",
-])  # fmt: skip
-
-
-@given(st.lists(st.tuples(PARTS, st.integers(1, 3000)), max_size=12), st.integers(1, 20_000))
-@settings(max_examples=60, deadline=None)
-def test_any_body_is_read_in_linear_time(parts: list[tuple[bytes, int]], times: int) -> None:
-    unit = b"".join(part * count for part, count in parts)
-    body = (unit * times)[:BODY_MAX]
-    most = READING_MAX * len(body) + 0.005
-    assert reading(body, most) <= most
-
-
 @pytest.mark.parametrize(
     "length",
     [3, 16, 128, 1024, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 8, 64, 256, 512))],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from krowlspider.corpus.text.document import decoded
 from krowlspider.urls.encoding import codec_for, decode, encoding_named, encoding_of, known_encoding
@@ -97,14 +95,6 @@ def test_time_is_linear_in_the_bytes(piece: bytes) -> None:
         b"\xe9" + piece * 200_000,
     )
     assert seconds(lambda: [encoding_of(body, None) for body in bodies], enough=5) < 5
-
-
-@given(
-    st.binary()
-    | st.lists(st.sampled_from([META, b"<", b"'", b">", b"<!--", b"=", b"\xe9"])).map(b"".join)
-)
-def test_any_bytes_have_an_encoding(body: bytes) -> None:
-    assert encoding_of(body, None)
 
 
 # --- the declaration in a document, found alike by the crawl and by the corpus ---

@@ -547,14 +547,6 @@ def test_any_markup_gives_normalised_urls(text: str, packed: bool) -> None:
         assert normalise(url) == url
 
 
-@given(st.binary())
-def test_any_bytes_will_do(body: bytes) -> None:
-    read(body)
-    read(b"\x1f\x8b" + body)
-    read(b"<urlset>" + body)
-    read(b"<urlset>&" + body)
-
-
 @given(st.lists(st.integers(0, 9**9), unique=True, max_size=30), st.integers(0, STEP))
 def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -> None:
     places = [f"http://a/{number}?a=1&amp;b=2" for number in numbers]
