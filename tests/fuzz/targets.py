@@ -35,8 +35,7 @@ from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.media_type import computed_type
 from krowlspider.urls.page.headers import read_links, read_robots_tag
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.css import decode_css
-from krowlspider.urls.page.requisites.found import requisites_of_css
+from krowlspider.urls.page.requisites.found import decode_css, requisites_of_css
 from krowlspider.urls.page.requisites.import_map import ImportMap
 from krowlspider.urls.page.requisites.modules import requisites_of_module
 from krowlspider.urls.page.requisites.svg import requisites_of_svg

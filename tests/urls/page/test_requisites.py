@@ -8,7 +8,6 @@ import pytest
 
 from krowlspider.urls.encoding import encoding_named
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.css import decode_css, urls_in
 from krowlspider.urls.page.requisites.found import (
     EMBED,
     IMAGE,
@@ -21,8 +20,10 @@ from krowlspider.urls.page.requisites.found import (
     STYLE,
     Requisite,
     Requisites,
+    decode_css,
     requisites_of_css,
     requisites_of_manifest,
+    urls_in,
 )
 from tests.support.work import seconds
 
