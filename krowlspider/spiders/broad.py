@@ -27,11 +27,9 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.spiders.arguments import asked_scope, number
-from krowlspider.spiders.opt_outs import OptOuts
 from krowlspider.spiders.redirects import Redirects
-from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
-from krowlspider.spiders.seeds import seeds_of
+from krowlspider.spiders.requisites import ACCEPT, OptOuts, RequisiteReader
+from krowlspider.spiders.seeds import asked_scope, number, seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
 from krowlspider.urls.content.encoding import encoding_of
 from krowlspider.urls.content.media_type import HTML, ContentType, computed_type

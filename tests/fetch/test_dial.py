@@ -27,7 +27,7 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.tcp.failures import connect_failure
+from krowlspider.fetch.tcp.routes import connect_failure
 from tests.fetch.machine import routed
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
 from tests.fetch.web import Run, answering, client, fetch, serve

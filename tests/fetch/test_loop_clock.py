@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from krowlspider.fetch.connection import Connection
+from krowlspider.fetch.connection import Connection, Pool
 from krowlspider.fetch.errors import FirstByteTimeout, TotalTimeout
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.loop_clock import INTERVAL, LATE, LONG, LoopClock
-from krowlspider.fetch.pool import Pool
 from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.dns.resolving import resolver
 from tests.fetch.nameserver import nameserver

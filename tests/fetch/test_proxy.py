@@ -23,7 +23,7 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.http.request import Proxy
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.proxy.url import parse_proxy
+from krowlspider.fetch.proxy.protocols import parse_proxy
 from tests.fetch.conftest import bounded
 from tests.fetch.nameserver import silent
 from tests.fetch.web import Peer, Run, answering, client, closing, serve
