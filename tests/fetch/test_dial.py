@@ -13,13 +13,11 @@ import pytest
 
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
-    AddressForbidden,
     ConnectFailed,
     ConnectionReset,
     ConnectRefused,
     FetchError,
     LocalExhausted,
-    NameServersDown,
     NetworkDown,
     PortForbidden,
     TLSFailed,
@@ -95,11 +93,6 @@ def test_failed_or_cut_handshake_is_a_failure_of_tls(error: OSError) -> None:
     assert class_of(error, secure=True) is TLSFailed
 
 
-@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
-def test_machine_without_ipv6_is_not_down(number: int) -> None:
-    assert class_of(failing(number), "2001:db8::1") is ConnectFailed
-
-
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
 def test_error_from_a_router_is_not_our_network(number: int) -> None:
     """It comes by ICMP, from the owner of the address, or from a provider if nobody has it."""
@@ -116,13 +109,6 @@ def test_asyncio_words_connect_errors_as_expected() -> None:
         assert str(caught.value.strerror).startswith("Connect call failed")
 
     asyncio.run(main())
-
-
-async def test_no_route_at_all_is_our_network() -> None:
-    guard = AddressGuard([f"{NOWHERE}/32"])
-    async with client(guard=guard) as made:
-        with pytest.raises(NetworkDown):
-            await fetch(made, f"http://{NOWHERE}:81/")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -161,26 +147,6 @@ async def test_second_address_is_tried_when_the_first_fails() -> None:
     assert exchange.peer.address == "127.0.0.1"
 
 
-async def test_name_with_ipv6_alone_is_fetched_over_it() -> None:
-    async with (
-        serve(answering(OK), host="::1") as web,
-        nameserver({"six.test": (60, ["::1"])}) as zone,
-    ):
-        resolver = asking(zone.port)
-        async with client(resolver=resolver) as made:
-            exchange = await fetch(made, f"http://six.test:{web.port}/")
-        await resolver.close()
-    assert exchange.peer.address == "::1"
-
-
-async def test_fetch_without_name_servers_reports_them_down() -> None:
-    resolver = asking(closed_port())
-    async with client(resolver=resolver) as made:
-        with pytest.raises(NameServersDown):
-            await fetch(made, "http://a.test/")
-    await resolver.close()
-
-
 async def ask(made: Client, url: str, *, linked: bool) -> int:
     memory = FetchMemory(Memory())
     exchange = await made.fetch(
@@ -210,8 +176,3 @@ async def test_links_lead_to_eight_ports_of_an_address() -> None:
             assert await ask(made, f"http://m{number}.test:{web.port}/", linked=False) == 200
         # One that was asked before.
         assert await ask(made, f"http://other.test:{webs[0].port}/", linked=True) == 200
-
-
-def test_a_forbidden_port_fails_for_good_as_an_address_does() -> None:
-    assert issubclass(PortForbidden, AddressForbidden)
-    assert PortForbidden.kind == "port"

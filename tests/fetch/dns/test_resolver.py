@@ -17,12 +17,10 @@ from krowlspider.fetch.errors import (
     NameNotFound,
     NameServerFailed,
     NameServersDown,
-    NameTimeout,
     NameWithoutAddress,
 )
 from tests.fetch.dns.resolving import Clock, resolver
 from tests.fetch.nameserver import (
-    AAAA,
     FORMERR,
     NOTIMP,
     NS,
@@ -49,14 +47,6 @@ async def test_a_name_is_asked_once_and_then_remembered() -> None:
             assert await made.resolve("a.test") == ["1.2.3.4", "1.2.3.5"]
             assert await made.resolve("A.Test.") == ["1.2.3.4", "1.2.3.5"]
         assert zone.asked == [("a.test", A)]
-
-
-async def test_ipv6_is_asked_for_when_there_is_no_ipv4() -> None:
-    names = {"six.test": (300, ["2001:db8::6"]), "both.test": (300, ["2001:db8::6", "1.2.3.4"])}
-    async with nameserver({**names}) as zone, resolver(zone) as made:
-        assert await made.resolve("six.test") == ["2001:db8::6"]
-        assert await made.resolve("both.test") == ["1.2.3.4"]
-        assert zone.asked == [("six.test", A), ("six.test", AAAA), ("both.test", A)]
 
 
 @pytest.mark.parametrize("code", [SERVFAIL, REFUSED, NOTIMP, FORMERR])
@@ -114,23 +104,6 @@ async def test_malformed_name_is_never_asked(name: str) -> None:
     async with nameserver({}) as zone, resolver(zone) as made:
         assert type(await failure(made, name)) is NameMalformed
         assert zone.asked == []
-
-
-async def test_nxdomain_for_aaaa_after_a_means_no_address() -> None:
-    async with nameserver({"a.test": (60, [])}) as zone, resolver(zone) as made:
-        zone.no_aaaa = NXDOMAIN
-        assert type(await failure(made, "a.test")) is NameWithoutAddress
-
-
-async def test_silent_server_fails_within_the_timeout() -> None:
-    async with nameserver({"mute.test": None}) as zone, resolver(zone, timeout=0.3) as made:
-        async with asyncio.timeout(2):
-            assert type(await failure(made, "mute.test")) is NameTimeout
-
-
-async def test_servers_that_are_not_there_are_down() -> None:
-    async with resolver([closed_port(), closed_port()]) as made:
-        assert type(await failure(made, "a.test")) is NameServersDown
 
 
 @pytest.mark.parametrize(("entry", "others"), [(TRUNCATED, 0), (TRUNCATED, 1), (SERVFAIL, 1)])

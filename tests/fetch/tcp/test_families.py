@@ -11,13 +11,7 @@ import pytest
 import trustme
 
 from krowlspider.fetch.dns.resolver import Resolver
-from krowlspider.fetch.errors import (
-    AddressBusy,
-    AddressForbidden,
-    ConnectFailed,
-    ConnectRefused,
-    ConnectTimeout,
-)
+from krowlspider.fetch.errors import AddressBusy, AddressForbidden, ConnectFailed, ConnectRefused
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
@@ -88,13 +82,6 @@ async def admitted(
     return exchange.peer.address
 
 
-async def test_an_ordinary_fetch_costs_one_question() -> None:
-    async with serve(answering(OK)) as web, dual_stack(4, 6) as (made, _, zone):
-        exchange = await fetch(made, URL.format(web.port))
-        assert exchange.peer.address == "127.0.0.1"
-        assert questions(zone) == [A]
-
-
 @pytest.mark.parametrize("secure", [False, True])
 async def test_a_host_with_dead_ipv4_is_fetched_over_ipv6(
     tls: ssl.SSLContext, *, secure: bool
@@ -141,33 +128,12 @@ async def test_an_address_that_falls_silent_is_left_for_the_other() -> None:
         assert resolver.known("both.test") == ["::1", "127.0.0.1"]
 
 
-async def test_a_machine_without_ipv6_does_not_ask_for_it() -> None:
-    async with serve(answering(OK), host="::1") as web, dual_stack(4) as (made, _, zone):
-        with pytest.raises(ConnectRefused):
-            await fetch(made, URL.format(web.port))
-        assert questions(zone) == [A]
-
-
-async def test_a_machine_with_ipv6_alone_fetches_over_it() -> None:
-    async with serve(answering(OK), host="::1") as web, dual_stack(6) as (made, _, zone):
-        assert (await fetch(made, URL.format(web.port))).peer.address == "::1"
-        assert questions(zone) == [AAAA]
-
-
 async def test_a_host_of_the_other_family_alone_is_no_outage() -> None:
     names = {"four.test": (60, [NOWHERE])}
     guard = AddressGuard([f"{NOWHERE}/32"])
     async with dual_stack(6, names=names, guard=guard) as (made, _, _zone):
         with pytest.raises(ConnectFailed, match="this machine has no route for IPv4"):
             await fetch(made, "http://four.test:81/")
-
-
-async def test_a_silent_host_fails_within_the_timeout() -> None:
-    async with dual_stack(4, 6, connect_timeout=0.5) as (made, _, zone):
-        zone.names["both.test"] = 60, ["127.0.0.1"]
-        with silent() as port, pytest.raises(ConnectTimeout):
-            await fetch(made, URL.format(port))
-        assert questions(zone) == [A, AAAA]
 
 
 async def test_ipv6_is_asked_for_where_no_ipv4_address_may_be_used() -> None:

@@ -17,7 +17,7 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, NoCloseNotify, TLSFailed
 from krowlspider.fetch.tls.channel import Channel
 from tests.fetch.tls.records import Records
-from tests.fetch.web import Peer, Run, Script, answering, client, closing, fetch, is_reused, serve
+from tests.fetch.web import Peer, Run, Script, answering, client, fetch, is_reused, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,15 +162,6 @@ async def test_times_of_tcp_and_tls_are_separate(
     assert second.times.dialled is None
 
 
-async def test_time_of_tls_is_0_without_tls() -> None:
-    async with serve(answering(OK)) as web, client() as made:
-        exchange = await fetch(made, f"http://a.test:{web.port}/")
-    dialled = exchange.times.dialled
-    assert dialled is not None
-    assert dialled.connect > 0
-    assert dialled.tls == 0
-
-
 @pytest.mark.parametrize(
     ("host", "sent"), [("a.test", "a.test"), ("a.test.", "a.test"), ("127.0.0.1", None)]
 )
@@ -186,39 +177,37 @@ async def test_sni_is_sent_for_names_only(tls: ssl.SSLContext, host: str, sent: 
     assert names == [sent]
 
 
-async def test_a_body_to_the_close_ends_with_the_close(tls: ssl.SSLContext) -> None:
-    response = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + bytes(300_000)
-    async with serve(closing(response), tls) as web, client() as made:
-        exchange = await fetch(made, f"https://a.test:{web.port}/")
-    assert exchange.response_bytes == response
+async def close(peer: Peer) -> None:
+    peer.close()
 
 
-async def test_a_server_that_speaks_no_tls_is_a_tls_failure() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-        await peer.gone()
-
-    async with serve(script) as web, client() as made:
-        with pytest.raises(TLSFailed):
-            await fetch(made, f"https://a.test:{web.port}/")
+async def reset(peer: Peer) -> None:
+    peer.reset()
 
 
-@pytest.mark.parametrize("reset", [False, True])
-async def test_a_handshake_cut_short_is_a_tls_failure(reset: bool) -> None:
-    async def script(peer: Peer) -> None:
-        peer.reset() if reset else peer.close()
-
-    async with serve(script) as web, client() as made:
-        with pytest.raises(TLSFailed):
-            await fetch(made, f"https://a.test:{web.port}/")
+async def say_nothing(peer: Peer) -> None:
+    await peer.gone()
 
 
-async def test_endless_handshake_ends_at_the_connect_timeout() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.gone()
+async def speak_plainly(peer: Peer) -> None:
+    await peer.send(OK)
+    await peer.gone()
 
-    async with serve(script) as web, client(connect_timeout=0.1) as made:
-        with pytest.raises(ConnectTimeout):
+
+@pytest.mark.parametrize(
+    ("script", "failure"),
+    [
+        (close, TLSFailed),
+        (reset, TLSFailed),
+        (speak_plainly, TLSFailed),
+        (say_nothing, ConnectTimeout),
+    ],
+)
+async def test_a_handshake_that_fails_has_its_class(
+    script: Script, failure: type[Exception]
+) -> None:
+    async with serve(script) as web, client(connect_timeout=0.3) as made:
+        with pytest.raises(failure):
             await fetch(made, f"https://a.test:{web.port}/")
         async with asyncio.timeout(5):
             await web.gone.wait()
@@ -346,15 +335,6 @@ async def test_connection_with_close_notify_is_not_reused(tls: ssl.SSLContext) -
     assert (is_reused(first), is_reused(second), web.connections) == (False, False, 2)
 
 
-async def test_tls_1_2_is_spoken_too(tls: ssl.SSLContext) -> None:
-    tls.maximum_version = ssl.TLSVersion.TLSv1_2
-    async with serve(answering(OK, OK), tls) as web, client() as made:
-        url = f"https://a.test:{web.port}/"
-        exchanges = [await fetch(made, url) for _ in range(2)]
-    assert [exchange.peer.tls[0] for exchange in exchanges if exchange.peer.tls] == ["TLSv1.2"] * 2
-    assert is_reused(exchanges[1])
-
-
 @pytest.mark.parametrize("junk", [b"no record", b"\x15\x03\x03\x00\x02\x02\x28"])
 async def test_junk_while_idle_does_not_harm_the_next_request(
     tls: ssl.SSLContext, junk: bytes
@@ -469,16 +449,6 @@ async def test_a_server_may_ask_for_another_handshake(certificate: trustme.LeafC
 def test_a_connection_that_failed_leaves_nothing_in_memory(run: Run, tls: ssl.SSLContext) -> None:
     """The garbage collector does not see the memory of OpenSSL."""
 
-    async def cut(peer: Peer) -> None:
-        peer.close()
-
-    async def mute(peer: Peer) -> None:
-        await peer.gone()
-
-    async def plain(peer: Peer) -> None:
-        await peer.send(OK)
-        await peer.gone()
-
     async def broken(peer: Peer) -> None:
         records = Records(peer, tls)
         await records.request()
@@ -501,7 +471,7 @@ def test_a_connection_that_failed_leaves_nothing_in_memory(run: Run, tls: ssl.SS
             await web.gone.wait()
 
     async def main() -> None:
-        for script in (cut, mute, plain, broken):
+        for script in (close, say_nothing, speak_plainly, broken):
             for way in (failing, cancelled):
                 async with asyncio.timeout(5):
                     await way(script)
