@@ -10,19 +10,12 @@ from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.length import BASE_MAX
 from krowlspider.urls.page.bound import bounded
-from krowlspider.urls.page.requisites.found import (
-    EMBED,
-    IMAGE,
-    MANIFEST,
-    MODULE,
-    OTHER,
-    STYLE,
-    References,
-)
+from krowlspider.urls.page.requisites.found import References
 from krowlspider.urls.page.requisites.import_map import ImportMap
 from krowlspider.urls.page.requisites.lazy import add_lazy
 from krowlspider.urls.page.requisites.markup import attributes_of, candidates_in, start_tag
 from krowlspider.urls.page.requisites.modules import add_imports
+from krowlspider.urls.page.requisites.requisite import EMBED, IMAGE, MANIFEST, MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

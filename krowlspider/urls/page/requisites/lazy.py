@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.page.requisites.found import IMAGE
 from krowlspider.urls.page.requisites.markup import attributes_of, candidates_in
+from krowlspider.urls.page.requisites.requisite import IMAGE
 
 if TYPE_CHECKING:
     from krowlspider.urls.page.requisites.found import References

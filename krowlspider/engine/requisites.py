@@ -1,57 +1,51 @@
-"""What a page brings beside its links: requisites, and its site's opt-out files."""
+"""Which requisites the broad spider fetches: of its pages, and of their style sheets and modules.
+
+The frontier treats a requisite as a page with its own callback. It is deduplicated, fetched under
+the delay and robots.txt of its host, retried and archived. It yields no item, and its links are not
+followed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scrapy import Request
 from scrapy.utils.asyncio import run_in_thread
 
+from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.content.media_type import HTML, computed_type
-from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.headers import values_of
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import BYTES_MAX, decode_css
 from krowlspider.urls.page.requisites.found import (
-    EMBED,
-    IMAGE,
-    MANIFEST,
     MANIFEST_MAX,
-    MODULE,
-    NESTED,
-    OTHER,
-    STYLE,
-    Requisite,
     Requisites,
     requisites_of_css,
     requisites_of_manifest,
 )
 from krowlspider.urls.page.requisites.import_map import KeptMaps
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, requisites_of_module
+from krowlspider.urls.page.requisites.requisite import (
+    EMBED,
+    IMAGE,
+    MANIFEST,
+    MODULE,
+    NESTED,
+    STYLE,
+    Requisite,
+)
 from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from twisted.python.failure import Failure
 
     from krowlspider.urls.page.links import Page
 
-# What browsers send for each kind (Fetch Standard, section 2.2.6).
-ACCEPT = {
-    IMAGE: "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5",
-    STYLE: "text/css,*/*;q=0.1",
-    MANIFEST: "*/*",
-    OTHER: "*/*",
-    EMBED: "*/*",
-    MODULE: "*/*",
-}
 # Requisites queued between two turns of the event loop, so that no turn is long.
 _AT_ONCE = 250
 # Bytes of the longest document that is read on the event loop; others are read in a thread.
@@ -187,49 +181,3 @@ class RequisiteReader:
                 path=response.meta.get("krowl_path", ""),
                 chain=chain,
             )
-
-
-# Spawning's ai.txt; the TDM Reservation Protocol (W3C community group, 2024), section 6.
-PATHS = ("/ai.txt", "/.well-known/tdmrep.json")
-# Authorities that are remembered: for the others, the seen set is asked again.
-_KNOWN_MAX = 16_384
-
-
-class OptOuts:
-    """Queues the files of each authority of which a page has come."""
-
-    def __init__(
-        self,
-        crawler: Crawler,
-        callback: Callable[[Response], AsyncIterator[Any]],
-        errback: Callable[[Failure], None],
-    ):
-        self._crawler = crawler
-        self._request = partial(Request, callback=callback, errback=errback)
-        self._known: dict[str, None] = {}
-
-    def of_page(self, response: Response) -> None:
-        """Queue the files for a page, before all else of its host; known ones are not queued again.
-
-        They have the depth of the page, so that no limit of depth refuses them.
-
-        :raises StoreError: the store cannot be written
-        """
-        authority = authority_of(response.url)
-        if authority in self._known:
-            return
-        if len(self._known) >= _KNOWN_MAX:
-            del self._known[next(iter(self._known))]
-        self._known[authority] = None
-        depth = response.meta["depth"]
-        meta = {"depth": depth, "handle_httpstatus_all": True, "krowl_opt_out": True}
-        Scheduler.of(self._crawler).intake.discover(
-            [authority + path for path in PATHS],
-            depth=depth,
-            via=host_of(response.url),
-            page=response.url,
-            hop="P",
-            path=response.meta.get("krowl_path", ""),
-            request=partial(self._request, meta=meta),
-            is_first=True,
-        )
