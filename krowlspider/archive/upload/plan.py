@@ -18,6 +18,9 @@ from krowlspider.archive.index.cdxj import INDEX, WARC
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Seconds that an end waits for a store that takes nothing, besides the time that the parts in
+# flight need on the slowest uplink.
+STALLED_AFTER = 60.0
 # S3's rules for bucket names, and the underscores and capitals that old buckets have.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 # The characters that S3 calls safe in keys, without those that some client escapes.

@@ -9,21 +9,23 @@ import pytest
 from krowlspider.urls.encoding import encoding_named
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.found import (
-    EMBED,
-    IMAGE,
-    LEVELS_MAX,
-    MANIFEST,
     MAX_REQUISITES,
-    MODULE,
-    MODULE_LEVELS_MAX,
-    OTHER,
-    STYLE,
-    Requisite,
     Requisites,
     decode_css,
     requisites_of_css,
     requisites_of_manifest,
     urls_in,
+)
+from krowlspider.urls.page.requisites.requisite import (
+    EMBED,
+    IMAGE,
+    LEVELS_MAX,
+    MANIFEST,
+    MODULE,
+    MODULE_LEVELS_MAX,
+    OTHER,
+    STYLE,
+    Requisite,
 )
 from tests.support.work import seconds
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.page.requisites.found import IMAGE, MAX_REQUISITES, MODULE, OTHER, STYLE
+from krowlspider.urls.page.requisites.found import MAX_REQUISITES
+from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
 from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 URL = "https://a.test/dir/picture.svg"

@@ -13,17 +13,10 @@ from typing import TYPE_CHECKING
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import BASE_MAX, normalise
 from krowlspider.urls.page.bound import bounded
-from krowlspider.urls.page.requisites.found import (
-    EMBED,
-    IMAGE,
-    MANIFEST,
-    MODULE,
-    OTHER,
-    STYLE,
-    References,
-)
+from krowlspider.urls.page.requisites.found import References
 from krowlspider.urls.page.requisites.import_map import ImportMap
 from krowlspider.urls.page.requisites.modules import add_imports
+from krowlspider.urls.page.requisites.requisite import EMBED, IMAGE, MANIFEST, MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from krowlspider.urls.page.requisites.elements import add_link, candidates_in
-from krowlspider.urls.page.requisites.found import IMAGE, MODULE, OTHER, STYLE, References
+from krowlspider.urls.page.requisites.found import References
+from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
     from krowlspider.urls.page.requisites.found import Requisites

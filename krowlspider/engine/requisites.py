@@ -12,23 +12,15 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
 
+from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.media_type import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.found import (
     CSS_MAX,
-    EMBED,
-    IMAGE,
-    MANIFEST,
     MANIFEST_MAX,
-    MODULE,
-    NESTED,
-    OTHER,
-    STYLE,
-    Requisite,
     Requisites,
     decode_css,
     requisites_of_css,
@@ -36,6 +28,15 @@ from krowlspider.urls.page.requisites.found import (
 )
 from krowlspider.urls.page.requisites.import_map import KeptMaps
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, requisites_of_module
+from krowlspider.urls.page.requisites.requisite import (
+    EMBED,
+    IMAGE,
+    MANIFEST,
+    MODULE,
+    NESTED,
+    STYLE,
+    Requisite,
+)
 from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 if TYPE_CHECKING:
@@ -46,15 +47,6 @@ if TYPE_CHECKING:
 
     from krowlspider.urls.page.links import Page
 
-# What browsers send for each kind (Fetch Standard, section 2.2.6).
-ACCEPT = {
-    IMAGE: "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5",
-    STYLE: "text/css,*/*;q=0.1",
-    MANIFEST: "*/*",
-    OTHER: "*/*",
-    EMBED: "*/*",
-    MODULE: "*/*",
-}
 # Requisites queued between two turns of the event loop, so that no turn is long.
 _AT_ONCE = 250
 # Bytes of the longest document that is read on the event loop; others are read in a thread.

@@ -1,4 +1,4 @@
-"""The log as JSON lines: one object for each line, by KROWL_LOG_FORMAT."""
+"""The log as JSON lines, and Scrapy's lines about its start at DEBUG."""
 
 from __future__ import annotations
 
@@ -109,3 +109,31 @@ def name_spider(settings: BaseSettings, spider: str) -> None:
     handler, formatter = get_scrapy_root_handler(), formatter_of(settings, spider)
     if handler is not None and formatter is not None:
         handler.setFormatter(formatter)
+
+
+# The loggers that write at the start, and how such a message begins; "" is any message.
+_AT_START = {
+    "scrapy.utils.log": "",
+    "scrapy.addons": "",
+    "scrapy.middleware": "",
+    "scrapy.crawler": "Overridden settings:",
+    "scrapy.core.engine": "Spider opened",
+    "scrapy.extensions.telnet": "Telnet console listening",
+}
+
+
+def _lower(record: logging.LogRecord) -> bool:
+    """Turn an INFO line about the start into a DEBUG line; handlers check the level after this."""
+    if record.levelno == logging.INFO and str(record.msg).startswith(_AT_START[record.name]):
+        record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return True
+
+
+def lower_start_lines() -> None:
+    """Move Scrapy's lines about the start to DEBUG; warnings stay.
+
+    A filter, because Scrapy's set-up of the log resets the levels of its loggers.
+    """
+    for name in _AT_START:
+        # A filter that is there already is not added again.
+        logging.getLogger(name).addFilter(_lower)

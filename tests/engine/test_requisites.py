@@ -12,8 +12,8 @@ from scrapy import signals
 
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import RequisiteBudget
+from krowlspider.engine.requisites import RequisiteReader
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.spiders.requisites import RequisiteReader
 from krowlspider.urls.page.requisites.found import CSS_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived
