@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 PURE = (
     *("urls", "politeness", "cluster.ring", "internals.frostwork", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data", "corpus.quality.repetition"),
-    *("corpus.text.noise", "corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
+    *("corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
