@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from krowlspider.archive.upload.destination import STALLED_AFTER, Destination
+from krowlspider.archive.upload.plan import STALLED_AFTER, Destination
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.status import publish
 

@@ -14,8 +14,8 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.urls.content.media_type import HTML, computed_type
 from krowlspider.urls.host import authority_of
+from krowlspider.urls.media_type import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import BYTES_MAX, decode_css

@@ -14,7 +14,7 @@ from krowlspider.fetch.tcp.race import DELAY, Race
 from krowlspider.fetch.tcp.routes import Order, connect_failure
 from krowlspider.fetch.tls.channel import Channel, crawler_tls, server_name
 from krowlspider.fetch.tls.work import Slices
-from krowlspider.urls.ports import BLOCKED
+from krowlspider.urls.host import BLOCKED
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns.resolver import Resolver

@@ -27,18 +27,17 @@ from krowlspider.archive.index.cdxj import WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.dedup import build, source_at
-from krowlspider.archive.tools.extract import Choice, extract
+from krowlspider.archive.tools.extract import Choice, copy_originals, extract
 from krowlspider.archive.tools.inputs import files_in, refuse_names
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.archive.tools.originals import copy_originals
 from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
 from krowlspider.archive.tools.stats import count_files
 from krowlspider.archive.tools.wacz import About, pack
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import uploaded
+from krowlspider.archive.upload.plan import Destination
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import upload_folder
-from krowlspider.archive.write.compression import compressor
+from krowlspider.archive.write.open_file import compressor
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.archiving.open_note import read_synced
 from krowlspider.crawl.folder import JobFolder

@@ -31,9 +31,9 @@ from krowlspider.frontier.entry_queues import REDIRECTS
 from krowlspider.spiders.opt_outs import OptOuts
 from krowlspider.spiders.seeds import asked_scope, number, seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.content.media_type import HTML, ContentType, computed_type
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.host import host_of
+from krowlspider.urls.media_type import HTML, ContentType, computed_type
 from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
@@ -44,8 +44,8 @@ from krowlspider.urls.page.headers import (
 )
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.page.requisites.requisite import ACCEPT
-from krowlspider.urls.rules.duplicates import FOLLOWED_MAX, DuplicateBodies
-from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.scope import Scope
+from krowlspider.urls.traps import FOLLOWED_MAX, DuplicateBodies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

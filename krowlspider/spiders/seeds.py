@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.seed_table import SeedLine
-from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
+from krowlspider.urls.scope import AskedScope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, ListLine, parse_seed, seed_lines, without_credentials
 from krowlspider.urls.seeds_given import is_file_name, way_out
 

@@ -11,17 +11,22 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.upload.destination import STALLED_AFTER
 from krowlspider.archive.upload.notes import UploadLog
-from krowlspider.archive.upload.plan import FILES_AT_ONCE, LocalFile, UploadPlan, is_finished
+from krowlspider.archive.upload.plan import (
+    FILES_AT_ONCE,
+    STALLED_AFTER,
+    LocalFile,
+    UploadPlan,
+    is_finished,
+)
 from krowlspider.archive.upload.store import Bucket, BucketError, Stored, local_etag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.upload.destination import Destination
     from krowlspider.archive.upload.notes import UploadNote
+    from krowlspider.archive.upload.plan import Destination
 
 logger = logging.getLogger(__name__)
 

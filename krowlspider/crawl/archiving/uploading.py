@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from krowlspider.archive.upload.destination import Destination
+    from krowlspider.archive.upload.plan import Destination
 
 logger = logging.getLogger(__name__)
 

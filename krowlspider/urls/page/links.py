@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import normalise, normalise_all
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.canonical import BASE_MAX, normalise, normalise_all
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.headers import FOLLOWED, refresh_target
 from krowlspider.urls.page.queries import encode_queries

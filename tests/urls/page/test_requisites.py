@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.content.encoding import encoding_named
+from krowlspider.urls.encoding import encoding_named
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import decode_css, urls_in
 from krowlspider.urls.page.requisites.found import (

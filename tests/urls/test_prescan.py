@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.text.encodings import decoded
-from krowlspider.urls.content.decoding import codec_for, decode
-from krowlspider.urls.content.encoding import encoding_of
+from krowlspider.corpus.text.document import decoded
+from krowlspider.urls.encoding import codec_for, decode, encoding_of
 
 KOI, UTF = "KOI8-R", "UTF-8"
 TEXTS = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.rules.exclude import PatternList, parse_patterns
+from krowlspider.urls.blocks import PatternList, parse_patterns
 
 
 def test_each_line_is_an_expression() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.rules.blocks import Blocks, block_rule, ordered_host
+from krowlspider.urls.blocks import Blocks, block_rule, ordered_host
 
 # What people give for one name at all its ports, and at one port.
 NAMES = [

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.rules.duplicates import BODIES, HOSTS, DuplicateBodies
+from krowlspider.urls.traps import BODIES, HOSTS, DuplicateBodies
 
 
 def test_equal_bodies_are_counted_by_host() -> None:

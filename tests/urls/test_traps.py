@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
-from krowlspider.urls.rules.traps import Traps
+from krowlspider.urls.scope import Scope, ScopeRules
+from krowlspider.urls.traps import Traps
 
 TODAY = date(2026, 11, 21)
 
@@ -20,10 +19,7 @@ def traps(
     depth: int = 20, repeats: int = 3, extensions: tuple[str, ...] = ("zip", ".PNG")
 ) -> Traps:
     return Traps(
-        path_depth_max=depth,
-        repeated_segments_max=repeats,
-        skip_extensions=extensions,
-        today=TODAY,
+        path_depth_max=depth, repeated_segments_max=repeats, skip_extensions=extensions, today=TODAY
     )
 
 
@@ -122,9 +118,7 @@ def test_a_calendar_ends_a_year_ahead_and_with_1970(path: str) -> None:
 @pytest.mark.parametrize(
     "form", ["/events/{}-{:02}/", "/cal/{}/{}", "/x?month={}-{:02}", "/x?year={}&month={}"]
 )
-def test_endless_calendar_is_bounded_both_ways(
-    form: str,
-) -> None:
+def test_endless_calendar_is_bounded_both_ways(form: str) -> None:
     def entered(step: int) -> int:
         month, pages = 2026 * 12 + 10, 0
         while pages < 2000 and refusal(form.format(month // 12, month % 12 + 1)) is None:

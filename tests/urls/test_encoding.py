@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.content.encoding import encoding_named, encoding_of, known_encoding
+from krowlspider.urls.encoding import encoding_named, encoding_of, known_encoding
 
 # A byte that is no UTF-8.
 END = b"<p>caf\xe9"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.urls.host import host_of
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules
 
 
 def refusal(

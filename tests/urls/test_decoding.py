@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.content.decoding import codec_for, decode
+from krowlspider.urls.encoding import codec_for, decode
 
 NAMES = (
     *("UTF-8", "IBM866", *(f"ISO-8859-{part}" for part in (*range(2, 9), 10, 13, 14, 15, 16))),

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.urls.content.encoding import encoding_named
+from krowlspider.urls.encoding import encoding_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
