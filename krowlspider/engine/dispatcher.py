@@ -225,7 +225,7 @@ class Dispatcher:
         Return True if the entry stays queued instead, because robots.txt cannot be fetched now. For
         a seed without a scheme (``bare``), the http URL is queued in its place then.
         """
-        if self._awaited.holds(lease):
+        if lease.entry.is_awaited:
             self._drop(lease, verdict.value)
             return False
         if verdict is Verdict.UNREACHABLE and not lease.entry.may_fall_back:
@@ -241,7 +241,7 @@ class Dispatcher:
         return False
 
     def _drop(self, lease: Lease, reason: str) -> None:
-        if self._awaited.holds(lease):
+        if lease.entry.is_awaited:
             self._awaited.refuse(lease, reason)
         self._frontier.acknowledge(lease, dropped=reason)
 
@@ -262,7 +262,7 @@ class Dispatcher:
 
     def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
         entry = lease.entry
-        is_awaited = entry.request and self._awaited.holds(lease)
+        is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
         return request, InFlight(host, entry.url, lease=lease)
 

@@ -197,7 +197,7 @@ class DownloadHandler(BaseDownloadHandler):
         A response that a callback awaits does not wait: that callback's page may be one of them.
         """
         lease = in_flight.lease
-        awaited = lease is not None and Scheduler.of(self.crawler).awaited.holds(lease)
+        awaited = lease is not None and lease.entry.is_awaited
         try:
             return await self._job.spills.load(stored, memory, waits=not awaited)
         except OSError as error:

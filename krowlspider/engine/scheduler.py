@@ -127,14 +127,16 @@ class Scheduler(BaseScheduler):
             None if job.node is None else job.node.allowance,
             is_limited=any(map(settings.getint, _LIMITS)),
         )
+        self.intake = Intake(
+            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
+        )
         self.flights = Flights(
             job,
             self.budget,
+            self.intake,
+            self._codec,
             retry_delay=settings.getfloat("KROWL_RETRY_DELAY"),
             wake=self._waker.wake,
-        )
-        self.intake = Intake(
-            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
         self.requisites = RequisiteIntake(self.intake, job, settings)
         self.awaited = AwaitedRequests(
@@ -302,15 +304,10 @@ class Scheduler(BaseScheduler):
     # --- queueing ---
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request durably; return False if it is known or refused.
+        """Queue a new request durably; return False if it is known or refused.
 
-        Each refusal is counted with its reason. A request in flight goes back to the queue of its
-        host with its new retry counts, to be tried again later.
+        Each refusal is counted with its reason.
         """
-        in_flight = self.flights.get(request)
-        if in_flight is not None and in_flight.lease is None:
-            # Its page is back in the queue already, or it was a robots fetch and is over.
-            return True
         self.warnings.of_meta(request)
         url = self._queued_as(request)
         if url is None:
@@ -321,9 +318,6 @@ class Scheduler(BaseScheduler):
         except ValueError as error:
             logger.error("%s cannot be queued: %s", request, error)
             return self._refuse("unserializable")
-        if in_flight is not None and in_flight.lease is not None:
-            self.flights.put_back(in_flight, in_flight.lease, entry)
-            return True
         self.warnings.of_cookies(request)
         return self.intake.request(request, url, entry)
 

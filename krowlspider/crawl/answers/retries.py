@@ -17,7 +17,9 @@ from krowlspider.crawl.answers.failures import (
     is_answer,
     is_final,
 )
+from krowlspider.crawl.in_flight import EXCUSED, End
 from krowlspider.fetch.errors import NameNotFound, NoCloseNotify
+from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 
 if TYPE_CHECKING:
@@ -72,13 +74,26 @@ class Retries:
         limit = meta.get("max_retry_times", self._times)
         return self._again(meta, "retry_times", limit, failure_kind(error))
 
+    def after_failure(self, error: Exception, in_flight: InFlight, meta: dict[str, Any]) -> bool:
+        """Return whether to give a failed page back to its queue; count the retry, if it is one."""
+        if in_flight.end in EXCUSED:
+            return True
+        if in_flight.end is End.FELL_BACK:
+            return False
+        if self.after_error(error, meta):
+            return True
+        lease = in_flight.lease
+        if lease is not None and lease.entry.may_fall_back and self._may_lack_https(error):
+            in_flight.fail(FELL_BACK, End.FELL_BACK)
+        return False
+
     def is_last(self, error: Exception, meta: dict[str, Any]) -> bool:
         """Return whether `after_error` will not fetch a page again, without counting anything."""
         limit = meta.get("max_retry_times", self._times)
         is_over = meta.get("retry_times", 0) >= limit or meta.get("dont_retry", False)
         return is_over or not isinstance(error, self._errors)
 
-    def may_lack_https(self, error: Exception) -> bool:
+    def _may_lack_https(self, error: Exception) -> bool:
         """Return whether a failure after the last retry may mean that a host has no https."""
         is_transport = isinstance(error, self._errors) and not is_answer(error)
         return is_transport and _throttling_of(error) is None

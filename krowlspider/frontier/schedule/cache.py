@@ -187,9 +187,10 @@ class HostCache:
         """Put the records of all hosts into the batch that have changed since their last one."""
         self.record(list(self._changed.values()), batch)
 
-    def record_now(self, host: Host) -> None:
-        """Write the record of a host."""
-        batch = self._store.batch()
+    def record_now(self, host: Host, batch: Batch | None = None) -> None:
+        """Write the record of a host, together with what is in ``batch``."""
+        if batch is None:
+            batch = self._store.batch()
         self.record([host], batch)
         batch.write()
 

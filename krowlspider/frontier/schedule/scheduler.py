@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.limits import Limits
     from krowlspider.frontier.schedule.clock import JobClock
-    from krowlspider.frontier.store.store import Store
+    from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 
 # Hosts that one pop looks at, most of which may not be ready: bounds the time that it takes.
@@ -316,8 +316,9 @@ class HostScheduler:
             event = Event.ENDED_IN_SESSION if in_session else host.after_request()
             self.transitions.move(host, event)
 
-    def release(self, host: Host, wait: float) -> None:
-        """End the flight of a host with its request: it is due again ``wait`` seconds from now.
+    def release(self, host: Host, wait: float, batch: Batch | None = None) -> None:
+        """End the flight of a host with its request: it is due again ``wait`` seconds from now. Its
+        record is written, together with what is in ``batch``; without one, a commit may do so.
 
         :raises IllegalEvent: the host is not in flight; nothing has changed
         """
@@ -337,8 +338,8 @@ class HostScheduler:
         host.ready = host.due
         host.session += continues
         rule = self.rule.of(host.name)
-        if _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
-            self.cache.record_now(host)
+        if batch is not None or _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
+            self.cache.record_now(host, batch)
 
     def give_back(self, host: Host, rest: float = 0.0) -> None:
         """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
