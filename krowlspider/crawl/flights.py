@@ -86,7 +86,7 @@ class Flights:
         self.last_sent = self._job.monotonic()
         if self._job.traces is not None:
             in_flight.trace = self._job.traces.begin(in_flight.url)
-        if self._job.outages.paused:
+        if self._job.outages.is_out:
             self._job.outages.sent(in_flight.host)
         lease = in_flight.lease
         if _counts(lease):

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import Lease
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
 
 
 class End(Enum):

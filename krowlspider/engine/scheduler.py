@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.urls.rules.scope import Scope
 
 logger = logging.getLogger(__name__)
@@ -375,7 +374,7 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
-        if (left is not None and left <= 0) or job.failure is not None or self.paused:
+        if (left is not None and left <= 0) or job.failure is not None or self.is_holding:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -397,7 +396,7 @@ class Scheduler(BaseScheduler):
 
         The limits of memory do not hold, because it is the pages in memory that wait.
         """
-        if self._job.failure is not None or self.paused or self._job.outages.paused:
+        if self._job.failure is not None or self.is_holding or self._job.outages.is_out:
             return None
         try:
             return self._dispatcher.next_awaited()
@@ -406,8 +405,9 @@ class Scheduler(BaseScheduler):
             return None
 
     @property
-    def paused(self) -> bool:
-        """Return whether the crawl waits for room on its disk, or is paused by a person."""
+    def is_holding(self) -> bool:
+        """Return whether nothing may be sent: the crawl waits for room on its disk, or a person has
+        paused it."""
         return self._job.is_paused or self._job.full is not None
 
     def has_pending_requests(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SEED_PRIORITY, Level, level_of
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY, Level, level_of
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key

@@ -376,7 +376,7 @@ class Simulation:
             self._send(end)
             due = self.job.frontier.schedule.next_due()
             wait = end if due is None else max(due - self.job.frontier.now(), 0.001)
-            if self.job.outages.paused:
+            if self.job.outages.is_out:
                 wait = max(wait, self.job.outages.next_probe())
             wake = now + wait
             if self.downloader.needs_backout():

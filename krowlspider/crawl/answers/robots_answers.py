@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.work_mark import WorkMark
 

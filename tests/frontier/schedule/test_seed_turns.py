@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 
 if TYPE_CHECKING:
     from tests.frontier.conftest import World
