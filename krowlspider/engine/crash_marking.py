@@ -54,15 +54,16 @@ class Marked(Generator[Any, Any, _T]):
         return self
 
     def send(self, value: Any) -> Any:
-        return self._step(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._step(self._coroutine.throw, *error)
-
-    def _step(self, resume: Callable[..., Any], *args: Any) -> Any:
         begun = thread_time()
         try:
-            return self._mark.during(self._page, resume, *args)
+            return self._mark.during(self._page, self._coroutine.send, value)
+        finally:
+            self.spent += thread_time() - begun
+
+    def throw(self, *error: Any) -> Any:
+        begun = thread_time()
+        try:
+            return self._mark.during(self._page, self._coroutine.throw, *error)
         finally:
             self.spent += thread_time() - begun
 

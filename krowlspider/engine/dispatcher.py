@@ -94,10 +94,13 @@ class Dispatcher:
         """
         outages, clock = self._job.outages, self._frontier.now
         is_out = outages.is_out
-        if is_out and (wait := outages.next_probe()) > 0:
-            self._waker.wake_at(clock() + wait)
-            return None
-        if self._awaited.waiting and not outages.is_out:
+        if is_out:
+            if (wait := outages.next_probe()) > 0:
+                self._waker.wake_at(clock() + wait)
+                return None
+            # That may have ended it.
+            is_out = outages.is_out
+        if self._awaited.waiting and not is_out:
             if (request := self.next_awaited()) is not None:
                 return request
             if self._awaited.are_many:
@@ -107,9 +110,7 @@ class Dispatcher:
         end = now + _TURN
         seeds_only = self._flights.seeds.only()
         while now < end:
-            host = (
-                self._pop_probe() if outages.is_out else self._schedule.pop(seeds_only=seeds_only)
-            )
+            host = self._pop_probe() if is_out else self._schedule.pop(seeds_only=seeds_only)
             if host is None:
                 due = self._schedule.next_due(seeds_only=seeds_only)
                 if seeds_only:

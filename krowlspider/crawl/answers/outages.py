@@ -73,10 +73,12 @@ class Outages:
 
     def answered(self, host: Host, proxy: str = "") -> None:
         """Record that a host answered, through the proxy of a URL, or directly."""
+        now = self._frontier.now()
         self._needs_proof = True
-        self._ways.answered(proxy, self._frontier.now())
+        self._ways.answered(proxy, now)
         self._answering.append(host.name)
-        self._succeeded(self._network)
+        if self._network.succeeded(now):
+            self._end(self._network)
         self._ask_resolver()
 
     def failed(self, host: Host, kind: str, *, has_head: bool = False) -> bool:

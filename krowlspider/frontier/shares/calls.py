@@ -145,6 +145,8 @@ class Calls:
 
     def call_another(self, now: float) -> bool:
         """Call a waiting host, as no other is due. Return whether there was room for one."""
+        if not self._shares.waiting:
+            return False
         return self._call_at_address(now) or self._call_of_crowd() or self._call_spare()
 
     def _call_of_crowd(self) -> bool:

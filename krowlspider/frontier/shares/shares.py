@@ -263,5 +263,6 @@ class Shares:
     def next_room(self) -> float:
         """Return when a share may have room without a host leaving it, in seconds of the job clock;
         inf for never."""
-        tick = self._next_tick if self._lines else inf
-        return min(tick, self._clock[0][0]) if self._clock else tick
+        if not self._lines:
+            return inf
+        return min(self._next_tick, self._clock[0][0]) if self._clock else self._next_tick
