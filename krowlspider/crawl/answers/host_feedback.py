@@ -27,8 +27,7 @@ from krowlspider.crawl.answers.ways import PROXY_KINDS, Judgement
 from krowlspider.crawl.in_flight import End
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer
-from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.retry_after import longest_retry_after
+from krowlspider.politeness.delay import THROTTLING, longest_retry_after
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.headers import value_of, values_of
 
