@@ -141,7 +141,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"frontier/work_mark\.py",
             r"engine/crash_marking\.py",
-            r"crawl/answers/crash_marks\.py",
+            r"InFlight\.mark ",
         ),
     ),
     (

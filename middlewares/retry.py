@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.retries import Retries
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.politeness.delay import THROTTLING
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,18 +34,11 @@ class RetryMiddleware:
         return Scheduler.of(self._crawler).flights
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        if self._retries.after_status(response.status, request.meta):
-            return request
-        if response.status in THROTTLING:
-            in_flight = self._flights.get(request)
-            if in_flight is not None:
-                in_flight.fail("throttled")
-        return response
+        in_flight = self._flights.get(request)
+        again = self._retries.after_answer(response.status, in_flight, request.meta)
+        return request if again else response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
         in_flight = self._flights.get(request)
-        if in_flight is None:
-            again = self._retries.after_error(exception, request.meta)
-        else:
-            again = self._retries.after_failure(exception, in_flight, request.meta)
+        again = self._retries.after_failure(exception, in_flight, request.meta)
         return request if again else None

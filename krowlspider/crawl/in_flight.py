@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from krowlspider.frontier.store.schema import host_key
+from krowlspider.frontier.work_mark import NOTHING, mark_of
+
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
-    from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.entry_queues import EntryQueues, Lease
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
 
 
@@ -66,6 +69,14 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
+
+    def mark(self, queues: EntryQueues) -> bytes:
+        """Return the mark for the work on its page, or on the robots.txt of a host."""
+        if self.lease is not None:
+            return mark_of(queues.key_of(self.lease), self.url)
+        if self.robots_fetch is not None:
+            return mark_of(host_key(self.robots_fetch.host.name), self.url)
+        return NOTHING
 
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""

@@ -18,7 +18,6 @@ from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from twisted.python.failure import Failure
 
-from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.frontier.work_mark import NOTHING
 from krowlspider.internals.engine import process_output, wrap_scrape
 
@@ -108,7 +107,9 @@ def mark_work(
                 work: Any = _read(scraper, reader, result, request)
             else:
                 work = scrape(result, request)
-            step = Marked(work, job.mark, page_mark(job.frontier, in_flight_of(request)))
+            in_flight = in_flight_of(request)
+            mark = NOTHING if in_flight is None else in_flight.mark(job.frontier.queues)
+            step = Marked(work, job.mark, mark)
             await step
             if reader and charge:
                 charge(request, step.spent)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.archive.reading import read_record
-from krowlspider.crawl.answers.crash_marks import log_strike
+from krowlspider.crawl.start_log import log_strike
 from krowlspider.frontier.entry import Entry
 from tests.mockweb.audit import violations
 from tests.support.archived import assert_archived

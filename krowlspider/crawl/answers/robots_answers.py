@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import is_final
 from krowlspider.crawl.in_flight import EXCUSED, End
 from krowlspider.fetch.errors import AddressForbidden
@@ -58,7 +57,7 @@ class RobotsAnswers:
         location = response.headers.get(b"Location")
         target = None if location is None else escape_octets(location)
         begun = self._frontier.now()
-        mark = page_mark(self._frontier, in_flight)
+        mark = in_flight.mark(self._frontier.queues)
         args = robots_fetch, response.status, response.body, target
         self._mark.during(mark, self._fetches.answered, *args)
         self._charge(in_flight, self._frontier.now() - begun)
