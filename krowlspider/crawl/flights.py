@@ -186,7 +186,7 @@ class Flights:
             entry = self._codec.entry(request, before.url)
         except ValueError as error:
             logger.error("%s cannot be queued: %s", request, error)
-            in_flight.fail("unserializable")
+            in_flight.fail("unserializable", defers=in_flight.defers)
             return None
         entry.strikes, entry.via, entry.path = before.strikes, before.via, before.path
         tries = entry.retries + entry.throttling

@@ -353,6 +353,9 @@ class HostScheduler:
         self.transitions.move(host, event, whole_microseconds(due))
         host.ready = host.due
         host.session += continues
+        if continues and batch is not None:
+            # A seed that is tried again has its place although its host goes on with links.
+            turns.add(host)
         rule = self.rule.of(host.name)
         if batch is not None or _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
             self.cache.record_now(host, batch)
