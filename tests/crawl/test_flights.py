@@ -96,3 +96,19 @@ def test_a_request_in_flight_is_queued_as_any_other(tmp_path: Path) -> None:
         assert [entry.path for entry in crawl.web.log] == ["/robots.txt", "/1"]
 
     asyncio.run(run())
+
+
+def test_a_page_that_cannot_be_stored_again_is_dropped_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        crawl = Simulation(_Busy(Answer(1.0, 500)), lambda _: MemoryStore(), tmp_path)
+        crawl.discover(["http://a.test/1"])
+        while not any(request.url.endswith("/1") for request in crawl.open):
+            crawl.run_until(crawl.clocks.monotonic + 0.01)
+        (request,) = crawl.open
+        request.meta["of a middleware"] = lambda: None
+        crawl.run_until(crawl.clocks.monotonic + 10.0)
+        assert crawl.scheduler.counted()["dropped/unserializable"] == 1
+        assert [entry.path for entry in crawl.web.log] == ["/robots.txt", "/1"]
+        assert crawl.job.frontier.pending == 0
+
+    asyncio.run(run())
