@@ -35,7 +35,12 @@ from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.internals.engine import call_when_over, is_closing, is_starting
+from krowlspider.internals.engine import (
+    call_when_over,
+    is_closing,
+    is_starting,
+    start_requests_with,
+)
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of, is_data, queued_as
 
@@ -59,6 +64,10 @@ logger = logging.getLogger(__name__)
 _LIMITS = ("CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_ITEMCOUNT")
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
+
+
+def _nothing_yet() -> bool:
+    return False
 
 
 class Scheduler(BaseScheduler):
@@ -166,6 +175,9 @@ class Scheduler(BaseScheduler):
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
         call_when_over(engine, self.flights.over)
+        # Until the spider is opened and the downloader has its runner, nothing is popped: the
+        # engine would queue again what was put back.
+        start_requests_with(engine, _nothing_yet)
         if job.node is not None:
             self._traffic = self._connect(job.node)
         job.run(

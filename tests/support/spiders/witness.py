@@ -13,7 +13,7 @@ from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from scrapy import Request
+    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -43,6 +43,10 @@ class EngineDownloader(Downloader):
 
 class EngineScheduler(Scheduler):
     """For `EngineDownloader`: Scrapy's engine hands over what was put back, too."""
+
+    def open(self, spider: Spider) -> None:
+        super().open(spider)
+        del self._crawler.engine._start_scheduled_request
 
     def enqueue_request(self, request: Request) -> bool:
         return self.flights.get(request) is not None or super().enqueue_request(request)
