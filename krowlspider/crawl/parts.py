@@ -18,6 +18,7 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
 from krowlspider.fetch.tcp.routes import Routes
 from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
+    from krowlspider.urls.canonical import IdentityHasher
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -63,6 +65,11 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
         verify=settings.getbool("KROWL_SEEN_VERIFY"),
         file=FilterFile(folder.seen),
     )
+
+
+def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher) -> PageRows | None:
+    """Return the rows of the pages that were fetched; None if none are kept."""
+    return PageRows(store, hasher.key) if settings.getbool("KROWL_PAGES") else None
 
 
 def frontier_limits(settings: BaseSettings) -> Limits:

@@ -13,6 +13,7 @@ from scrapy.exceptions import StopDownload
 from twisted.python.failure import Failure
 
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.write.capture import Receipt
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
@@ -24,6 +25,7 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError, LocalExhausted, TooLarge
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.frontier.fetched import Fetched, validators_in
 from krowlspider.politeness.delay import THROTTLING
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._log = self._job.crawl_log
         self._meters = self._job.meters
         self._throttle = self._job.throttle
+        self._keeps_rows = settings.getbool("KROWL_PAGES")
         self._ids = RecordIds()
         self._last_tries = LastTries(settings, self._count)
         # Whether the archive has failed and this has been logged.
@@ -259,6 +262,9 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
+            capture.receipt = Receipt()
+            in_flight.lease.fetched = self._fetched(exchange, capture.receipt)
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
@@ -266,6 +272,20 @@ class DownloadHandler(BaseDownloadHandler):
             written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
+
+    def _fetched(self, exchange: Exchange, receipt: Receipt) -> Fetched:
+        etag, modified = validators_in(exchange.headers, self._count_left)
+        return Fetched(
+            exchange.times.started,
+            exchange.status,
+            etag,
+            modified,
+            unmodified=False,
+            receipt=receipt,
+        )
+
+    def _count_left(self, validator: str) -> None:
+        self._count(f"krowl/pages/validator_left_count/{validator}")
 
     def _count_answer(self, status: int, size: int) -> None:
         count = self._count

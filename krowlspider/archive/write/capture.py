@@ -29,6 +29,18 @@ class Wire(NamedTuple):
     tls: tuple[str, str] | None = None
 
 
+class Receipt(Struct, eq=False):
+    """What became of a capture: the digest of its payload, 20 or 32 bytes, and the URL and
+    WARC-Date of the record that has the payload, in seconds since the epoch.
+
+    All are empty until its records are written.
+    """
+
+    payload: bytes = b""
+    url: str = ""
+    date: float = 0.0
+
+
 class Capture(Struct, eq=False):
     """One HTTP exchange as it was on the wire.
 
@@ -39,7 +51,8 @@ class Capture(Struct, eq=False):
     ``""``, or why the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``.
 
     Of a large response ``response_bytes`` and ``payload`` are empty until the writer calls
-    ``stored``, which returns both from a file of ``stored_size`` bytes.
+    ``stored``, which returns both from a file of ``stored_size`` bytes. The writer fills
+    ``receipt``, if there is one, before the record's future is set.
     """
 
     identity: str
@@ -55,6 +68,7 @@ class Capture(Struct, eq=False):
     wire: Wire
     stored: Callable[[], tuple[memoryview, memoryview | bytes]] | None = None
     stored_size: int = 0
+    receipt: Receipt | None = None
 
     @property
     def size(self) -> int:

@@ -144,6 +144,11 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/in_flight": Stat("Requests sent and not ended."),
     "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
     "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
+    "krowl/pages/validator_left_count": Stat(
+        "ETag and Last-Modified that no row of a page keeps: too long, binary or without quotes.",
+        "reason",
+        ("etag", "modified"),
+    ),
     "krowl/links/left_count": Stat(
         "Links dropped before they became URLs, by reason.",
         "reason",

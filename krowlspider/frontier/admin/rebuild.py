@@ -36,6 +36,7 @@ _KINDS = {
     "robots": schema.ROBOTS + b"http",
     "outbox": schema.OUTBOX,
     "budgets": schema.BUDGET,
+    "pages": schema.PAGES,
 }
 
 
@@ -75,6 +76,7 @@ def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int)
     rebuild.clear()
     for name, record, entries in _hosts(store):
         rebuild.put_host(name, record, entries)
+    rebuild.mark_pages()
     rebuild.end()
     rebuild.count()
     return rebuild.found
@@ -164,6 +166,16 @@ class _Rebuild:
             marked.add(identity)
             self._change(schema.seen_prefix(name) + identity, b"")
             self.found.marked += 1
+
+    def mark_pages(self) -> None:
+        """Write the missing marks of pages that have a row."""
+        keys = self._store.keys(schema.PAGES)
+        for name, some in groupby(keys, key=schema.host_of_page):
+            prefix = schema.seen_prefix(name)
+            marked = set(schema.marked_by(self._store.items(prefix)))
+            for identity in {key[-schema.KEY_SIZE :] for key in some} - marked:
+                self._change(prefix + identity, b"")
+                self.found.marked += 1
 
     def end(self) -> None:
         # If this were lost, joined marks would never be split.
