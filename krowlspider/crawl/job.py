@@ -20,8 +20,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import make_directory, sync_directory
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.payloads.place import forget_others, note_place
+from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
@@ -81,7 +80,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch
-    from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
+    from krowlspider.urls.scope import AskedScope, ScopeRules
 
 logger = logging.getLogger(__name__)
 

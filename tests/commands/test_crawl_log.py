@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.config.start_lines import lower_start_lines
+from krowlspider.config.log import lower_start_lines
 from krowlspider.crawl.next_commands import same_again
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.lists import seed_text
-from krowlspider.urls.seeds import MAX_SEED, BadSeed, Seed, parse_seed
+from krowlspider.urls.seeds import MAX_SEED, BadSeed, Seed, parse_seed, seed_text
 
 
 @pytest.mark.parametrize(
