@@ -212,6 +212,10 @@ KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
 # digest, record in the archive. `scrapy frontier JOBDIR --pages` prints them. Each takes about 150
 # bytes of disk.
 KROWL_PAGES: bool = True
+# Fetch again what earlier starts have fetched: off; once: this start asks each such page again,
+# once, beside what is new, and then ends. Pages are asked by conditional requests. Then rows are
+# kept also without KROWL_PAGES.
+KROWL_RECRAWL: Annotated[str, one_of("off", "once")] = "off"
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
+    from krowlspider.crawl.recrawl import Asked
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import Lease
@@ -34,6 +35,7 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
+    - ``asked``: the conditions of a request for a page that is fetched again.
     """
 
     host: Host
@@ -52,6 +54,7 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
+    asked: Asked | None = None
 
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""

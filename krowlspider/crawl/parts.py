@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
+from krowlspider.crawl.recrawl import OFF
 from krowlspider.fetch.client import KEEPALIVE, Client
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
@@ -69,7 +70,12 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
 
 def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher) -> PageRows | None:
     """Return the rows of the pages that were fetched; None if none are kept."""
-    return PageRows(store, hasher.key) if settings.getbool("KROWL_PAGES") else None
+    return PageRows(store, hasher.key) if keeps_pages(settings) else None
+
+
+def keeps_pages(settings: BaseSettings) -> bool:
+    """Return whether each page that is fetched gets a row."""
+    return settings.getbool("KROWL_PAGES") or settings["KROWL_RECRAWL"] != OFF
 
 
 def frontier_limits(settings: BaseSettings) -> Limits:

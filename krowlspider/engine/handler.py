@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cached_property, partial
+from http.client import NOT_MODIFIED
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -19,6 +20,7 @@ from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.parts import keeps_pages
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
@@ -27,6 +29,8 @@ from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
 from krowlspider.frontier.fetched import Fetched, validators_in
 from krowlspider.politeness.delay import THROTTLING
+from krowlspider.recrawl.validators import Meaning
+from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Location
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.recrawl import Asked
     from krowlspider.fetch.exchange import Exchange
     from krowlspider.fetch.http.request import Proxy
     from krowlspider.fetch.spills import StoredResponse
@@ -98,7 +103,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._log = self._job.crawl_log
         self._meters = self._job.meters
         self._throttle = self._job.throttle
-        self._keeps_rows = settings.getbool("KROWL_PAGES")
+        self._keeps_rows = keeps_pages(settings)
         self._ids = RecordIds()
         self._last_tries = LastTries(settings, self._count)
         # Whether the archive has failed and this has been logged.
@@ -159,7 +164,7 @@ class DownloadHandler(BaseDownloadHandler):
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
                 in_flight.url,
                 request.method,
-                self._request_headers(request),
+                self._request_headers(request, in_flight),
                 request.body,
                 timeout=meta.get("download_timeout", self._timeout),
                 max_size=self._size_limit(request) or sys.maxsize,
@@ -242,7 +247,12 @@ class DownloadHandler(BaseDownloadHandler):
             return _Signals(self.crawler, request)
         return None
 
-    def _request_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
+    def _request_headers(self, request: Request, in_flight: InFlight) -> list[tuple[bytes, bytes]]:
+        if in_flight.asked is not None:
+            return [*self._own_headers(request), *headers_of_conditions(in_flight.asked.sent)]
+        return self._own_headers(request)
+
+    def _own_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         if not request.headers:
             return self._defaults
         Scheduler.of(self.crawler).warnings.of_headers(request)
@@ -264,7 +274,11 @@ class DownloadHandler(BaseDownloadHandler):
         capture = capture_of(exchange, identity)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
-            in_flight.lease.fetched = self._fetched(exchange, capture.receipt)
+            fetched = self._fetched(exchange, capture.receipt, in_flight.asked)
+            in_flight.lease.fetched = fetched
+            if in_flight.asked is not None and exchange.status == NOT_MODIFIED:
+                capture.says_nothing = fetched.meaning is not Meaning.NOT_MODIFIED
+                capture.original = in_flight.asked.original()
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
@@ -273,16 +287,11 @@ class DownloadHandler(BaseDownloadHandler):
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
 
-    def _fetched(self, exchange: Exchange, receipt: Receipt) -> Fetched:
+    def _fetched(self, exchange: Exchange, receipt: Receipt, asked: Asked | None) -> Fetched:
+        status = exchange.status
         etag, modified = validators_in(exchange.headers, self._count_left)
-        return Fetched(
-            exchange.times.started,
-            exchange.status,
-            etag,
-            modified,
-            unmodified=False,
-            receipt=receipt,
-        )
+        meaning = Meaning.ORDINARY if asked is None else asked.meaning(status, etag, modified)
+        return Fetched(exchange.times.started, status, etag, modified, meaning, receipt)
 
     def _count_left(self, validator: str) -> None:
         self._count(f"krowl/pages/validator_left_count/{validator}")

@@ -45,6 +45,8 @@ _LINKS = re.compile("L|M+")
 REQUISITE = b"R"
 SITEMAP = b"S"
 OPT_OUT = b"O"
+# A page that is fetched again: nothing follows the byte, its row has the rest.
+AGAIN = b"G"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
@@ -87,6 +89,11 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def is_requisite(self) -> bool:
         return self.request[:1] == REQUISITE
+
+    @property
+    def is_again(self) -> bool:
+        """Return whether it is a page that was fetched, and is fetched again by its row."""
+        return self.request[:1] == AGAIN
 
     @property
     def is_seed(self) -> bool:

@@ -15,6 +15,7 @@ from krowlspider.frontier.hosts.host import SEED_PRIORITY, Level, level_of
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
+from krowlspider.recrawl.validators import Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +100,7 @@ class Lease(Struct, eq=False):
             self.kind = file
         elif self.is_redirect:
             self.kind = REDIRECT
-        elif self.fetched is not None and self.fetched.unmodified:
+        elif self.fetched is not None and self.fetched.meaning is Meaning.NOT_MODIFIED:
             self.kind = NOT_MODIFIED
 
 

@@ -10,6 +10,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from krowlspider.recrawl.validators import Meaning
+
 # Bytes of the longest ETag and Last-Modified that are kept.
 ETAG_MAX = 1024
 MODIFIED_MAX = 64
@@ -35,15 +37,15 @@ class Fetched(Struct, eq=False):
     """The last answer to the request of a page.
 
     ``started`` is its WARC-Date, in seconds since the epoch. ``etag`` and ``modified`` are as the
-    server sent them, empty where they cannot be sent back. ``unmodified``: it is the 304 to a
-    conditional request.
+    server sent them, empty where they cannot be sent back. ``meaning`` is what it says of the page
+    that was there before.
     """
 
     started: float
     status: int
     etag: bytes
     modified: bytes
-    unmodified: bool
+    meaning: Meaning
     receipt: Receipt
 
 

@@ -355,6 +355,9 @@ class Frontier:
             host = lease.host
             self.queues.end_lease(lease)
             cache.note(host)
+            if lease.entry.is_again:
+                # The page was counted when it was fetched first.
+                continue
             if dropped is None or dropped == FELL_BACK:
                 host.queue.done += 1
                 host.queue.extras += dropped is not None or lease.kind != PAGE

@@ -67,7 +67,7 @@ class Composer:
         key = original = None
         unchanged = False
         if self._payloads is not None:
-            unchanged = capture.status == _NOT_MODIFIED
+            unchanged = capture.status == _NOT_MODIFIED and _is_conditional(capture)
             # No key for a truncated payload, which no other equals, nor for an empty one. None for
             # the answer to a POST: a revisit names only the URL, which does not find it in replay.
             if (
@@ -83,7 +83,10 @@ class Composer:
             payload = original.digest or payload
             first = self._compress(maker.revisit(capture, payload, original))
         elif unchanged:
-            first = self._compress(maker.not_modified(capture, self._unmodified(capture)))
+            original = capture.original or self._unmodified(capture)
+            if original is not None:
+                payload = original.digest or payload
+            first = self._compress(maker.not_modified(capture, original))
         elif isinstance(capture.response_bytes, memoryview):
             first = maker.response_pieces(capture, payload)
         else:
@@ -143,6 +146,14 @@ def _fill(receipt: Receipt, capture: Capture, composed: Composed) -> None:
         receipt.url, receipt.date = capture.url, capture.started
     else:
         receipt.url, receipt.date = original.url, epoch_of(original.date)
+
+
+def _is_conditional(capture: Capture) -> bool:
+    """Return whether a 304 is the answer to what was asked."""
+    request = capture.request_bytes
+    return not capture.says_nothing and bool(
+        header(request, "If-None-Match") or header(request, "If-Modified-Since")
+    )
 
 
 def _in_chunks(capture: Capture) -> bool:

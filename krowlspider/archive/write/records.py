@@ -212,6 +212,8 @@ class RecordMaker:
         head += _line("WARC-Profile", _NOT_MODIFIED)
         if original is not None:
             head += _lines(_refers_to(original))
+            if original.digest:
+                head += _line("WARC-Payload-Digest", original.digest)
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:

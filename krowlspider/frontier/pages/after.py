@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow
+from krowlspider.recrawl.validators import Meaning
 
 if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
@@ -13,8 +14,12 @@ if TYPE_CHECKING:
 
 def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
     """Return the row of a page after a fetch; ``row`` is the one before it, None without."""
-    if fetched.unmodified and row is not None:
+    if row is not None and fetched.meaning is Meaning.NOT_MODIFIED:
         return _confirmed(row, fetched)
+    if row is not None and fetched.meaning is Meaning.UNASKED:
+        # What is known of the page stays, without the validators: it is asked in full.
+        row.etag = row.modified = b""
+        return _asked(row, fetched)
     started, receipt = fetched.started, fetched.receipt
     second = int(started)
     new = PageRow(
@@ -42,9 +47,13 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
 def _confirmed(row: PageRow, fetched: Fetched) -> PageRow:
     """Return the row of a page that has not changed. What the 304 says of its headers holds (RFC
     9111, section 3.2)."""
-    row.last = fetched.started
-    row.fetches = min(row.fetches + 1, COUNT_MAX)
     row.unmodified = min(row.unmodified + 1, COUNT_MAX)
     row.etag = fetched.etag or row.etag
     row.modified = fetched.modified or row.modified
+    return _asked(row, fetched)
+
+
+def _asked(row: PageRow, fetched: Fetched) -> PageRow:
+    row.last = fetched.started
+    row.fetches = min(row.fetches + 1, COUNT_MAX)
     return row

@@ -17,7 +17,7 @@ _HISTORY = struct.Struct(">IHHH")
 _SECONDS = struct.Struct(">I")
 _EXACT = struct.Struct(">d")
 _FLOATS = struct.Struct(">ff")
-_LENGTH = struct.Struct(">H")
+_LENGTH = _NUMBER = struct.Struct(">H")
 # Flags: the scheme, and the fields that follow the head, in this order.
 _HTTPS = 1
 _WHOLE = 2
@@ -32,7 +32,8 @@ _SHA1 = 512
 _SHA256 = 1024
 _ESTIMATE = 2048
 _DUE = 4096
-_KNOWN = 2 * _DUE - 1
+_PASS = 8192
+_KNOWN = 2 * _PASS - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 _SECONDS_MAX = 0xFFFFFFFF
@@ -63,6 +64,7 @@ class PageRow(Struct):
       another payload than before. Each counts up to COUNT_MAX.
     - ``estimate``: of its rate of change, two 4-byte floats. ``due``: when it is fetched again; 0
       for no such time.
+    - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
     """
 
     url: str
@@ -81,6 +83,7 @@ class PageRow(Struct):
     changes: int = 0
     estimate: tuple[float, float] | None = None
     due: int = 0
+    passed: int = 0
 
     def encode(self, host: str) -> bytes:
         """Return the row as it is stored under a key of its host: only what is not default."""
@@ -116,6 +119,9 @@ class PageRow(Struct):
         if self.due:
             flags |= _DUE
             fields.append(_SECONDS.pack(self.due))
+        if self.passed:
+            flags |= _PASS
+            fields.append(_NUMBER.pack(self.passed))
         head = _HEAD.pack(
             _FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.first, self.last
         )
@@ -172,6 +178,9 @@ def decode_row(data: bytes, host: str) -> PageRow:
     if flags & _DUE:
         (row.due,) = _SECONDS.unpack_from(data, at)
         at += _SECONDS.size
+    if flags & _PASS:
+        (row.passed,) = _NUMBER.unpack_from(data, at)
+        at += _NUMBER.size
     row.url = data[at:].decode()
     if not flags & _WHOLE:
         row.url = f"{'https' if flags & _HTTPS else 'http'}://{host}{row.url}"

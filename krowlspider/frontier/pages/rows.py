@@ -8,6 +8,7 @@ from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
 from krowlspider.frontier.pages.after import row_after
 from krowlspider.frontier.pages.row import LaterRow, PageRow, decode_row
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix
+from krowlspider.frontier.store.store import put
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ class PageRows:
     """The rows of a frontier; ``key_of`` returns the identity of a URL.
 
     A row is written with the acknowledgement of its page. It is under a key of its own: the seen
-    marks of a page's links are joined, and most have no key to share.
+    marks of a page's links are joined, and most have no key to share. ``pass_number`` is that of
+    the pass that is under way, 0 for none.
     """
 
     def __init__(self, store: Store, key_of: Callable[[str], bytes]):
         self._store = store
         self._key_of = key_of
+        self.pass_number = 0
 
     def key(self, url: str) -> bytes:
         """Return the key of the row of a URL, which need not exist."""
@@ -61,7 +64,13 @@ class PageRows:
                 row = _read(found, host)
                 if row is None:
                     continue
-            batch.put(key, row_after(row, entry, fetched).encode(host))
+            new = row_after(row, entry, fetched)
+            new.passed = self.pass_number
+            batch.put(key, new.encode(host))
+
+    def write(self, row: PageRow) -> None:
+        """Replace the row of a page in a batch of its own."""
+        put(self._store, self.key(row.url), row.encode(host_of(row.url)))
 
     def forget(self, urls: Iterable[str], batch: Batch) -> None:
         """Remove the rows of URLs with a batch."""

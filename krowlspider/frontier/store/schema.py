@@ -53,6 +53,7 @@ key                          value
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
+``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -110,6 +111,7 @@ POSITION = b"H"
 SEED_IDENTITY = b"I"
 FINDER = b"J"
 PAGES = b"P"
+RECRAWL_PASS = b"Q"
 
 # Bytes of an identity.
 KEY_SIZE = 8

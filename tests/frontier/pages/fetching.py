@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.frontier.fetched import Fetched
 from krowlspider.frontier.pages.rows import rows_in
+from krowlspider.recrawl.validators import Meaning
 
 if TYPE_CHECKING:
     from krowlspider.frontier.pages.row import PageRow
@@ -24,7 +25,7 @@ class Written(NamedTuple):
 
 def fetched_at(started: float, url: str, payload: bytes = SHA1, **more: Any) -> Fetched:
     """Return an answer whose record has its payload itself."""
-    values = {"status": 200, "etag": b"", "modified": b"", "unmodified": False, **more}
+    values = {"status": 200, "etag": b"", "modified": b"", "meaning": Meaning.ORDINARY, **more}
     return Fetched(started, receipt=Written(payload, url, started), **values)
 
 

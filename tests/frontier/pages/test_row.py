@@ -43,6 +43,7 @@ ROWS = st.builds(
     changes=COUNTS,
     estimate=st.none() | st.tuples(FLOATS, FLOATS),
     due=SECONDS,
+    passed=COUNTS,
 )
 
 
