@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.archive.tools.check import check_folder
+from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
+from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.support.archived import Record, sha1, valid_records
 from tests.support.crawling import scrapy, write_seeds
-from tests.support.crawls import anchors
+from tests.support.crawls import anchors, crawl_of, pages
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedRawWeb
@@ -60,9 +66,12 @@ def asked(web: SimulatedRawWeb) -> dict[str, bytes]:
 
 
 def rows(jobdir: Path) -> dict[str, dict[str, Any]]:
+    return {row["url"].partition(HOST)[2].partition("/")[2]: row for row in rows_of(jobdir)}
+
+
+def rows_of(jobdir: Path) -> list[dict[str, Any]]:
     done = scrapy("frontier", jobdir, "--pages")
-    found = map(json.loads, done.stdout.splitlines())
-    return {row["url"].partition(HOST)[2].partition("/")[2]: row for row in found}
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -192,3 +201,53 @@ def test_without_the_setting_a_second_start_asks_nothing(tmp_path: Path, answers
         for _ in range(2):
             crawl(web, tmp_path, KROWL_RECRAWL="off")
         assert len(asked(web)) == 4
+
+
+def refetched_on_disk(jobdir: Path, scratch: Path) -> int:
+    """Return how many answers to pages that were asked again a dead crawl has on its disk."""
+    copy = shutil.copytree(jobdir, scratch / "copy")
+    try:
+        return sum(row["fetches"] - 1 for row in rows_of(copy))
+    finally:
+        shutil.rmtree(copy)
+
+
+def recrawled_with_kills(folder: Path, graph: Graph, kills: int, chance: random.Random) -> None:
+    """Crawl a web, then ask all again with so many kills; check what was asked."""
+    quick = {"KROWL_COMMIT_INTERVAL": 0.1, "KROWL_DELAY_MIN": 0.05}
+    settings = {**quick, "KROWL_RECRAWL": "once"}
+    with MockWeb(graph=graph) as web:
+        crawl_of(web, folder, settings=quick, feed=False).run()
+        first = Counter(entry.url for entry in pages(web.log()))
+        before = len(web.log())
+        uncommitted = 0
+        for _ in range(kills):
+            crawl = crawl_of(web, folder, settings=settings, feed=False).start()
+            goal = len(web.log()) + chance.randrange(1, 10)
+            crawl.wait_until(lambda goal=goal: len(web.log()) >= goal)  # type: ignore[misc]
+            crawl.kill()
+            asked_again = len(pages(web.log()[before:]))
+            committed = refetched_on_disk(crawl.jobdir, folder)
+            uncommitted = max(uncommitted, asked_again - committed)
+        last = crawl_of(web, folder, settings=settings, feed=False).run()
+        again = Counter(entry.url for entry in pages(web.log()[before:]))
+        assert violations(web.log(), min_delay=0.05) == []
+    # What a dead start had asked and not committed is all that is asked twice.
+    assert again.keys() == first.keys()
+    assert again.total() - len(again) <= uncommitted
+    found = rows_of(last.jobdir)
+    assert len(found) == len(first)
+    assert {row["fetches"] for row in found} == {2}
+    assert check_folder(last.jobdir / "warc").problems == []
+
+
+def test_no_page_is_lost_or_asked_twice_after_kills(tmp_path: Path):
+    graph = Graph(hosts=8, pages=6, seed=5, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+    recrawled_with_kills(tmp_path, graph, 3, random.Random(3))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_no_page_is_lost_or_asked_twice_after_200_kills(tmp_path: Path):
+    graph = Graph(hosts=60, pages=30, seed=6, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+    recrawled_with_kills(tmp_path, graph, 200, random.Random(4))
