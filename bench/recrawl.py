@@ -1,148 +1,32 @@
 """Simulate recrawls of a web whose changes are known, by our schedule and by others.
 
 No page is fetched: time is a number, and a schedule is what it computes. Freshness is the share of
-time in which the copy of a page is as the page is, over all pages since they were found.
-
-- Oracle: knows the rate of each page, and fetches where all fetches have one value. Oracle of
-  hours: knows the rate in each hour, bursts included, which no crawler can.
-- Fixed interval; halving and doubling.
-- Nutch 1.x, AdaptiveFetchSchedule, and StormCrawler, AdaptiveScheduler: their rules with their
-  defaults; Nutch also with a first interval of a day.
+time in which the copy of a page is as the page is, over all pages since they were found. Each
+schedule is compared with ours, and with an oracle, at equal requests.
 """
 
 from __future__ import annotations
 
 import heapq
-import random
-from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from math import exp, inf, log
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from html import escape
+from math import ceil, floor, inf, log10
+from typing import TYPE_CHECKING, Any
 
-from krowlspider.recrawl import threshold as thresholds
-from krowlspider.recrawl.estimate import Estimate, observe
-from krowlspider.recrawl.prior import Kind, Site, prior
-from krowlspider.recrawl.value import due_time
+from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, Ours, StormCrawler
+from bench.recrawlweb import DAY, DAYS, PAGES, SEED, SHARES, web
+from krowlspider.recrawl.threshold import PLANNED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-HOUR, DAY = 3600.0, 86_400.0
-PAGES, DAYS, SEED = 10_000, 60, 48
-_PER_SITE = 50
-# Kinds of pages, and their shares in percent.
-SHARES = {"poisson": 60, "burst": 10, "daily": 10, "weekly": 5, "dead": 15}
-# Seconds between two bursts, of a burst, and between two changes of a burst, on average.
-_QUIET, _BURST, _BEAT = 10 * DAY, DAY, 3 * HOUR
-_HALVINGS = 24
+    from bench.recrawlpeers import Schedule
+    from bench.recrawlweb import Page
 
-
-class Spell(NamedTuple):
-    """A time in which a page changes at one rate a second."""
-
-    begin: float
-    end: float
-    rate: float
-
-
-@dataclass(slots=True, eq=False)
-class Page:
-    """A page: when it is found, its mean rate, the times of its changes, and its spells."""
-
-    site: int
-    depth: int
-    kind: str
-    found: float
-    rate: float
-    changes: list[float] = field(repr=False)
-    spells: list[Spell] = field(repr=False)
-
-    def fresh(self, fetched: float, until: float) -> float:
-        """Return the seconds until ``until`` in which the copy of ``fetched`` is fresh."""
-        at = bisect_right(self.changes, fetched)
-        return min(self.changes[at] if at < len(self.changes) else inf, until) - fetched
-
-    def changed(self, since: float, until: float) -> bool:
-        return bisect_right(self.changes, since) < bisect_right(self.changes, until)
-
-
-def web(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> list[Page]:
-    """Return pages of sites whose mean rates differ from four a day to one a year.
-
-    Half are found at once, the others in the first half of the time.
-    """
-    chance, found = random.Random(seed), []
-    for number in range(pages):
-        if number % _PER_SITE == 0:
-            site_rate = 1 / exp(chance.uniform(log(6 * HOUR), log(365 * DAY)))
-        rate = min(site_rate * chance.lognormvariate(0, 1), 1 / HOUR)
-        kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-        spells = list(_SPELLS[kind](rate, days * DAY, chance))
-        mean = sum((each.end - each.begin) * each.rate for each in spells) / (days * DAY)
-        if kind == "burst":
-            # What the process has on average, not what this page happened to have.
-            mean = _BURST / (_BURST + _QUIET) / _BEAT
-        at = chance.choice([0.0, chance.uniform(0, days / 2 * DAY)])
-        changes = [time for spell in spells for time in _poisson(spell, chance)]
-        depth = min(number % _PER_SITE, 2)
-        found.append(Page(number // _PER_SITE, depth, kind, at, mean, changes, spells))
-    return found
-
-
-def _poisson(spell: Spell, chance: random.Random) -> Iterator[float]:
-    at = spell.begin
-    while spell.rate and (at := at + chance.expovariate(spell.rate)) < spell.end:
-        yield at
-
-
-def _steady(rate: float, end: float, _: random.Random) -> Iterator[Spell]:
-    yield Spell(0.0, end, rate)
-
-
-def _dead(_rate: float, end: float, _: random.Random) -> Iterator[Spell]:
-    yield Spell(0.0, end, 0.0)
-
-
-def _bursts(_rate: float, end: float, chance: random.Random) -> Iterator[Spell]:
-    at = 0.0
-    while at < end:
-        begin = min(at + chance.expovariate(1 / _QUIET), end)
-        yield Spell(at, begin, 0.0)
-        at = min(begin + chance.expovariate(1 / _BURST), end)
-        yield Spell(begin, at, 1 / _BEAT)
-
-
-def _daily(rate: float, end: float, _: random.Random) -> Iterator[Spell]:
-    """Twelve hours of each day."""
-    for number in range(int(end / DAY)):
-        morning, evening = number * DAY + 8 * HOUR, number * DAY + 20 * HOUR
-        yield Spell(number * DAY, morning, 0.0)
-        yield Spell(morning, evening, 2 * rate)
-        yield Spell(evening, (number + 1) * DAY, 0.0)
-
-
-def _weekly(rate: float, end: float, _: random.Random) -> Iterator[Spell]:
-    """Five days of seven."""
-    for number in range(int(end / DAY)):
-        yield Spell(number * DAY, (number + 1) * DAY, 0.0 if number % 7 > 4 else 1.4 * rate)
-
-
-_SPELLS: dict[str, Callable[[float, float, random.Random], Iterator[Spell]]] = {
-    "poisson": _steady,
-    "burst": _bursts,
-    "daily": _daily,
-    "weekly": _weekly,
-    "dead": _dead,
-}
-
-
-class Schedule(Protocol):
-    """When a page is due: after it was found, and after each later fetch."""
-
-    def first(self, number: int, page: Page) -> float: ...
-
-    def next(self, number: int, since: float, now: float, *, changed: bool) -> float: ...
+# Runs until ours makes as many requests as another schedule.
+_RUNS = 3
 
 
 @dataclass(slots=True)
@@ -151,7 +35,7 @@ class Figures:
 
     freshness: float
     requests: float
-    by_kind: dict[str, float]
+    by_kind: dict[str, float] = field(repr=False)
     late: float = 0.0
     """Mean seconds by which fetches were later than due."""
 
@@ -176,20 +60,20 @@ def simulate(
     heapq.heapify(heap)
     while heap:
         due, number, is_new = heapq.heappop(heap)
-        page, now = pages[number], due if is_new else max(due, free)
+        page, since, now = pages[number], last[number], due if is_new else max(due, free)
         if now >= end:
             continue
         if is_new:
             heapq.heappush(heap, (schedule.first(number, page), number, False))
             continue
-        if afforded is not None:
-            rate = afforded(now)
-            if not rate:
-                free = now + 60
-                heapq.heappush(heap, (due, number, False))
-                continue
-            free = now + 1 / rate
-        fetches, late, since = fetches + 1, late + now - due, last[number]
+        rate = afforded(now) if afforded else inf
+        again = schedule.asked(number, since, now) if rate else due
+        if again != now:
+            # Postponed, or nothing can be afforded now.
+            free = free if rate else now + 60
+            heapq.heappush(heap, (again, number, False))
+            continue
+        free, fetches, late = now + 1 / rate, fetches + 1, late + now - due
         if fetched is not None:
             fetched.append(now)
         fresh[page.kind] += page.fresh(since, now)
@@ -204,36 +88,109 @@ def simulate(
     return Figures(fresh.total() / whole.total(), fetches / days, by_kind, late / max(fetches, 1))
 
 
-class Ours:
-    """The schedule of `krowlspider.recrawl`, with one threshold for the crawl."""
+def peers() -> dict[str, Schedule]:
+    return {
+        "every day": Fixed(DAY),
+        "every 7 days": Fixed(7 * DAY),
+        "halving and doubling, from 1 day": Halving(),
+        "Nutch, from 30 days": Nutch(),
+        "Nutch, from 1 day": Nutch(DAY),
+        "StormCrawler, from 1 day": StormCrawler(),
+    }
 
-    def __init__(self, pages: Sequence[Page], afforded: Callable[[float], float]) -> None:
-        self._pages, self._afforded = pages, afforded
-        self._estimates: dict[int, Estimate] = {}
-        self._demands: dict[int, float] = {}
-        self._sites = [Site()] * (max(page.site for page in pages) + 1)
-        self._demanded, self._step_at = 0.0, 0.0
-        self.threshold = thresholds.THRESHOLD_START
 
-    def first(self, number: int, page: Page) -> float:
-        estimate = prior(Kind.PAGE, page.depth, self._sites[page.site])
-        return self._plan(number, estimate, page.found)
+def ours(pages: Sequence[Page], requests: float, days: float) -> Figures:
+    """Return what our schedule reaches with about so many requests a day."""
+    budget = requests / PLANNED
+    for _ in range(_RUNS):
+        rate = budget / DAY
+        figures = simulate(pages, Ours(pages, lambda _: rate), days, lambda _: rate)  # noqa: B023
+        budget *= requests / max(figures.requests, 1e-9)
+    return figures
 
-    def next(self, number: int, since: float, now: float, *, changed: bool) -> float:
-        old, page = self._estimates[number], self._pages[number]
-        self._sites[page.site] = self._sites[page.site].observed(
-            Kind.PAGE, page.depth, old.mean, now - since, changed=changed
+
+def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str, Any]:
+    """Return a row for each other schedule, and the freshness by kind at a request a day."""
+    found, rows, kinds = web(pages, days, seed), [], {}
+    for name, schedule in peers().items():
+        theirs = simulate(found, schedule, days)
+        mine = ours(found, theirs.requests, days)
+        made, end = mine.requests * days, days * DAY
+        oracle = simulate(found, Oracle.affording(found, made, end), days)
+        rows.append(
+            {
+                "schedule": name,
+                "requests a day": round(theirs.requests, 1),
+                "its freshness": round(theirs.freshness, 3),
+                "our requests": round(mine.requests, 1),
+                "our freshness": round(mine.freshness, 3),
+                "oracle": round(oracle.freshness, 3),
+                "ours of oracle": round(mine.freshness / oracle.freshness, 3),
+            }
         )
-        return self._plan(number, observe(old, now - since, changed=changed), now)
+        if not kinds:
+            parts = {"fixed": theirs, "ours": mine, "oracle": oracle}
+            kinds = {name: part.by_kind for name, part in parts.items()}
+    return {
+        "pages": pages,
+        "days": days,
+        "changes": sum(len(page.changes) for page in found),
+        "rows": rows,
+        "kinds": kinds,
+    }
 
-    def _plan(self, number: int, estimate: Estimate, now: float) -> float:
-        while self._step_at <= now:
-            rate = self._afforded(self._step_at)
-            self.threshold = thresholds.step(self.threshold, self._demanded, rate)
-            self._step_at += thresholds.EVERY
-        self._estimates[number] = estimate
-        due = due_time(estimate, 1.0, self.threshold, now, number.to_bytes(8))
-        demand = thresholds.demand(estimate, 1.0, due - now)
-        self._demanded += demand - self._demands.get(number, 0.0)
-        self._demands[number] = demand
-        return due
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures as Markdown."""
+    rows = figures["rows"]
+    by_kind = [
+        {"kind": kind, **{name: round(part[kind], 3) for name, part in figures["kinds"].items()}}
+        for kind in SHARES
+    ]
+    head = f"{figures['pages']:,} pages, {figures['days']} days, {figures['changes']:,} changes"
+    return "\n\n".join([head, _markdown(rows), _markdown(by_kind)])
+
+
+def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def plot(figures: Mapping[str, Any], path: Path) -> None:
+    """Draw freshness over requests as SVG: others as points, ours and the oracle as lines."""
+    rows = sorted(figures["rows"], key=lambda row: row["requests a day"])
+    left = floor(log10(rows[0]["requests a day"]) * 4) / 4
+    right = ceil(log10(rows[-1]["requests a day"]) * 4) / 4
+
+    def place(requests: float, freshness: float) -> str:
+        across = 60 + 560 * (log10(max(requests, 10**left)) - left) / (right - left)
+        return f"{across:.1f},{330 - 300 * freshness:.1f}"
+
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 380" font-size="12">',
+        '<rect width="820" height="380" fill="white"/>',
+    ]
+    for tenth in range(0, 11, 2):
+        y = 330 - 30 * tenth
+        parts.append(f'<path d="M60 {y}H620" stroke="#ddd"/>')
+        parts.append(f'<text x="30" y="{y + 4}">{tenth / 10}</text>')
+    for row in rows:
+        across = place(row["requests a day"], 0).split(",")[0]
+        parts.append(f'<path d="M{across} 330v5" stroke="#000"/>')
+    for label, key, made, colour in (
+        ("ours", "our freshness", "our requests", "#1b6ca8"),
+        ("oracle", "oracle", "our requests", "#c1660a"),
+    ):
+        line = " ".join(place(row[made], row[key]) for row in rows)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        at = 52 if label == "ours" else 34
+        parts.append(f'<text x="640" y="{at}" fill="{colour}">{label}</text>')
+    for number, row in enumerate(rows):
+        across, down = place(row["requests a day"], row["its freshness"]).split(",")
+        parts.append(f'<circle cx="{across}" cy="{down}" r="4" fill="#555"/>')
+        parts.append(f'<text x="{float(across) + 6}" y="{float(down) + 14}">{number + 1}</text>')
+        requests = f"{row['requests a day']:,}"
+        text = escape(f"{number + 1}  {row['schedule']}: {requests}")
+        parts.append(f'<text x="640" y="{90 + 20 * number}" font-size="10">{text}</text>')
+    parts.append('<text x="230" y="365">requests a day (logarithmic); up: freshness</text></svg>')
+    path.write_text("\n".join(parts) + "\n")

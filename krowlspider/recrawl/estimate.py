@@ -19,6 +19,8 @@ INTERVAL_MAX = 2 * 365 * 86_400.0
 _INFLUENCE = 4.0
 # The most changes that are remembered: then the rate of a page may drift.
 SHAPE_MAX = 12.0
+# Seconds between two changes, at least: no page is asked so often that more could be seen.
+_BETWEEN_MIN = 60.0
 # Seconds that are remembered at most: a page that wakes up after a year is noticed.
 SECONDS_MAX = 365 * 86_400.0
 
@@ -72,4 +74,4 @@ def _some_change(shape: float, seconds: float, interval: float) -> Estimate:
 def _bounded(shape: float, seconds: float) -> Estimate:
     if shape > SHAPE_MAX:
         shape, seconds = SHAPE_MAX, seconds * SHAPE_MAX / shape
-    return Estimate(shape, min(seconds, SECONDS_MAX))
+    return Estimate(shape, min(max(seconds, shape * _BETWEEN_MIN), SECONDS_MAX))

@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING
 from xxhash import xxh3_64_intdigest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.recrawl.estimate import Estimate
 
 # Seconds between two fetches of a page.
 INTERVAL_MIN, INTERVAL_MAX = 600.0, 365 * 86_400.0
 # Pages that were fetched together are not all due together.
 JITTER = 0.05
+# Share of the threshold below which a page that comes up is postponed: far enough that its new time
+# is later.
+_POSTPONED = 0.7
 # Halvings of the logarithm of an interval: a thousandth of it, far below the jitter.
 _HALVINGS = 14
-_LOG_MIN, _LOG_MAX = log(INTERVAL_MIN), log(INTERVAL_MAX)
+_LOG_MAX = log(INTERVAL_MAX)
 # Below this share of the estimate's time, the closed form loses digits to cancellation.
 _SHORT = 1e-5
 
@@ -47,21 +52,59 @@ def expected_value(estimate: Estimate, weight: float, elapsed: float) -> float:
     return weight * (fresh - elapsed * exp(-shape * logarithm))
 
 
+def known_interval(rate: float, weight: float, threshold: float) -> float:
+    """Return the seconds after which a page with a known rate is worth ``threshold``."""
+    return _crossing(lambda elapsed: value(rate, weight, elapsed), threshold, INTERVAL_MIN)
+
+
 def interval(estimate: Estimate, weight: float, threshold: float) -> float:
     """Return the seconds after which a fetch is worth ``threshold``, within the bounds."""
-    if expected_value(estimate, weight, INTERVAL_MAX) <= threshold:
-        return INTERVAL_MAX
-    # No value exceeds that of the first order: the interval is no shorter than this.
     shape, seconds = estimate
-    low = max(_LOG_MIN, log(max(sqrt(2 * threshold * seconds / (shape * weight)), INTERVAL_MIN)))
-    high = _LOG_MAX
+    # No value exceeds that of the first order: the interval is no shorter than this.
+    least = sqrt(2 * threshold * seconds / (shape * weight))
+    return _crossing(lambda elapsed: expected_value(estimate, weight, elapsed), threshold, least)
+
+
+def _crossing(worth: Callable[[float], float], threshold: float, least: float) -> float:
+    """Return where a worth that grows crosses the threshold, at ``least`` or later."""
+    if worth(INTERVAL_MAX) <= threshold:
+        return INTERVAL_MAX
+    low, high = log(max(least, INTERVAL_MIN)), _LOG_MAX
+    if worth(INTERVAL_MIN) >= threshold:
+        return INTERVAL_MIN
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if expected_value(estimate, weight, exp(middle)) < threshold:
+        if worth(exp(middle)) < threshold:
             low = middle
         else:
             high = middle
-    return INTERVAL_MIN if low == _LOG_MIN else exp(low)
+    return exp(low)
+
+
+def worth_with_hint(estimate: Estimate, weight: float, elapsed: float, probability: float) -> float:
+    """Return the value of a fetch of a page that has changed with this probability, by a hint.
+
+    Only what exceeds the probability by the estimate counts: a source that names pages blindly is
+    right as often. A page that surely has changed has the value that it has after INTERVAL_MAX.
+    """
+    known = expected_value(estimate, weight, elapsed)
+    stays = exp(-estimate.shape * log1p(elapsed / estimate.seconds))
+    gain = 1 - (1 - probability) / stays
+    if gain <= 0:
+        return known
+    return known + gain * (expected_value(estimate, weight, INTERVAL_MAX) - known)
+
+
+def is_due(
+    estimate: Estimate, weight: float, threshold: float, elapsed: float, hinted: float = 0.0
+) -> bool:
+    """Return whether a page that comes up ``elapsed`` seconds after its last fetch is asked.
+
+    The threshold may have risen since it was planned, or the precision of a hint (``hinted``)
+    fallen. If not, `due_time` of its last fetch is in the future.
+    """
+    worth = worth_with_hint(estimate, weight, elapsed, hinted)
+    return worth >= _POSTPONED * threshold or elapsed >= INTERVAL_MAX * (1 - JITTER)
 
 
 def due_time(

@@ -82,6 +82,14 @@ def test_a_first_fetch_with_a_date_tells_the_rate() -> None:
     assert new.mean > PRIOR.mean
 
 
+def test_changes_in_one_second_do_not_run_away() -> None:
+    """As from a clock that stands still."""
+    estimate = PRIOR
+    for _ in range(20_000):
+        estimate = observe(estimate, 0.0, changed=True)
+    assert estimate.mean == pytest.approx(1 / 60)
+
+
 def test_a_date_before_the_last_fetch_is_not_believed() -> None:
     with_date = observe(PRIOR, DAY, changed=True, last_modified_age=9 * DAY)
     assert with_date == observe(PRIOR, DAY, changed=True)

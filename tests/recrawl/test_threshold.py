@@ -1,6 +1,6 @@
 """The controller of the threshold: it settles, starves nobody for ever, and survives a budget of 0.
 
-The web and the simulation are those of `bench.recrawl`.
+The web and the simulation are those of `bench/recrawl.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.recrawl import DAY, Ours, simulate, web
+from bench.recrawl import simulate
+from bench.recrawlpeers import Ours
+from bench.recrawlweb import DAY, web
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.threshold import EVERY, PLANNED, THRESHOLD_MAX, THRESHOLD_MIN, demand, step
 from krowlspider.recrawl.value import expected_value

@@ -17,6 +17,7 @@ from krowlspider.recrawl.value import (
     due_time,
     expected_value,
     interval,
+    is_due,
     value,
 )
 
@@ -100,6 +101,29 @@ def test_due_times_are_bounded_and_spread_by_identity(
     assert INTERVAL_MIN * 0.999 <= due - last <= INTERVAL_MAX * 1.001
     assert abs(due - last - wait) <= wait * JITTER + 1e-3
     assert due == due_time(estimate, weight, threshold, last, identity)
+
+
+@given(estimates, weights, thresholds, st.floats(0.0, INTERVAL_MAX), identities)
+def test_a_postponed_page_is_due_later(
+    estimate: Estimate, weight: float, threshold: float, elapsed: float, identity: bytes
+) -> None:
+    """Else a page could be postponed for ever at one moment."""
+    if not is_due(estimate, weight, threshold, elapsed):
+        assert due_time(estimate, weight, threshold, 0.0, identity) > elapsed
+
+
+@given(estimates, weights, thresholds, identities)
+def test_a_page_is_asked_when_it_is_due(
+    estimate: Estimate, weight: float, threshold: float, identity: bytes
+) -> None:
+    due = due_time(estimate, weight, threshold, 0.0, identity)
+    assert is_due(estimate, weight, threshold, due)
+
+
+def test_a_page_is_postponed_where_the_threshold_has_risen() -> None:
+    estimate = Estimate(1.0, 10 * DAY)
+    planned = interval(estimate, 1.0, 4000.0)
+    assert not is_due(estimate, 1.0, 8000.0, planned)
 
 
 def test_pages_of_one_fetch_are_not_due_together() -> None:
