@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.archive.payloads.digests import Original, label
 from krowlspider.archive.write.records import warc_date
 from krowlspider.frontier.recrawl_pass import RecrawlPass
+from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
     NO_VALIDATORS,
     Meaning,
@@ -18,6 +19,7 @@ from krowlspider.recrawl.validators import (
     meaning_of,
     validators_of,
 )
+from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +98,8 @@ class Recrawl:
             # A 304 would refer to no record.
             return NO_VALIDATORS
         page = Page(row.url, row.status, kept, row.fetches)
-        return conditions(page, row.url, row.url.encode(), kept)
+        sent = trusted(self._pages.trust(host_of(row.url)), kept)
+        return conditions(page, row.url, row.url.encode(), sent)
 
     def learn_nothing(self, asked: Asked) -> None:
         """Forget the validators of a page whose answer to them cannot be used, so that it is asked

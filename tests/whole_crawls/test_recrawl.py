@@ -203,6 +203,18 @@ def test_without_the_setting_a_second_start_asks_nothing(tmp_path: Path, answers
         assert len(asked(web)) == 4
 
 
+def test_a_host_whose_tags_lie_is_asked_in_full(tmp_path: Path):
+    """The server ignores the condition of the second start, which finds the lie."""
+    answers = {"/": Raw(answer(HTML, b'ETag: "a"', body=b"1"))}
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        for body in (b"2", b"3"):
+            answers["/"] = Raw(answer(HTML, b'ETag: "a"', body=body))
+            web.requests.clear()
+            crawl(web, tmp_path)
+        assert IF_TAG not in asked(web)["/"]
+
+
 def refetched_on_disk(jobdir: Path, scratch: Path) -> int:
     """Return how many answers to pages that were asked again a dead crawl has on its disk."""
     copy = shutil.copytree(jobdir, scratch / "copy")

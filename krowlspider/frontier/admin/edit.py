@@ -87,7 +87,8 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
     batch = change_batch(store)
     if host is not None:
         give_back(store, name, host.queue.done, batch)
-    for key in (schema.deferred_key(name), schema.host_key(name), schema.hold_key(name), *robots):
+    own = (schema.deferred_key, schema.host_key, schema.hold_key, schema.trust_key)
+    for key in (*(key_of(name) for key_of in own), *robots):
         batch.delete(key)
     batch.write()
     return marked, dropped

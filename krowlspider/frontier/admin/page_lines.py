@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
 
 _Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+# What a 4-byte float may have.
+_Positive = Annotated[float, Meta(gt=0, le=1e30)]
 _Digest = Annotated[str, Meta(pattern="^(sha1:[A-Z2-7]{32}|sha256:[0-9a-f]{64})$")]
 
 
@@ -29,7 +31,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     """A row as JSON. Dates are in UTC; octets of ``etag`` and ``last_modified`` are characters.
 
     ``warc_date`` is the WARC-Date of the record that has the payload. ``warc_url`` is its URL if it
-    is another one.
+    is another one. ``estimate``: changes seen, and in how many seconds.
     """
 
     url: str
@@ -46,7 +48,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     payload_digest: _Digest | UnsetType = UNSET
     warc_date: datetime | UnsetType = UNSET
     warc_url: str | UnsetType = UNSET
-    next_fetch: datetime | UnsetType = UNSET
+    estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
 
     @classmethod
     def of_row(cls, row: PageRow) -> Self:
@@ -65,7 +67,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             payload_digest=_labelled(row.payload) if row.payload else UNSET,
             warc_date=_date(row.stored) if row.stored else UNSET,
             warc_url=row.elsewhere or UNSET,
-            next_fetch=_date(row.due) if row.due else UNSET,
+            estimate=row.estimate or UNSET,
         )
 
     def row(self, url_max: int) -> PageRow:
@@ -88,7 +90,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             self.fetches,
             self.not_modified,
             self.changes,
-            due=int(_seconds(self.next_fetch)) if self.next_fetch else 0,
+            self.estimate or None,
         )
 
 

@@ -68,6 +68,7 @@ def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generato
         batch.delete(note)
     if not kept:
         _delete_robots(frontier, name, batch)
+        batch.delete(schema.trust_key(name))
         batch.delete(schema.deferred_key(name))
     marks = frontier.seen.forget(name, batch)
     queued = [key for key in kept if key[:1] == schema.QUEUE]

@@ -31,8 +31,7 @@ _MODIFIED = 256
 _SHA1 = 512
 _SHA256 = 1024
 _ESTIMATE = 2048
-_DUE = 4096
-_PASS = 8192
+_PASS = 4096
 _KNOWN = 2 * _PASS - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
@@ -62,8 +61,8 @@ class PageRow(Struct):
     - ``payload``: its digest, 20 or 32 bytes; empty without a record.
     - ``fetches``: answers in all. ``unmodified``: those with status 304. ``changes``: those with
       another payload than before. Each counts up to COUNT_MAX.
-    - ``estimate``: of its rate of change, two 4-byte floats. ``due``: when it is fetched again; 0
-      for no such time.
+    - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
+      floats; None before its second fetch.
     - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
     """
 
@@ -82,7 +81,6 @@ class PageRow(Struct):
     unmodified: int = 0
     changes: int = 0
     estimate: tuple[float, float] | None = None
-    due: int = 0
     passed: int = 0
 
     def encode(self, host: str) -> bytes:
@@ -116,9 +114,6 @@ class PageRow(Struct):
         if self.estimate is not None:
             flags |= _ESTIMATE
             fields.append(_FLOATS.pack(*self.estimate))
-        if self.due:
-            flags |= _DUE
-            fields.append(_SECONDS.pack(self.due))
         if self.passed:
             flags |= _PASS
             fields.append(_NUMBER.pack(self.passed))
@@ -175,9 +170,6 @@ def decode_row(data: bytes, host: str) -> PageRow:
     if flags & _ESTIMATE:
         row.estimate = _FLOATS.unpack_from(data, at)
         at += _FLOATS.size
-    if flags & _DUE:
-        (row.due,) = _SECONDS.unpack_from(data, at)
-        at += _SECONDS.size
     if flags & _PASS:
         (row.passed,) = _NUMBER.unpack_from(data, at)
         at += _NUMBER.size

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
-from krowlspider.frontier.pages.after import row_after
+from krowlspider.frontier.pages.after import row_after, trust_after
 from krowlspider.frontier.pages.row import LaterRow, PageRow, decode_row
-from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix
+from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import put
+from krowlspider.recrawl.trust import Trust
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class PageRows:
         Call it when their records are durable. A plain entry is the first of its page: only for the
         others an earlier row is read.
         """
+        trusts: dict[str, Trust] = {}
         for lease, dropped in acknowledged:
             fetched = lease.fetched
             if fetched is None or dropped is not None or lease.kind not in _KINDS:
@@ -64,9 +66,18 @@ class PageRows:
                 row = _read(found, host)
                 if row is None:
                     continue
+                if row.etag or row.modified:
+                    trust = trusts.get(host) or self.trust(host)
+                    trusts[host] = trust_after(trust, row, fetched)
             new = row_after(row, entry, fetched)
             new.passed = self.pass_number
             batch.put(key, new.encode(host))
+        for host, trust in trusts.items():
+            batch.put(trust_key(host), bytes(trust))
+
+    def trust(self, host: str) -> Trust:
+        """Return what the validators of a host are worth."""
+        return Trust.read(self._store.get(trust_key(host)) or b"")
 
     def write(self, row: PageRow) -> None:
         """Replace the row of a page in a batch of its own."""

@@ -54,6 +54,7 @@ key                          value
                              ``Finders``: JSON ``[stream, number, last]``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
+``R`` host                   what the validators of a host are worth, see ``Trust``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -112,6 +113,7 @@ SEED_IDENTITY = b"I"
 FINDER = b"J"
 PAGES = b"P"
 RECRAWL_PASS = b"Q"
+TRUST = b"R"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -166,6 +168,10 @@ def seen_prefix(host: str) -> bytes:
 
 def page_prefix(host: str) -> bytes:
     return b"P%b\0" % host.encode()
+
+
+def trust_key(host: str) -> bytes:
+    return TRUST + host.encode()
 
 
 def host_of_page(key: bytes) -> str:

@@ -42,7 +42,6 @@ ROWS = st.builds(
     unmodified=COUNTS,
     changes=COUNTS,
     estimate=st.none() | st.tuples(FLOATS, FLOATS),
-    due=SECONDS,
     passed=COUNTS,
 )
 

@@ -20,6 +20,8 @@ from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import page_prefix, seen_prefix
 from krowlspider.frontier.store.store import put
+from krowlspider.recrawl.estimate import Estimate
+from krowlspider.recrawl.trust import Trust
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.handover.hosts import chunks
 from tests.frontier.pages.fetching import SHA1, fetch_page, rows
@@ -168,6 +170,45 @@ def test_a_forgotten_host_has_no_rows(world: World):
     store = world.open_store()
     forget_host(store, "a.test.b.test", lambda: None)
     assert list(store.keys(schema.PAGES)) == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "payload", "is_trusted"),
+    [
+        (b'"a"', SHA1, True),
+        (b'"a"', b"t" * 20, False),
+        # The text may be the same.
+        (b'W/"a"', b"t" * 20, True),
+    ],
+)
+def test_a_host_whose_tag_stays_with_other_bytes_is_not_trusted(
+    world: World, tag: bytes, payload: bytes, is_trusted: bool
+):
+    assert world.frontier.pages is not None
+    world.add(A)
+    fetch_page(world, 1000.0, etag=tag)
+    world.frontier.queue([again(A)])
+    fetch_page(world, 2000.0, etag=tag, payload=payload)
+    world.restart()
+    assert world.frontier.pages is not None
+    assert world.frontier.pages.trust("a.test").tags.is_trusted == is_trusted
+    world.add(f"{A}2")
+    forget_now(world.frontier, "a.test")
+    assert world.frontier.pages.trust("a.test") == Trust()
+
+
+def test_the_rate_of_change_is_estimated_from_the_second_fetch_on(world: World):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    found = []
+    for day, payload in enumerate((b"t" * 20, b"t" * 20), 1):
+        world.frontier.queue([again(A)])
+        fetch_page(world, 1000.0 + day * 86_400, payload=payload)
+        (row,) = rows(world)
+        assert row is not None
+        assert row.estimate is not None
+        found.append(Estimate(*row.estimate).mean)
+    assert found[0] > found[1]
 
 
 def test_a_repair_marks_the_pages_that_have_rows(world: World):
