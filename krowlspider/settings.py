@@ -209,7 +209,7 @@ KROWL_DOMAIN_BUDGET: Annotated[int, integer(0, "URLs")] = 0
 # free, further ones are dropped with the reason "frontier", seeds and imported URLs excepted.
 KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
 # True: the frontier keeps a row of each page that was fetched: URL, status, times, validators,
-# digest, record in the archive. `scrapy frontier JOBDIR --pages` prints them. Each takes about 150
+# digest, record in the archive. `scrapy frontier JOBDIR --pages` prints them. Each takes about 120
 # bytes of disk.
 KROWL_PAGES: bool = True
 # Fetch again what earlier starts have fetched: off; once: this start asks each such page again,

@@ -137,7 +137,7 @@ class RequestCodec:
         )
 
     def request(self, entry: Entry) -> Request:
-        if not entry.request or entry.is_again:
+        if entry.is_plain:
             request = self._page(entry.url, {"depth": entry.depth})
         elif entry.is_requisite:
             request = self._requisite(entry)
@@ -168,8 +168,7 @@ class RequestCodec:
 
         :raises ValueError: it cannot be JSON, or is too long, or its meta names a proxy
         """
-        is_whole = entry.request and not (entry.is_requisite or entry.is_again)
-        if always or is_whole:
+        if always or not (entry.is_plain or entry.is_requisite):
             request = self.request(entry)
             if request.meta.get("proxy"):
                 raise ValueError(
@@ -227,7 +226,7 @@ class RequestCodec:
 
         :raises ValueError: it is a pickle, not of Scrapy's classes, or not of this spider
         """
-        if entry.is_requisite or entry.is_again:
+        if entry.is_plain or entry.is_requisite:
             return self.request(entry)
         if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle")

@@ -228,7 +228,7 @@ class Explainer(Struct, frozen=True):
         for key, value in islice(entries(self.store, host.name), LOOKED_AT):
             is_leased = split_queue_key(key) in leased
             entry = entry_of(key, value)
-            if entry.url == url or (not entry.request and self.hasher.key(entry.url) == wanted):
+            if entry.url == url or (entry.is_plain and self.hasher.key(entry.url) == wanted):
                 return _Place(ahead, is_leased, entry)
             ahead += not is_leased
         return None

@@ -167,7 +167,7 @@ class Flights:
         before = lease.entry
         entry.url, entry.strikes = before.url, before.strikes
         entry.via, entry.path = before.via, before.path
-        if before.is_again:
+        if before.is_plain and not entry.request:
             entry.request = before.request
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:

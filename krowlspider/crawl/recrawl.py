@@ -74,6 +74,11 @@ class Recrawl:
         self._is_full = is_full
         self._wake = wake
 
+    def text(self) -> str:
+        """Return in words which pass this start makes."""
+        begun = "goes on" if self._pass.is_resumed else "begins"
+        return f"pass {self._pass.number} {begun}"
+
     @property
     def is_pending(self) -> bool:
         """Return whether pages are not queued yet."""

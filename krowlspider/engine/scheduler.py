@@ -86,6 +86,7 @@ class Scheduler(BaseScheduler):
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
+        self.recrawl: Recrawl | None = None
         self._recrawling: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
@@ -194,9 +195,13 @@ class Scheduler(BaseScheduler):
         recrawl = Recrawl(
             self._frontier,
             pages,
-            is_full=lambda: self.paused or self._frontier.queued > half,
+            # Those of deferred hosts may wait for long.
+            is_full=lambda: (
+                self.paused or self._frontier.queued - self._frontier.deferred_queued > half
+            ),
             wake=self._waker.wake,
         )
+        logger.info("Fetch again: what earlier starts have fetched; %s", recrawl.text())
         self._recrawling = asyncio.ensure_future(self._queue_again(recrawl))
         return recrawl
 

@@ -44,7 +44,7 @@ class RecrawlPass:
     """A pass over the rows of a frontier: that of the store if it is not over, else a new one.
 
     A row has the number of the pass in which its page was fetched. So no clock decides which pages
-    are left.
+    are left. ``is_resumed``: an earlier start began it.
     """
 
     def __init__(self, frontier: Frontier, pages: PageRows):
@@ -52,11 +52,16 @@ class RecrawlPass:
         self._store: Store = frontier.store
         saved = self._store.get(RECRAWL_PASS)
         state = None if saved is None else msgspec.json.decode(saved, type=_State)
+        self.is_resumed = not (state is None or state.is_over)
         if state is None or state.is_over:
             state = _State(1 if state is None else state.number % PASSES_MAX + 1)
             put(self._store, RECRAWL_PASS, msgspec.json.encode(state))
         self._state = state
         pages.pass_number = state.number
+
+    @property
+    def number(self) -> int:
+        return self._state.number
 
     def has_fetched(self, row: PageRow) -> bool:
         """Return whether a page was fetched in this pass."""

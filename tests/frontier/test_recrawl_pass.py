@@ -12,13 +12,13 @@ from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.recrawl_pass import PASSES_MAX, RecrawlPass
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
-from tests.frontier.conftest import LIMITS, World
+from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.pages.fetching import fetch_page, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Store
+    from krowlspider.frontier.store.store import Batch, Store
 
 PAGES = [f"http://{host}.test/{page}" for host in "abc" for page in range(7)]
 
@@ -51,6 +51,27 @@ def walk(world: World, most: int = 4) -> RecrawlPass:
     while not found.is_walked:
         found.step(most)
     return found
+
+
+class CountingStore(KeptMemoryStore):
+    """Counts the batches that are made."""
+
+    batches = 0
+
+    def batch(self, *, sync: bool = False) -> Batch:
+        self.batches += 1
+        return super().batch(sync=sync)
+
+
+def test_pages_and_place_are_written_in_one_batch():
+    store = CountingStore()
+    world = World(lambda: store)
+    world.add(*PAGES)
+    fetch_all(world)
+    found = begun(world)
+    before = store.batches
+    assert found.step(5) == 5
+    assert store.batches == before + 1
 
 
 @pytest.mark.parametrize("most", [1, 4, 100])
@@ -149,3 +170,13 @@ def test_no_budget_or_cap_counts_a_page_again(open_store: Callable[[], Store]):
     assert world.add(f"http://{lease.host.name}/8") == 0
     fetch_all(world)
     assert {world.frontier.schedule.cache.get(f"{name}.test").queue.done for name in "abc"} == {7}
+
+
+def test_what_is_queued_again_goes_with_its_host(world: World):
+    kept = KeptMemoryStore()
+    other = World(lambda: kept, node="there")
+    walk(world)
+    world.hand_over("a.test", other)
+    assert fetch_all(other) == Counter(PAGES[:7])
+    assert {row.fetches for row in rows(other) if row} == {2}
+    assert fetch_all(world) == Counter(PAGES[7:])

@@ -192,7 +192,9 @@ def test_a_304_counts_for_no_page_of_the_limit(tmp_path: Path, answers: dict[str
     with SimulatedRawWeb(answers) as web:
         crawl(web, tmp_path, KROWL_RECRAWL="off")
         asked(web)
-        crawl(web, tmp_path, max_pages=1)
+        answers["/gone"] = Raw(b"", closes=True)
+        again = crawl(web, tmp_path, max_pages=1)
+        assert "No page was fetched" not in again.log
         assert asked(web).keys() == {"/", "/dated", "/gone"}
 
 

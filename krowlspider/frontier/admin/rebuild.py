@@ -158,7 +158,7 @@ class _Rebuild:
 
     def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
         # A whole request may have no identity, or one with its body: it may be queued once more.
-        if entry.request and not entry.is_requisite:
+        if not (entry.is_plain or entry.is_requisite):
             return
         url = requisite_identity(entry.url) if entry.is_requisite else entry.url
         identity = self._hasher.key(url)

@@ -35,7 +35,8 @@ _PASS = 4096
 _KNOWN = 2 * _PASS - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
-_SECONDS_MAX = 0xFFFFFFFF
+# The latest time that a row holds in whole seconds, in 2106.
+SECONDS_MAX = 0xFFFFFFFF
 _DAYS = (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun")
 _MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
@@ -238,6 +239,6 @@ def seconds_of_date(text: bytes) -> int | None:
         return None
     since = at - _EPOCH
     seconds = since.days * 86_400 + since.seconds
-    if not 0 <= seconds <= _SECONDS_MAX or _DAYS[at.weekday()] != name:
+    if not 0 <= seconds <= SECONDS_MAX or _DAYS[at.weekday()] != name:
         return None
     return seconds

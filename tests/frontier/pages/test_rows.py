@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from krowlspider.archive.reading import Synced
+from krowlspider.crawl.archiving.open_note import OpenWarcNote
 from krowlspider.frontier.admin.edit import forget_host
 from krowlspider.frontier.admin.export import import_lines, parse_line
 from krowlspider.frontier.admin.page_lines import page_lines
 from krowlspider.frontier.admin.rebuild import rebuild_indexes
-from krowlspider.frontier.entry import JSON, Entry
+from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.fetched import validators_in
 from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, encode_chunk
@@ -24,7 +26,7 @@ from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.trust import Trust
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.handover.hosts import chunks
-from tests.frontier.pages.fetching import SHA1, fetch_page, rows
+from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +47,9 @@ def other() -> World:
     return World(lambda: kept, node="there")
 
 
-def again(url: str) -> Candidate:
+def again(url: str, request: bytes = JSON + b"{}") -> Candidate:
     """Return a request that is queued although its URL is known."""
-    return Candidate("a.test", None, Entry(url, request=JSON + b"{}"))
+    return Candidate("a.test", None, Entry(url, request=request))
 
 
 def later_row(world: World, url: str) -> bytes:
@@ -65,6 +67,15 @@ def test_a_page_that_is_done_has_a_row_after_a_kill(world: World):
     row = PageRow(A, 404, 1_700_000_000, 1_700_000_000.5, changed=1_700_000_000)
     row.stored, row.etag, row.modified, row.payload = row.last, b'"a"', b"soon", SHA1
     assert rows(world) == [row]
+
+
+@pytest.mark.parametrize("started", [-5.0, 2.0**33])
+def test_a_clock_that_says_nonsense_stops_no_commit(world: World, started: float):
+    world.add(A)
+    fetch_page(world, started)
+    (row,) = rows(world)
+    assert row is not None
+    assert row.last == started
 
 
 def test_a_page_that_is_not_committed_has_no_row(world: World):
@@ -86,12 +97,13 @@ def test_a_page_that_is_dropped_keeps_its_row(world: World):
     assert rows(world) == before
 
 
-def test_a_second_fetch_counts_in_the_row(world: World):
+@pytest.mark.parametrize("request_", [JSON + b"{}", AGAIN, UNMARKED])
+def test_a_second_fetch_counts_in_the_row(world: World, request_: bytes):
     world.add(A)
     fetch_page(world, 1000.0)
-    world.frontier.queue([again(A)])
+    world.frontier.queue([again(A, request_)])
     fetch_page(world, 2000.0)
-    world.frontier.queue([again(A)])
+    world.frontier.queue([again(A, request_)])
     fetch_page(world, 3000.0, payload=b"t" * 20)
     (row,) = rows(world)
     assert row is not None
@@ -318,3 +330,21 @@ def test_a_validator_is_kept_as_sent_or_counted(
     counted: list[str] = []
     assert validators_in(headers, counted.append) == kept
     assert counted == left
+
+
+def test_a_page_whose_record_is_lost_loses_its_row(world: World):
+    world.add(A, "http://b.test/")
+    note = OpenWarcNote(world.store)
+    for _ in range(2):
+        lease = world.pop()
+        assert lease is not None
+        lease.fetched = fetched_at(1000.0, lease.entry.url)
+        world.frontier.schedule.release(lease.host, 0.25)
+        world.frontier.acknowledge(lease)
+    commit = world.frontier.begin_commit()
+    note.put(commit, Synced("a.warc.gz", 10, 2))
+    commit.write()
+    world.frontier.end_commit(commit)
+    assert len(rows(world)) == 2
+    assert note.queue_again(world.frontier, lambda url: url == A) == 1
+    assert [row.url for row in rows(world) if row] == ["http://b.test/"]
