@@ -127,6 +127,7 @@ def explained(found: Explanation) -> str:
         "robots.txt": found.robots,
         "tries": found.tries and counted(found.tries, "failed try"),
         "captures": found.captures and f"{found.captures:,} in the archive",
+        "page": found.page,
     }
     lines = [f"  {name:11} {text}" for name, text in rows.items() if text]
     return "\n".join([found.url, found.why, *lines])

@@ -59,6 +59,11 @@ def test_each_page_that_is_done_has_a_row(tmp_path: Path) -> None:
     missing = [row["url"] for row in rows if row["status"] == 404]
     assert missing == [row["url"] for row in lines(crawl.jobdir, "--status", 404)]
     assert lines(crawl.jobdir, "--since", "2999-01-01") == []
+    (crawl.jobdir / "warc").rename(tmp_path / "elsewhere")
+    url = next(row["url"] for row in rows if row["status"] == 200)
+    found = json.loads(scrapy("frontier", crawl.jobdir, "--json", "--explain", url).stdout)
+    assert (found["state"], found["captures"]) == ("fetched", 0)
+    assert found["page"].startswith("status 200; fetched 1 time, last at ")
 
 
 def test_without_the_setting_no_page_has_a_row(tmp_path: Path) -> None:
