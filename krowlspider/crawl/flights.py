@@ -189,6 +189,8 @@ class Flights:
             in_flight.fail("unserializable", defers=in_flight.defers)
             return None
         entry.strikes, entry.via, entry.path = before.strikes, before.via, before.path
+        if before.is_plain and not entry.request:
+            entry.request = before.request
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
             entry.due = self._frontier.now() + next_try(tries, self.retry_delay)
@@ -232,6 +234,20 @@ class Flights:
         entry.request = JSON + entry.request[1:]
         self._budget.take()
         return True
+
+    def not_modified(self, request: Request, in_flight: InFlight) -> None:
+        """Acknowledge a page that has not changed: nothing else is done with its answer, and it
+        counts as no page."""
+        lease, note = in_flight.lease, in_flight.note
+        if lease is None or in_flight.stays:
+            return
+        if note is not None:
+            # Before the acknowledgement, as in `over`.
+            self._job.notes.hand_in(note, request.meta)
+            in_flight.note = None
+        in_flight.lease = None
+        self._budget.give_back()
+        self._frontier.acknowledge(lease)
 
     def keep_all(self) -> None:
         """Leave the pages of all present requests queued for the next start when they are over."""

@@ -12,6 +12,7 @@ from krowlspider.frontier.work_mark import NOTHING, mark_of
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
+    from krowlspider.crawl.recrawl import Asked
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import EntryQueues, Lease
@@ -54,6 +55,7 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
+    - ``asked``: the conditions of a request for a page that is fetched again.
     """
 
     host: Host
@@ -69,6 +71,7 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
+    asked: Asked | None = None
 
     def mark(self, queues: EntryQueues) -> bytes:
         """Return the mark for the work on its page, or on the robots.txt of a host."""

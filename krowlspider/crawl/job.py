@@ -40,6 +40,7 @@ from krowlspider.crawl.parts import (
     fetch_client,
     frontier_limits,
     memory_account,
+    page_rows,
     resolver,
     robots_fetches,
     seen_set,
@@ -284,6 +285,7 @@ class Job:
             boot=boot,
             may_fetch=None if self.node is None else self.node.may_fetch,
             may_overflow=self.may_overflow,
+            pages=page_rows(settings, self.store, self.hasher),
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(

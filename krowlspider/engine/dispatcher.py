@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.recrawl import Asked, Recrawl
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.engine.waker import Waker
     from krowlspider.frontier.entry_queues import Lease
@@ -68,6 +69,7 @@ class Dispatcher:
         waker: Waker,
         *,
         awaited: AwaitedRequests,
+        recrawl: Recrawl | None,
         obey_robots: bool,
         on_page: Callable[[Host, str, int], None] | None,
     ):
@@ -80,6 +82,7 @@ class Dispatcher:
         self._codec = codec
         self._waker = waker
         self._awaited = awaited
+        self._recrawl = recrawl
         self._obey_robots = obey_robots
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
@@ -177,11 +180,9 @@ class Dispatcher:
             if lease is None:
                 break
             url = lease.entry.url
-            if lease.entry.request and self._awaited.is_left_over(lease):
-                self._frontier.acknowledge(lease, dropped="not_awaited")
-                continue
-            if self._intake.exclusions.match(url):
-                self._drop(lease, "exclude")
+            asked = self._asked(lease) if lease.entry.is_again else None
+            if refusal := self._refusal(lease, asked):
+                self._drop(lease, refusal)
                 continue
             authority = authority_of(url)
             verdict = self._verdict(host, authority, url)
@@ -190,7 +191,7 @@ class Dispatcher:
             if verdict is Verdict.ALLOWED:
                 if self._on_page is not None and host.robots.looked_at != authority:
                     self._look(host, lease, authority)
-                return self._page(host, lease)
+                return self._page(host, lease, asked)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
@@ -205,6 +206,19 @@ class Dispatcher:
         return None
 
     # --- pages ---
+
+    def _asked(self, lease: Lease) -> Asked | None:
+        """Return how a page is asked that is fetched again; None without conditions."""
+        return None if self._recrawl is None else self._recrawl.asked(lease.entry.url)
+
+    def _refusal(self, lease: Lease, asked: Asked | None) -> str:
+        """Return the reason to drop an entry before robots.txt is looked at; "" for none."""
+        if lease.entry.request and self._awaited.is_left_over(lease):
+            return "not_awaited"
+        if self._intake.exclusions.match(lease.entry.url):
+            return "exclude"
+        is_done = asked is not None and self._recrawl is not None and self._recrawl.is_done(asked)
+        return "recrawled" if is_done else ""
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
         """Return the decision about a page."""
@@ -267,11 +281,11 @@ class Dispatcher:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry.depth)
 
-    def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
+    def _page(self, host: Host, lease: Lease, asked: Asked | None) -> tuple[Request, InFlight]:
         entry = lease.entry
         is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
-        return request, InFlight(host, entry.url, lease=lease)
+        return request, InFlight(host, entry.url, lease=lease, asked=asked)
 
     # --- robots.txt ---
 

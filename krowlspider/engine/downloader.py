@@ -17,6 +17,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.recrawl import OFF
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
@@ -41,6 +42,9 @@ _NEAREST_THE_HANDLER = (
     "middlewares.politeness.PolitenessMiddleware",
 )
 
+# Only where pages are fetched again.
+_NOT_MODIFIED = "middlewares.not_modified.NotModifiedMiddleware"
+
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (
     signals.request_reached_downloader,
@@ -55,7 +59,10 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     No setting can move these two: no other middleware keeps an answer from them.
     """
     chosen = build_from_crawler(DownloaderMiddlewares, crawler).middlewares
-    nearest = [build_from_crawler(load_object(path), crawler) for path in _NEAREST_THE_HANDLER]
+    paths: tuple[str, ...] = _NEAREST_THE_HANDLER
+    if crawler.settings["KROWL_RECRAWL"] != OFF:
+        paths = (_NOT_MODIFIED, *paths)
+    nearest = [build_from_crawler(load_object(path), crawler) for path in paths]
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
 

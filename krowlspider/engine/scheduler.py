@@ -23,6 +23,7 @@ from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
+from krowlspider.crawl.recrawl import OFF, Recrawl
 from krowlspider.crawl.requisites import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
@@ -93,6 +94,8 @@ class Scheduler(BaseScheduler):
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
+        self.recrawl: Recrawl | None = None
+        self._recrawling: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -153,6 +156,7 @@ class Scheduler(BaseScheduler):
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
         )
+        self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -160,6 +164,7 @@ class Scheduler(BaseScheduler):
             self._codec,
             self._waker,
             awaited=self.awaited,
+            recrawl=self.recrawl,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
             # Without requisites, a page waits for each robots.txt.
             on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
@@ -193,6 +198,31 @@ class Scheduler(BaseScheduler):
         send_where_heard(self._crawler)
         log_start(job)
         self.warnings.of_spider(spider)
+
+    def _recrawl_of(self, kind: str) -> Recrawl | None:
+        """Return what fetches pages again, and begin to queue them; None if nothing does."""
+        pages = self._frontier.pages
+        if kind == OFF or pages is None:
+            return None
+        half = self._crawler.settings.getint("KROWL_FRONTIER_MAX") // 2
+        recrawl = Recrawl(
+            self._frontier,
+            pages,
+            # Those of deferred hosts may wait for long.
+            is_full=lambda: (
+                self.is_holding or self._frontier.queued - self._frontier.deferred_queued > half
+            ),
+            wake=self._waker.wake,
+        )
+        logger.info("Fetch again: what earlier starts have fetched; %s", recrawl.text())
+        self._recrawling = asyncio.ensure_future(self._queue_again(recrawl))
+        return recrawl
+
+    async def _queue_again(self, recrawl: Recrawl) -> None:
+        try:
+            await recrawl.run()
+        except STORE_ERRORS as error:
+            self._job.fail(error)
 
     def _connect(self, node: Node) -> ClusterTraffic:
         """Return the traffic with the other nodes, once `join` runs the node."""
@@ -251,8 +281,9 @@ class Scheduler(BaseScheduler):
         return deferred_from_coro(self._close(reason))
 
     async def _close(self, reason: str) -> None:
-        if self._shrinking is not None:
-            await end([self._shrinking])
+        await end([task for task in (self._shrinking, self._recrawling) if task is not None])
+        if self.recrawl is not None and reason == "finished" and self._job.failure is None:
+            self.recrawl.end()
         if self._node is not None and self._job.failure is None and reason not in _FOR_ALL:
             try:
                 await self._node.drain()
@@ -429,8 +460,13 @@ class Scheduler(BaseScheduler):
         return (
             self._job.stalled is not None
             or len(self.flights) > 0
-            or (self._frontier.hopeful and not self.budget.is_spent)
+            or (self._has_work and not self.budget.is_spent)
         )
+
+    @property
+    def _has_work(self) -> bool:
+        is_pending = self.recrawl is not None and self.recrawl.is_pending
+        return is_pending or self._frontier.hopeful
 
     @property
     def _is_out_of_work(self) -> bool:
@@ -445,6 +481,7 @@ class Scheduler(BaseScheduler):
         return not (
             is_starting(self._crawler.engine)
             or is_hopeful
+            or (self.recrawl is not None and self.recrawl.is_pending)
             or self._job.stalled is not None
             or len(self.flights)
             or frontier.leased

@@ -46,6 +46,10 @@ REQUISITE = b"R"
 SITEMAP = b"S"
 OPT_OUT = b"O"
 AWAITED = b"A"
+# Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
+# its row, and one that was queued whether it is known or not.
+AGAIN = b"G"
+UNMARKED = b"U"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
@@ -92,6 +96,16 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def is_awaited(self) -> bool:
         return self.request[:1] == AWAITED
+
+    @property
+    def is_again(self) -> bool:
+        """Return whether it is a page that was fetched, and is fetched again by its row."""
+        return self.request[:1] == AGAIN
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it is a plain GET of a page, whose URL has all that is needed."""
+        return not self.request or self.request[:1] in (AGAIN, UNMARKED)
 
     @property
     def is_seed(self) -> bool:

@@ -15,10 +15,12 @@ from krowlspider.frontier.hosts.queue import SEED_PRIORITY, Level, level_of
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
+from krowlspider.recrawl.validators import Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from krowlspider.frontier.fetched import Fetched
     from krowlspider.frontier.hosts.domain_load import DomainLoad
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.scheduler import HostScheduler
@@ -37,6 +39,8 @@ _LOCATION_MAX = 2048
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PAGE = "page"
 REDIRECT = "redirect"
+# The answer to a conditional request: the page is as it was.
+NOT_MODIFIED = "not_modified"
 # In place of the reason of a drop: the URL is over, and its http URL follows.
 FELL_BACK = "fallback"
 
@@ -71,8 +75,9 @@ class Answer(NamedTuple):
 class Lease(Struct, eq=False):
     """An entry that was popped and is not acknowledged.
 
-    ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, or a word in
-    `krowlspider.frontier.entry.FILES`, from the acknowledgement on.
+    ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, NOT_MODIFIED, or a word
+    in `krowlspider.frontier.entry.FILES`, from the acknowledgement on. ``fetched`` is what its last
+    answer says of the page, None without rows of pages.
     """
 
     host: Host
@@ -81,6 +86,7 @@ class Lease(Struct, eq=False):
     entry: Entry
     answer: Answer | None = None
     kind: str = PAGE
+    fetched: Fetched | None = None
 
     @property
     def is_redirect(self) -> bool:
@@ -94,6 +100,8 @@ class Lease(Struct, eq=False):
             self.kind = file
         elif self.is_redirect:
             self.kind = REDIRECT
+        elif self.fetched is not None and self.fetched.meaning is Meaning.NOT_MODIFIED:
+            self.kind = NOT_MODIFIED
 
 
 class Candidate(Struct, gc=False):

@@ -395,6 +395,7 @@ def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
         "refused": {"domain_budget": 1},
         "bad": 0,
         "sent": 0,
+        "pages": 0,
     }
 
 

@@ -16,6 +16,7 @@ from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.queues import entries, records
@@ -132,6 +133,7 @@ class World:
             wall=lambda: self.clocks.wall,
             may_fetch=self._may_fetch,
             may_overflow=lambda: not self.is_scarce,
+            pages=PageRows(self.store, self.hasher.key),
         )
         self.robots_fetches = RobotsFetches(
             self.frontier,

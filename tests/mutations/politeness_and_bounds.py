@@ -197,7 +197,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/urls/canonical.py",
         "width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None",
         "width if width <= room else None",
-        ("tests/urls/test_length.py",),
+        ("tests/urls/test_canonical.py",),
     ),
     # --- the HTTP client ---
     Mutation(
