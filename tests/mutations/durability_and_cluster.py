@@ -77,6 +77,24 @@ DURABILITY_AND_CLUSTER = (
         ("tests/frontier/test_entry_queues.py",),
     ),
     Mutation(
+        "retry-and-host-in-two-batches",
+        "1: a retry and the wait of its host are one batch",
+        "krowlspider/crawl/flights.py",
+        "            self._schedule.release(host, wait, batch)",
+        "            if batch is not None:\n"
+        "                self._schedule.cache.record_now(host, batch)\n"
+        "            self._schedule.release(host, wait)",
+        ("tests/crawl/test_flights.py",),
+    ),
+    Mutation(
+        "excused-page-counts-as-tried",
+        "a failure that is not the page's leaves it its place",
+        "krowlspider/crawl/flights.py",
+        "if in_flight.end is End.EXCUSED:",
+        "if in_flight.end is End.TURNED_BACK:",
+        ("tests/crawl/test_flights.py",),
+    ),
+    Mutation(
         "acknowledged-before-the-archive",
         "5: an entry leaves the disk after its WARC records are durable",
         "krowlspider/crawl/job.py",

@@ -98,7 +98,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/crawl/answers/host_feedback.py",
         "asked = longest_retry_after(retry_after, self._wall())",
         "asked = None",
-        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept_and_capped",),
+        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept",),
     ),
     Mutation(
         "crawl-delay-not-kept",
