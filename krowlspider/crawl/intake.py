@@ -14,7 +14,7 @@ from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.seeds import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS

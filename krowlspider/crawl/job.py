@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.client import Client
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.asks import Peers
-    from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
     from krowlspider.urls.canonical import IdentityHasher
 

@@ -16,7 +16,6 @@ from twisted.python.failure import Failure
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.write.capture import Receipt
 from krowlspider.archive.write.records import RecordIds
-from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
 from krowlspider.crawl.job import Job
@@ -205,7 +204,7 @@ class DownloadHandler(BaseDownloadHandler):
         A response that a callback awaits does not wait: that callback's page may be one of them.
         """
         lease = in_flight.lease
-        awaited = lease is not None and Scheduler.of(self.crawler).awaited.holds(lease)
+        awaited = lease is not None and lease.entry.is_awaited
         try:
             return await self._job.spills.load(stored, memory, waits=not awaited)
         except OSError as error:
@@ -223,7 +222,7 @@ class DownloadHandler(BaseDownloadHandler):
                 quarter = int(min(self._job.memory.limit / 4, sys.maxsize))
                 most = self._size_limit(request) or quarter
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
-                mark = page_mark(self._job.frontier, in_flight)
+                mark = in_flight.mark(self._job.frontier.queues)
                 assert in_flight.memory is not None
                 body = await self._job.decoders.decode(
                     mark, body, coding[-1], most, in_flight.memory, cuts=is_robots

@@ -36,7 +36,12 @@ from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.internals.engine import call_when_over, is_closing, is_starting
+from krowlspider.internals.engine import (
+    call_when_over,
+    is_closing,
+    is_starting,
+    start_requests_with,
+)
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of, is_data, queued_as
 
@@ -51,8 +56,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.urls.scope import Scope
 
 logger = logging.getLogger(__name__)
@@ -61,6 +65,10 @@ logger = logging.getLogger(__name__)
 _LIMITS = ("CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_ITEMCOUNT")
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
+
+
+def _nothing_yet() -> bool:
+    return False
 
 
 class Scheduler(BaseScheduler):
@@ -129,14 +137,16 @@ class Scheduler(BaseScheduler):
             None if job.node is None else job.node.allowance,
             is_limited=any(map(settings.getint, _LIMITS)),
         )
+        self.intake = Intake(
+            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
+        )
         self.flights = Flights(
             job,
             self.budget,
+            self.intake,
+            self._codec,
             retry_delay=settings.getfloat("KROWL_RETRY_DELAY"),
             wake=self._waker.wake,
-        )
-        self.intake = Intake(
-            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
         self.requisites = RequisiteIntake(self.intake, job, settings)
         self.awaited = AwaitedRequests(
@@ -170,6 +180,9 @@ class Scheduler(BaseScheduler):
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
         call_when_over(engine, self.flights.over)
+        # Until the spider is opened and the downloader has its runner, nothing is popped: the
+        # engine would queue again what was put back.
+        start_requests_with(engine, _nothing_yet)
         if job.node is not None:
             self._traffic = self._connect(job.node)
         job.run(
@@ -197,7 +210,7 @@ class Scheduler(BaseScheduler):
             pages,
             # Those of deferred hosts may wait for long.
             is_full=lambda: (
-                self.paused or self._frontier.queued - self._frontier.deferred_queued > half
+                self.is_holding or self._frontier.queued - self._frontier.deferred_queued > half
             ),
             wake=self._waker.wake,
         )
@@ -332,15 +345,10 @@ class Scheduler(BaseScheduler):
     # --- queueing ---
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request durably; return False if it is known or refused.
+        """Queue a new request durably; return False if it is known or refused.
 
-        Each refusal is counted with its reason. A request in flight goes back to the queue of its
-        host with its new retry counts, to be tried again later.
+        Each refusal is counted with its reason.
         """
-        in_flight = self.flights.get(request)
-        if in_flight is not None and in_flight.lease is None:
-            # Its page is back in the queue already, or it was a robots fetch and is over.
-            return True
         self.warnings.of_meta(request)
         url = self._queued_as(request)
         if url is None:
@@ -351,9 +359,6 @@ class Scheduler(BaseScheduler):
         except ValueError as error:
             logger.error("%s cannot be queued: %s", request, error)
             return self._refuse("unserializable")
-        if in_flight is not None and in_flight.lease is not None:
-            self.flights.put_back(in_flight, in_flight.lease, entry)
-            return True
         self.warnings.of_cookies(request)
         return self.intake.request(request, url, entry)
 
@@ -411,7 +416,7 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
-        if (left is not None and left <= 0) or job.failure is not None or self.paused:
+        if (left is not None and left <= 0) or job.failure is not None or self.is_holding:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -433,7 +438,7 @@ class Scheduler(BaseScheduler):
 
         The limits of memory do not hold, because it is the pages in memory that wait.
         """
-        if self._job.failure is not None or self.paused or self._job.outages.paused:
+        if self._job.failure is not None or self.is_holding or self._job.outages.is_out:
             return None
         try:
             return self._dispatcher.next_awaited()
@@ -442,8 +447,9 @@ class Scheduler(BaseScheduler):
             return None
 
     @property
-    def paused(self) -> bool:
-        """Return whether the crawl waits for room on its disk, or is paused by a person."""
+    def is_holding(self) -> bool:
+        """Return whether nothing may be sent: the crawl waits for room on its disk, or a person has
+        paused it."""
         return self._job.is_paused or self._job.full is not None
 
     def has_pending_requests(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SEED_PRIORITY, Level, level_of
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY, Level, level_of
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
@@ -225,17 +225,20 @@ class EntryQueues:
         queue.leased.remove((lease.priority, lease.sequence))
         self.leased -= 1
 
-    def replace(self, lease: Lease, entry: Entry) -> None:
-        """Put a leased entry back, changed, in one batch with the removal of the old one. It goes
-        to the end of its queue; with a due time of its own, to the queue for its number of
-        tries."""
-        batch = self._store.batch()
+    def put_back(self, lease: Lease, entry: Entry, batch: Batch) -> None:
+        """Replace the entry of a lease in a batch, and end the lease. The new entry goes to the end
+        of its queue; with a due time of its own, to the queue for its number of tries. The caller
+        records the host in the same batch."""
         batch.delete(self.key_of(lease))
         again = Candidate(lease.host.name, None, entry, lease.priority)
         self.append(lease.host, (again,), batch)
         self.end_lease(lease)
-        self._schedule.cache.record([lease.host], batch)
-        batch.write()
+
+    def replace(self, lease: Lease, entry: Entry) -> None:
+        """Put a leased entry back, changed, as `put_back`."""
+        batch = self._store.batch()
+        self.put_back(lease, entry, batch)
+        self._schedule.cache.record_now(lease.host, batch)
 
     def promote(
         self, host: Host, seed: Candidate, key_of: Callable[[str], bytes], batch: Batch

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec.structs import replace
 
+from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import Member
 from krowlspider.archive.write.capture import Capture, Wire
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType
 
     from fastwarc.warc import WarcRecord
@@ -146,6 +150,19 @@ def written(directory: Path, captures: Iterable[Capture], *, max_size: int = 10*
         files.append(each)
     files.close()
     return finished(directory)
+
+
+@contextmanager
+def deduplicating(directory: Path, **given: Any) -> Iterator[WarcSeries]:
+    """Yield a series in which a payload that is there already becomes a revisit."""
+    directory.mkdir(exist_ok=True)
+    with (
+        TemporaryDirectory() as folder,
+        closing(PayloadIndex(Path(folder), most=1000, warn=pytest.fail)) as payloads,
+    ):
+        files = WarcSeries(directory, options(**given), payloads)
+        yield files
+        files.close()
 
 
 def finished(directory: Path) -> list[Path]:

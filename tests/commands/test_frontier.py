@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
-from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.monitoring.access import PAGE, note_url
+from krowlspider.crawl.start_log import log_strike
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.rebuild import Found
