@@ -268,14 +268,9 @@ def test_a_language_is_cut() -> None:
 @pytest.mark.parametrize(
     ("body", "charset"),
     [
-        ("<title>Ä</title><a href='/ä'>".encode(), None),
-        ("<title>Ä</title><a href='/ä'>".encode("utf-8-sig"), "latin-1"),
         ("<meta charset=iso-8859-1><title>Ä</title><a href='/ä'>".encode("latin-1"), None),
         ("<title>Ä</title><a href='/ä'>".encode("latin-1"), "cp1252"),
-        ("<title>Ä</title><a href='/ä'>".encode("utf-16"), None),
         ("<title>Ä</title><a href='/ä'>".encode("utf-16-le"), "utf-16-le"),
-        ("<title>Ä</title><a href='/ä'>".encode("gb18030"), "gb18030"),
-        ("<title>Ä</title><a href='/ä'>".encode(), "no-such-charset"),
     ],
 )
 def test_the_encoding_is_found_as_browsers_find_it(body: bytes, charset: str | None) -> None:
