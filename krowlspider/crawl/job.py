@@ -40,6 +40,7 @@ from krowlspider.crawl.parts import (
     fetch_client,
     frontier_limits,
     memory_account,
+    page_rows,
     resolver,
     robots_fetches,
     seen_set,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.client import Client
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch
@@ -284,6 +285,7 @@ class Job:
             boot=boot,
             may_fetch=None if self.node is None else self.node.may_fetch,
             may_overflow=self.may_overflow,
+            pages=page_rows(settings, self.store, self.hasher),
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(
