@@ -285,9 +285,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             told["fetched"] = repr(krowl.explain(fetched))
             interrupt()
 
-        crawl = crawl_of(web, tmp_path, [web.url(HOST)])
-        crawl.script = asks()
-        crawl.run()
+        crawl_of(web, tmp_path, [web.url(HOST)], script=asks()).run()
     assert "\nqueued      4 on 1 host, 0 of them due now\nin flight   1\n" in told["status"]
     assert "It is number 4 of 4 in the queue" in told["queued"]
     assert "The host: A request to it is under way." in told["queued"]
