@@ -32,7 +32,15 @@ class Status:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        settings, self._job = crawler.settings, Job.of(crawler)
+        crawler.signals.connect(self._open, signals.spider_opened)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def _open(self) -> None:
+        crawler, settings = self._crawler, self._crawler.settings
+        self._job = Job.of(crawler)
         self._now = self._job.monotonic
         self._limits = Limits(
             answers=settings.getint("CLOSESPIDER_PAGECOUNT"),
@@ -54,10 +62,6 @@ class Status:
         crawler.signals.connect(self._end, signals.spider_closed)
         # After all that Scrapy logs at the end, and after the last upload.
         crawler.signals.connect(self._sum_up, signals.engine_stopped)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def _measure(self) -> tuple[Counter[str], int]:
         scheduler = Scheduler.of(self._crawler)

@@ -205,7 +205,23 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
         return 1, repr(error)
-    job = Job.of(crawler)
+    job = Job.found(crawler)
+    if job is not None and (found := _outcome_of(job, crawler.settings)):
+        return found
+    stats = crawler.stats.get_stats().items()
+    if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
+        why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
+        print(f"krowlspider: {why}", file=sys.stderr)
+        return NOT_UPLOADED, why
+    reason = crawler.stats.get_value("finish_reason")
+    if reason is None:
+        # A signal came before the crawl was open, or a second one while it stopped.
+        logger.warning("The crawl was cut short: the same command continues it")
+    return _OF_REASON.get(reason, 0), str(reason)
+
+
+def _outcome_of(job: Job, settings: BaseSettings) -> tuple[int, str] | None:
+    """Return the exit code that the job itself decides, and why; None if it decides none."""
     failure = job.failure
     if isinstance(failure, ClusterError):
         print(f"krowlspider: {failure}", file=sys.stderr)
@@ -225,22 +241,13 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
         print(f"krowlspider: {why}", file=sys.stderr)
         return LEFT_BEHIND, why
     if left := job.not_uploaded:
-        url = crawler.settings["KROWL_WARC_UPLOAD"]
+        url = settings["KROWL_WARC_UPLOAD"]
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"
         )
         print(f"krowlspider: {why}", file=sys.stderr)
         return NOT_UPLOADED, why
-    stats = crawler.stats.get_stats().items()
-    if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
-        why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
-        print(f"krowlspider: {why}", file=sys.stderr)
-        return NOT_UPLOADED, why
-    reason = crawler.stats.get_value("finish_reason")
-    if reason is None:
-        # A signal came before the crawl was open, or a second one while it stopped.
-        logger.warning("The crawl was cut short: the same command continues it")
-    return _OF_REASON.get(reason, 0), str(reason)
+    return None
 
 
 def _raise_open_files() -> None:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from inspect import isawaitable
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
+import msgspec
 import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import make_directory, sync_directory
-from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.payloads.place import forget_others, note_place
 from krowlspider.archive.upload.notes import uploaded
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from os import PathLike
 
+    from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
@@ -74,36 +77,50 @@ if TYPE_CHECKING:
     from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.crawl.snapshots.taking import Snapshot
-    from krowlspider.crawl.tracing import Traces
-    from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.fetch import RobotsFetch
-    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch
-    from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
+    from krowlspider.urls.rules.scope_rules import AskedScope
 
 logger = logging.getLogger(__name__)
 
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
+# A folder with a failed disk or with damaged files. Any other error is ours, and has its traceback.
+_UNUSABLE = (
+    *(StoreError, ArchiveError, RecordError, OSError, plyvel.Error),
+    *(json.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError),
+)
+
+
+@runtime_checkable
+class Scoped(Protocol):
+    """A spider that has a scope."""
+
+    asked_scope: AskedScope
+
+
+def asked_by(spider: Spider | None) -> AskedScope | None:
+    """Return the scope that a spider asks for; None if it has none."""
+    return spider.asked_scope if isinstance(spider, Scoped) else None
+
 
 class Job:
-    """The parts of one crawl.
+    """One crawl, open from its creation to `close`: its folder, and all that is open in it.
 
-    The first component that asks for it makes it, the downloader opens it, and the scheduler runs
-    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``,
-    ``spills``, ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group
-    commit and the disk guard: no component setting can remove them.
+    `of` creates it once the spider exists; the scheduler runs it, and closes it as the engine ends.
+    A start that fails closes what was open. The job owns the group commit and the disk guard: no
+    component setting can remove them.
+
+    ``asked`` is the scope that the spider asks for; ``scope`` is the one that holds.
+
+    :raises JobError: the folder, the frontier or the archive cannot be used, or it is of another
+        spider or scope
+    :raises SettingsError: the folder that is set for the WARC files cannot be used, what
+        KROWL_WARC_DEDUP names, or a name in KROWL_WARC_PREFIX
+    :raises ClusterError: the cluster cannot be reached
     """
 
-    frontier: Frontier
-    robots_fetches: RobotsFetches
-    archive: WarcWriter
-    notes: Provenance
-    client: Client
-    spills: Spills
-    decoders: Decoders
-    hasher: IdentityHasher
     # The clocks, in seconds, a random number from 0 to 1, and the writer's class. A simulation has
     # its own.
     wall = staticmethod(time.time)
@@ -113,15 +130,13 @@ class Job:
     chance = staticmethod(random.random)
     writer = WarcWriter
 
-    def __init__(self, settings: BaseSettings, spider: str = ""):
+    def __init__(self, settings: BaseSettings, spider: str = "", asked: AskedScope | None = None):
         self._settings = settings
         self.spider = spider
         # When this start began, in epoch seconds.
         self.began = self.wall()
         # What is measured for the metrics; None if they are not served.
         self.meters = Meters() if settings.getbool("PROMETHEUS_ENABLED") else None
-        # What sends traces, from `open` on; None without KROWL_TRACES.
-        self.traces: Traces | None = None
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider, self.meters)
         self.rule = delay_policy(settings)
@@ -138,8 +153,6 @@ class Job:
         self.not_uploaded = 0
         # Whether a file of URLs is being taken.
         self.takes_lines = False
-        # Whether a person has paused it; kept in the frontier's store.
-        self.is_paused = False
         self.turns = Turns()
         self.throttle = LoopThrottle(self.turns, self.monotonic)
         # Where this process can be watched, in words: extensions add to it as the engine starts.
@@ -157,74 +170,64 @@ class Job:
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
-        # The scope that the folder keeps; None if the spider has none.
-        self.scope: ScopeRules | None = None
-        self.replaces_scope = False
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
         self.guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
         self.snapshot = RunningSnapshot(self._commit_for)
         self._commit_lock = asyncio.Lock()
-        self._opened = False
+        self._is_closing = False
+        self._open(asked)
+        self.is_open = True
 
     @classmethod
     def of(cls, crawler: Crawler) -> Job:
-        """Return the job of a crawler; make it at the first call.
+        """Return the job of a crawler, whose spider exists; create it at the first call.
 
-        :raises SettingsError: as of `check`
+        :raises KrowlError: as of the class, or as `check`
         """
-        job = _jobs.get(crawler)
+        job = cls.found(crawler)
         if job is None:
             # Here, because no setting can take away every component that needs the job.
             check(crawler.settings)
-            job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name)
+            asked = asked_by(crawler.spider)
+            job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name, asked)
         return job
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        """Lock the folder and open everything in it; do nothing if it is open.
+    @classmethod
+    def found(cls, crawler: Crawler) -> Job | None:
+        """Return the job of a crawler; None if the start has ended before it had one."""
+        return _jobs.get(crawler)
 
-        ``asked`` is the scope that the spider asks for; ``scope`` is then the one that holds.
-
-        :raises JobError: the folder, the frontier or the archive cannot be used, or it is of
-            another spider or scope
-        :raises SettingsError: the folder that is set for the WARC files cannot be used, or what
-            KROWL_WARC_DEDUP names
-        :raises ClusterError: the cluster cannot be reached
-        """
-        if self._opened:
-            return
+    def _open(self, asked: AskedScope | None) -> None:
+        """Lock the folder and open everything in it, or nothing."""
         settings = self._settings
-        _prepare_archive(settings["KROWL_WARC_DIR"])
-        self.folder = JobFolder.of(settings["JOBDIR"])
-        cluster = None if self.node is None else self.node.cluster
-        seed, ring = None, "" if cluster is None else cluster.place
-        if cluster is not None:
-            seed = cluster.prepare(self.folder.seed_of(ring))
-        head = self.folder.take(
-            seed=seed,
-            ring=ring,
-            may_begin=cluster is None or cluster.may_begin,
-            spider=self.spider,
-            scope=asked,
-            delays=self.rule,
-        )
-        self.scope = head.scope
-        self.replaces_scope = asked is not None and asked.replaces and not head.new
-        try:
-            self._open_parts(head, new=head.new or self.folder.untouched)
-            if self.guard is not None:
-                # A disk below the floor must be known before anything is popped.
-                self.guard.look()
-        except SettingsError:
-            self.folder.leave()
-            raise
-        except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
-            self.folder.leave()
-            way = way_out(error, self.folder.path)
-            raise JobError(
-                f"JOBDIR {self.folder.path} cannot be used: {error_text(error)}{way}"
-            ) from error
-        self._opened = True
+        with ExitStack() as undo:
+            _prepare_archive(settings["KROWL_WARC_DIR"])
+            self.folder = JobFolder.of(settings["JOBDIR"])
+            undo.callback(self.folder.leave)
+            cluster = None if self.node is None else self.node.cluster
+            seed, ring = None, "" if cluster is None else cluster.place
+            if cluster is not None:
+                seed = cluster.prepare(self.folder.seed_of(ring))
+            head = self.folder.take(
+                seed=seed,
+                ring=ring,
+                may_begin=cluster is None or cluster.may_begin,
+                spider=self.spider,
+                scope=asked,
+                delays=self.rule,
+            )
+            # The scope that the folder keeps; None if the spider has none.
+            self.scope = head.scope
+            self.replaces_scope = asked is not None and asked.replaces and not head.new
+            try:
+                self._open_parts(head, undo, new=head.new or self.folder.untouched)
+            except _UNUSABLE as error:
+                way = way_out(error, self.folder.path)
+                raise JobError(
+                    f"JOBDIR {self.folder.path} cannot be used: {error_text(error)}{way}"
+                ) from error
+            undo.pop_all()
 
     def run(
         self,
@@ -257,12 +260,14 @@ class Job:
         if self.guard is not None:
             self.guard.start()
 
-    def _open_parts(self, head: JobHead, *, new: bool) -> None:
+    def _open_parts(self, head: JobHead, undo: ExitStack, *, new: bool) -> None:
+        """Open what is in the folder; ``undo`` closes it again if a later part cannot be opened."""
         settings = self._settings
         self.hasher = IdentityHasher(head.seed)
         meters = self.meters
         on_write = None if meters is None else meters.batch.observe
         self.store = LevelStore(self.folder.frontier, create=new, on_write=on_write)
+        undo.callback(self.store.close)
         check_owner(self.store, head.seed, head.ring)
         put_owner(self.store, head.seed, head.ring)
         self.is_paused = self.store.get(CRAWL_PAUSED) is not None
@@ -274,7 +279,9 @@ class Job:
         self.struck = [entry for entry in strikes if entry is not None]
         self.holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
+        undo.callback(self.mark.close)
         self.decoders = Decoders(self.mark, thread_mark)
+        undo.callback(self.decoders.close)
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
@@ -295,25 +302,35 @@ class Job:
             None if self.node is None else self.node.robots_post,
         )
         archive = warc_folder(settings, self.folder.path)
-        payloads = self._payloads(archive)
-        about = warcinfo(settings, self.contact, self.user_agent)
+        payloads = self._payloads(archive, undo)
         self.archive = warc_writer(
             self.writer,
             settings,
             archive,
             seed=head.seed,
-            about=about,
+            about=warcinfo(settings, self.contact, self.user_agent),
             payloads=payloads,
             on_pair=None if meters is None else meters.pair.observe,
         )
+        undo.callback(self.archive.abandon)
         self.notes = Provenance(settings, self.archive)
-        own = "" if self.node is None else self.node.own
-        self.crawl_log = crawl_log(settings, self.folder.path, own)
-        self.traces = traces(settings, self.spider, own, self.wall)
+        self._open_note = OpenWarcNote(self.store)
         # With CrawlerProcess the loop does not run yet.
         loop = asyncio.get_event_loop()
+        self.mended = self.archive.open(loop, self._open_note.last)
+        self.lost = settle_open_file(self._open_note, self.frontier, archive)
+        if payloads is not None:
+            if self.mended.damaged or self.lost:
+                # A revisit record must not refer to a record that is put aside as damaged.
+                payloads.clear()
+            note_place(self.folder.payloads, archive, uploaded(archive))
+        if self.guard is not None:
+            # A disk below the floor must be known before anything is popped.
+            self.guard.look()
+        # These hold nothing open before the crawl runs.
+        own = "" if self.node is None else self.node.own
+        self.crawl_log = crawl_log(settings, self.folder.path, own)
         self._loop_clock = LoopClock(loop, self.monotonic)
-        self._loop_clock.start()
         on_answer = self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None
         on_look_up = None if meters is None else meters.dns.observe
         self.resolver = resolver(settings, self._loop_clock, on_answer, on_look_up)
@@ -322,14 +339,9 @@ class Job:
         self.client = fetch_client(settings, self._loop_clock, self.resolver)
         # Where the disk guard looks too.
         self.spills = Spills(loop, archive)
-        self._open_note = OpenWarcNote(self.store)
-        self.mended = self.archive.open(loop, self._open_note.last)
-        self.lost = settle_open_file(self._open_note, self.frontier, archive)
-        if payloads is not None:
-            if self.mended.damaged or self.lost:
-                # A revisit record must not refer to a record that is put aside as damaged.
-                payloads.clear()
-            note_place(self.folder.payloads, archive, uploaded(archive))
+        # What sends traces; None without KROWL_TRACES.
+        self.traces = traces(settings, self.spider, own, self.wall)
+        self._loop_clock.start()
 
     @property
     def robots(self) -> RobotsGate:
@@ -340,12 +352,14 @@ class Job:
         if self._on_robots is not None:
             self._on_robots(robots_fetch, sitemaps)
 
-    def _payloads(self, archive: Path) -> PayloadIndex | None:
+    def _payloads(self, archive: Path, undo: ExitStack) -> PayloadIndex | None:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
         forget_others(self.folder.payloads, archive, uploaded(archive))
         others = open_other_crawls(self._settings, self.folder.other_crawls)
-        return PayloadIndex(self.folder.payloads, warn=logger.warning, others=others)
+        payloads = PayloadIndex(self.folder.payloads, warn=logger.warning, others=others)
+        undo.callback(payloads.close)
+        return payloads
 
     def fail(self, error: Exception) -> None:
         """Stop the crawl because of an error. Only the first call has an effect."""
@@ -417,12 +431,12 @@ class Job:
         :raises StoreError: the frontier cannot be written
         """
         async with self._commit_lock:
-            if self._opened:
+            if self.is_open:
                 await self._commit()
 
     async def _commit_for(self, snapshot: Snapshot) -> None:
         async with self._commit_lock:
-            if not self._opened:
+            if not self.is_open:
                 raise JobError("the crawl has ended")
             try:
                 await self._commit(snapshot.note_archive)
@@ -457,10 +471,13 @@ class Job:
             await run_in_thread((batch or self.store.batch(sync=True)).write)
 
     async def close(self) -> None:
-        """Commit, close the WARC files and the store, unlock the folder.
+        """Commit, close the WARC files and the store, unlock the folder. Only the first call does.
 
         Errors of disk and archive go to ``failure``. Any other is raised once all is closed.
         """
+        if self._is_closing:
+            return
+        self._is_closing = True
         self.give_up()
         async with AsyncExitStack() as parts:
             parts.push_async_callback(self._close_parts)
@@ -470,9 +487,7 @@ class Job:
 
     async def _close_parts(self) -> None:
         async with self._commit_lock, AsyncExitStack() as parts:
-            if not self._opened:
-                return
-            self._opened = False
+            self.is_open = False
             # Closing a large store may take long: the watchdog must not report a held event loop.
             self.mark.beat(inf)
             # The last one is closed first.

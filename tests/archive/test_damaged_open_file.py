@@ -45,7 +45,6 @@ def killed(archiving: Archiving, folder: Path) -> Path:
 async def lost(folder: Path) -> Loss | None:
     """Start a job, and return what it has lost."""
     job = job_in(folder)
-    job.open()
     log_start(job)
     await job.close()
     return job.lost

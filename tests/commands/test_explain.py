@@ -267,7 +267,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
         def asks() -> Script:
             yield lambda: any(entry.path == "/one" for entry in web.log())
             # Of those that are not collected yet, the newest.
-            crawler = [each for each, job in _jobs.items() if job._opened][-1]
+            crawler = [each for each, job in _jobs.items() if job.is_open][-1]
             krowl = Console(crawler, "a test")
             told["status"] = repr(krowl.status())
             told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))

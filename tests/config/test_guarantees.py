@@ -148,7 +148,7 @@ def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
     async def main() -> None:
         crawler = start(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9}, JOBDIR=str(tmp_path / "job"))
         crawler.stats = MemoryStatsCollector(crawler)
-        Job.of(crawler).open()
+        Job.of(crawler)
         nearest = [type(each) for each in middlewares_of(crawler).middlewares[-3:]]
         assert nearest == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
         await Job.of(crawler).close()
@@ -205,7 +205,6 @@ def start(how: str = "custom_settings", **changes: Any) -> Crawler:
         settings.setdict({"CHANGES": changes, "ADDONS": {**settings["ADDONS"], Changing: 9}})
     crawler = Crawler(Spiteful, settings)
     crawler.addons.load_settings(crawler.settings)
-    Job.of(crawler)
     return crawler
 
 
@@ -247,7 +246,7 @@ def test_no_way_to_a_setting_leads_round_the_checks(attack: dict[str, Any]) -> N
 
     def is_refused(how: str, addons: dict[str, Any]) -> bool:
         try:
-            start(how, **attack, **addons)
+            Job.of(start(how, **attack, **addons))
         except SettingsError:
             return True
         return False

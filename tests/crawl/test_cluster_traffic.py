@@ -66,7 +66,6 @@ def traffic_in(
     given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
     settings = Settings({**ours, **given, **more})
     job = Job(settings)
-    job.open()
     job.node = node
     codec = RequestCodec(spider or Spider("news"))
     intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)

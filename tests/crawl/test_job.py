@@ -46,9 +46,7 @@ class Parts:
 
 def opened(folder: Path) -> Job:
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
-    job = Job(Settings({**ours, "KROWL_CONTACT": CONTACT, "JOBDIR": str(folder / "job")}))
-    job.open()
-    return job
+    return Job(Settings({**ours, "KROWL_CONTACT": CONTACT, "JOBDIR": str(folder / "job")}))
 
 
 def commit(folder: Path, parts: Parts, *, for_snapshot: bool = False) -> Exception | None:
@@ -92,23 +90,3 @@ def test_a_commit_that_fails_for_a_snapshot_stops_the_crawl(tmp_path: Path) -> N
     """The acknowledgements in it are lost."""
     parts = Parts(failed=True)
     assert isinstance(commit(tmp_path, parts, for_snapshot=True), ArchiveError)
-
-
-def test_all_is_closed_when_a_part_fails(tmp_path: Path) -> None:
-    """The error is raised after that; a later start has the folder."""
-
-    async def main() -> None:
-        job = opened(tmp_path)
-
-        async def fail() -> None:
-            raise RuntimeError("a bug")
-
-        job.snapshot.end = fail  # type: ignore[method-assign]
-        job.resolver.close = fail  # type: ignore[method-assign]
-        with pytest.raises(RuntimeError, match="a bug"):
-            await job.close()
-        again = opened(tmp_path)
-        assert not again.mended.damaged
-        await again.close()
-
-    asyncio.run(main())

@@ -30,8 +30,8 @@ PROXY = {"proxy": "http://user:secret@127.0.0.1:9"}
 class Member(SimulatedJob):
     """The job of a node, whose client has no connections."""
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
         self.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
 
 

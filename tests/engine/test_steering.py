@@ -36,7 +36,7 @@ PAGES = {"/", *(f"/{at}" for at in range(8))}
 
 def console() -> Console:
     # Crawls of this process that were killed may not be collected yet: they are older.
-    crawler = [each for each, job in _jobs.items() if job._opened][-1]
+    crawler = [each for each, job in _jobs.items() if job.is_open][-1]
     return Console(crawler, "a test")
 
 

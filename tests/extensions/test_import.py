@@ -117,7 +117,7 @@ async def pieces(*some: bytes) -> AsyncIterator[list[bytes]]:
 
 
 def ordering() -> Ordering:
-    crawler = [each for each, job in _jobs.items() if job._opened][-1]
+    crawler = [each for each, job in _jobs.items() if job.is_open][-1]
     return Ordering(crawler, "a test")
 
 

@@ -472,8 +472,8 @@ class SimulatedCluster:
                 self.node = node
                 self.client = SimpleNamespace(hang_up=simulation.hang_up)
 
-            def open(self, asked: Any = None) -> None:
-                super().open(asked)
+            def _open(self, asked: Any) -> None:
+                super()._open(asked)
                 self.hasher = IdentityHasher(int.from_bytes(seed, "big"))
                 node.robots_post._wall = self.wall
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.table import CHECKERS
-from krowlspider.crawl.job import Job, _jobs
+from krowlspider.crawl.job import Job, _jobs, asked_by
 from tests.support.crawling import Crawl
 from tests.support.in_process import execute_here
 from tests.support.simulated_loop import SimulatedLoop, clocks, scripts
@@ -52,8 +52,8 @@ class SimulatedJob(Job):
     wall = staticmethod(clocks.wall)
     monotonic = cpu = staticmethod(clocks.monotonic)
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
         loop, archive = asyncio.get_running_loop(), self.archive
         assert isinstance(loop, SimulatedLoop)
         assert isinstance(archive, _Writer)
@@ -66,7 +66,9 @@ class SimulatedJobs:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        job = _jobs[crawler] = SimulatedJob(crawler.settings, crawler.spidercls.name)
+        job = _jobs[crawler] = SimulatedJob(
+            crawler.settings, crawler.spidercls.name, asked_by(crawler.spider)
+        )
         job.chance = Random(1).random
         return cls()
 

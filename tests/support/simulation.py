@@ -237,20 +237,18 @@ class SimulatedJob(Job):
     """A job with the clocks and the store of a simulation, and no archive."""
 
     def __init__(self, simulation: Simulation, settings: Settings):
-        super().__init__(settings)
         self._simulation = simulation
-        self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.struck: list[object] = []
-        self.lost = None
-        self.mark = WorkMark(simulation.folder / "mark", b"boot")
-        self.holds = []
         self.wall = lambda: simulation.clocks.wall
         self.cpu = lambda: simulation.clocks.monotonic
         self.chance = simulation.chances.random
+        super().__init__(settings, asked=simulation.crawler.spider.asked_scope)
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        """Open the parts; called by the downloader."""
-        self.scope = None if asked is None else asked.rules
+    def _open(self, asked: AskedScope | None) -> None:
+        self.scope, self.replaces_scope = None if asked is None else asked.rules, False
+        self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
+        self.is_paused, self.struck, self.lost, self.holds = False, [], None, []
+        self.mark = WorkMark(self._simulation.folder / "mark", b"boot")
+        self.notes = self.traces = None  # type: ignore[assignment]
         settings, clocks = self._settings, self._simulation.clocks
         self.store = self._simulation.store  # type: ignore[assignment]
         self.hasher = IdentityHasher(1)

@@ -45,7 +45,7 @@ SETTINGS = {"KROWL_WARC_MAX_SIZE": 60_000}
 
 def running_job() -> Job:
     # Of those that are not collected yet, the newest.
-    return [job for job in _jobs.values() if job._opened][-1]
+    return [job for job in _jobs.values() if job.is_open][-1]
 
 
 def archived(jobdir: Path) -> Counter[str]:

@@ -16,6 +16,7 @@ from krowlspider.frontier.hosts.host import (
     Level,
     level_of,
 )
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
 
 # Version, health; due and ready times; latency average, robots.txt delay, quiet answers, throttling
@@ -70,12 +71,12 @@ def encode_host(host: Host) -> bytes:
 def decode_host(name: str, record: bytes) -> Host:
     """Return the host that a record describes: deferred, scheduled or idle.
 
-    :raises ValueError: the record is of another version
+    :raises StoreError: the record is of another version
     """
     version, health, due, ready, *rest = _HEAD.unpack_from(record)
     ema, floor, good_answers, throttling, errors, queued, done, dropped = rest
     if version not in _VERSIONS:
-        raise ValueError(
+        raise StoreError(
             f"host record of {name} has version {version}, not {_VERSIONS[0]} to {_VERSIONS[-1]}"
         )
     levels: dict[int, Level] = {}

@@ -6,6 +6,7 @@ import pytest
 
 from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
 from krowlspider.frontier.hosts.record import decode_host, encode_host, figures_in
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
 
 
@@ -37,5 +38,5 @@ def test_decode_returns_the_encoded_host(health: Health, extras: int, origin: in
 def test_a_record_of_another_version_is_refused() -> None:
     record = bytearray(encode_host(Host("a.test")))
     record[0] = 99
-    with pytest.raises(ValueError, match=r"host record of a\.test has version 99"):
+    with pytest.raises(StoreError, match=r"host record of a\.test has version 99"):
         decode_host("a.test", bytes(record))
