@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.mark import Acknowledgement
 from krowlspider.cluster.transport.mark import encode as encode_mark
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
-from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
+from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
 from krowlspider.cluster.transport.order_post import reply_to
 from krowlspider.cluster.transport.robots_message import RobotsAsk
@@ -26,6 +26,7 @@ from krowlspider.frontier.schedule.standing import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
+from krowlspider.urls.length import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -97,7 +98,7 @@ class ClusterTraffic:
             frontier, store, self._robots, node=node.own, identify=self.identity
         )
         self.arrivals = Arrivals(
-            frontier, store, self._robots.cache, self.identity, url_max=MAX_URL
+            frontier, store, self._robots.cache, self.identity, url_max=URL_MAX
         )
 
     def identity(self, entry: Entry) -> bytes | None:

@@ -10,7 +10,6 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.seeds import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
@@ -20,6 +19,7 @@ from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.length import URL_MAX
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.rules.exclude import PatternList
 from krowlspider.urls.rules.scope import Scope
@@ -535,10 +535,10 @@ class Intake:
     ) -> list[Foreign]:
         """Return a URL as a message to its owner; an empty list if it cannot be sent. ``always`` is
         as in `RequestCodec.message`."""
-        if len(entry.url) > MAX_URL:
+        if len(entry.url) > URL_MAX:
             self.count_dropped("length")
             return []
-        if len(entry.via) > MAX_URL:
+        if len(entry.via) > URL_MAX:
             entry.via = entry.path = ""
         try:
             message = self._codec.message(entry, priority, always=always)

@@ -18,7 +18,7 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.length import queued_max
 from krowlspider.urls.seeds import Seed
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class LineIntake:
         self._job = Job.of(crawler)
         self._intake = scheduler.intake
         self._codec = scheduler.codec
-        # 0 means no limit, as in Scrapy, except the limit for URLs that are parsed.
-        most = crawler.settings.getint("URLLENGTH_LIMIT")
-        self._url_max = min(most or REFERENCE_MAX, REFERENCE_MAX)
+        self._url_max = queued_max(crawler.settings.getint("URLLENGTH_LIMIT"))
         # Few: each of them has cost three processes.
         poison = self._job.store.items(schema.POISON)
         self._poison = {entry_of(key, value).url: key for key, value in poison}

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.nodes.static import place_of
 from krowlspider.crawl.parts import delay_policy, frontier_limits, robots_fetches, seen_set
 from krowlspider.engine.imported import ImportedIdentity
@@ -34,6 +33,7 @@ from krowlspider.frontier.work_mark import MARK, THREAD_MARK, boot_id, left_key
 from krowlspider.node.tree import StoppedError, process_warc_folder, processes
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.length import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +157,7 @@ class FolderHandover:
         )
         fetches = robots_fetches(settings, frontier, time.time, lambda *_: None)
         departures = Departures(frontier, store, fetches, node=name, identify=identify)
-        arrivals = Arrivals(frontier, store, fetches.cache, identify, url_max=MAX_URL)
+        arrivals = Arrivals(frontier, store, fetches.cache, identify, url_max=URL_MAX)
         return _Part(name, folder, head, store, frontier, departures, arrivals)
 
     def _owner_for(self, part: _Part) -> Callable[[str], str | None]:

@@ -29,7 +29,7 @@ from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
 from krowlspider.programs.program import BAD_NAMED, BadLines
 from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.length import queued_max
 from krowlspider.urls.rules.exclude import PatternList
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.scope_rules import ScopeRules
@@ -114,8 +114,7 @@ def import_into(
         monotonic=time.monotonic,
         wall=time.time,
     )
-    # 0 means no limit, as in Scrapy, except the limit for URLs that are parsed.
-    url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
+    url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
     identify = ImportedIdentity(offline(settings), head.seed)
     parse = partial(parse_line, identify=identify, url_max=url_max)
     return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)

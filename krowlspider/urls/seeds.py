@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
+from krowlspider.urls.length import URL_MAX
 from krowlspider.urls.ports import is_blocked, port_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# Characters of the longest seed; longer URLs are not queued.
-MAX_SEED = 2048
 
 # Bytes of a line that are read; the rest of the line is skipped.
 _LINE_MAX = 65536
@@ -93,8 +91,8 @@ def _shown(text: str) -> str:
 
 
 def _check(text: str) -> None:
-    if len(text) > MAX_SEED:
-        raise BadSeed(f"longer than {MAX_SEED} characters")
+    if len(text) > URL_MAX:
+        raise BadSeed(f"longer than {URL_MAX} characters")
     if _CONTROL.search(text):
         raise BadSeed("a control character inside")
     fields = text.split()

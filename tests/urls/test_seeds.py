@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.length import URL_MAX
 from krowlspider.urls.lists import seed_text
-from krowlspider.urls.seeds import MAX_SEED, BadSeed, Seed, parse_seed
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_bad_line_says_why(line: bytes, reason: str) -> None:
 
 
 def test_the_longest_seed_is_taken_and_a_longer_one_is_bad() -> None:
-    longest = b"https://example.com/".ljust(MAX_SEED, b"x")
+    longest = b"https://example.com/".ljust(URL_MAX, b"x")
     assert parse_seed(longest) == Seed(longest.decode(), bare=False)
     with pytest.raises(BadSeed, match="longer than 2048"):
         parse_seed(longest + b"x")

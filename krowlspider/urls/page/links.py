@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.length import URL_MAX
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.headers import FOLLOWED, refresh_target
 from krowlspider.urls.page.queries import encode_queries
@@ -165,7 +165,7 @@ def _label(body: bytes, charset: str | None) -> str | None:
 def _base(hrefs: list[str], url: str) -> str:
     """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
     base = normalise(hrefs[0], url) if hrefs else None
-    return url if base is None or len(base) > BASE_MAX else base
+    return url if base is None or len(base) > URL_MAX else base
 
 
 def refusals_in(rules: set[str]) -> tuple[bool, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.length import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ class Locations:
     def joined(self, base: str) -> str | None:
         """Return the base within an element with this ``xml:base``, the outer one if it is bad."""
         url = normalise(base.strip(), self.base)
-        return self.base if url is None or len(url) > BASE_MAX else url
+        return self.base if url is None or len(url) > URL_MAX else url
 
 
 def _is_no_url(attributes: Mapping[str, str]) -> bool:

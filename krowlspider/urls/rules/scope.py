@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.host import domain_of
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.length import queued_max
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 class Scope:
     """Applies the rules of a crawl to the URLs it discovers.
 
-    ``max_url_length`` is in characters; 0 means no limit, but no URL may have more than
-    REFERENCE_MAX. The expressions of ``rules`` are searched in the URL.
+    ``max_url_length`` is as the limit of `queued_max`. The expressions of ``rules`` are searched in
+    the URL.
     """
 
     def __init__(self, rules: ScopeRules, *, max_url_length: int, traps: Traps | None = None):
         self._max_depth = inf if rules.max_depth is None else rules.max_depth
-        # A longer URL would not be parsed again on a retry.
-        self._max_url_length = min(max_url_length or REFERENCE_MAX, REFERENCE_MAX)
+        self._max_url_length = queued_max(max_url_length)
         self._allow = [re.compile(pattern) for pattern in rules.allow]
         self._deny = [re.compile(pattern) for pattern in rules.deny]
         self._same_host = rules.same_host

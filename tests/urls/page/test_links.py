@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.length import URL_MAX
 from krowlspider.urls.page.headers import read_links, read_refresh
 from krowlspider.urls.page.links import (
     MAX_LANG,
@@ -212,7 +212,7 @@ def test_refresh_header_is_read_as_in_chromium(values: list[bytes], expected: st
 
 @pytest.mark.parametrize(
     "base",
-    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (BASE_MAX // 2)],
+    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (URL_MAX // 2)],
 )
 def test_a_base_that_is_of_no_use_leaves_the_page_its_own(base: str) -> None:
     page = read(f"<base href='{base}'><a href=x>")
