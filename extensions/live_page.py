@@ -15,7 +15,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, Secret
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
@@ -129,7 +129,7 @@ class LivePage:
         return cls(crawler)
 
     def _offer(self) -> None:
-        job = Job.of(self._crawler)
+        job = job_of(self._crawler)
         self._history = History(job.folder.path / "history.json")
         job.page = self._routes
         if where := self._token.keep(job.folder.path / CONTROL_TOKEN):
@@ -147,7 +147,7 @@ class LivePage:
 
     def _sample(self) -> None:
         self._crawler.signals.send_catch_log(figures_wanted)
-        self._history.add(Job.of(self._crawler).wall(), self._control.sample())
+        self._history.add(job_of(self._crawler).wall(), self._control.sample())
 
     def _stop(self) -> None:
         if self._sampling.running:

@@ -8,7 +8,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.metrics.registry import registry_of, text
 from krowlspider.crawl.monitoring.access import METRICS, PAGE, forget_urls, note_url
 from krowlspider.crawl.monitoring.page_server import Recent
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.monitoring.endpoint import Route
 
 
@@ -46,12 +47,12 @@ class Metrics:
         return cls(crawler)
 
     async def _start(self) -> None:
-        settings, job = self._crawler.settings, Job.of(self._crawler)
-        labels = {"spider": job.spider, "version": __version__}
-        self._registry = registry_of(job, self._crawler.stats.get_stats, labels)
+        settings, crawl = self._crawler.settings, crawl_of(self._crawler)
+        labels = {"spider": crawl.job.spider, "version": __version__}
+        self._registry = registry_of(crawl, self._crawler.stats.get_stats, labels)
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         why_not = Control(self._crawler).why_nothing_is_sent
-        self._server = MetricsServer(job, path, self._text, why_not)
+        self._server = MetricsServer(crawl, path, self._text, why_not)
         await self._server.start(settings)
 
     def _text(self) -> bytes:
@@ -67,13 +68,15 @@ class MetricsServer:
     """Serves what ``text`` returns at ``path``, and the page of ``job.page``. ``why_not`` returns
     why the crawl may not fetch, "" if it may."""
 
-    def __init__(self, job: Job, path: str, text: Callable[[], bytes], why_not: Callable[[], str]):
-        self._job = job
+    def __init__(
+        self, crawl: Crawl, path: str, text: Callable[[], bytes], why_not: Callable[[], str]
+    ):
+        self._job, self._node = crawl.job, crawl.node
         self._path = path
         self._text = text
         self._why_not = why_not
         self._recent = Recent()
-        self._servers = Servers(self._routes, job.page, job.turns.serve)
+        self._servers = Servers(self._routes, crawl.job.page, crawl.job.turns.serve)
 
     async def start(self, settings: BaseSettings) -> None:
         """Listen, and tell the folder, the cluster and the log where. If that fails, log it."""
@@ -86,8 +89,8 @@ class MetricsServer:
             url = shown(metrics) + self._path
             note_url(job.folder.path, METRICS, url)
             watched.append(f"metrics {url}")
-            if job.node is not None:
-                job.node.cluster.serve_metrics(*reached_at(metrics))
+            if self._node is not None:
+                self._node.cluster.serve_metrics(*reached_at(metrics))
         job.watched_at[:0] = watched
 
     def _routes(self) -> dict[str, Route]:

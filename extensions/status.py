@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.limits import Limits
 from krowlspider.crawl.start_log import log_terms
 from krowlspider.crawl.status import Progress, figures_wanted
@@ -40,14 +40,15 @@ class Status:
 
     def _open(self) -> None:
         crawler, settings = self._crawler, self._crawler.settings
-        self._job = Job.of(crawler)
+        self._crawl = crawl_of(crawler)
+        self._job = self._crawl.job
         self._now = self._job.monotonic
         self._limits = Limits(
             answers=settings.getint("CLOSESPIDER_PAGECOUNT"),
             seconds=settings.getfloat("CLOSESPIDER_TIMEOUT"),
         )
         self._progress = Progress(
-            self._job, crawler.stats, self._measure, self._now(), self._limits
+            self._crawl, crawler.stats, self._measure, self._now(), self._limits
         )
         interval = settings.getfloat("KROWL_STATUS_INTERVAL")
         self._lines = StatusLog(
@@ -73,7 +74,7 @@ class Status:
 
     def _start(self) -> None:
         self._progress.begin(self._now())
-        log_terms(self._job, self._crawler.settings, self._job.spider)
+        log_terms(self._crawl, self._crawler.settings, self._job.spider)
         self._lines.start()
 
     def _end(self, reason: str) -> None:

@@ -14,7 +14,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import STALLED_AFTER, Uploader
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.status import publish
 from krowlspider.frontier.admin.words import counted
 
@@ -59,14 +59,14 @@ class Upload:
         return cls(crawler)
 
     def _start(self) -> None:
-        folder = Job.of(self._crawler).archive.directory
+        folder = job_of(self._crawler).archive.directory
         put = partial(publish, self._crawler.stats)
         self._upload = CrawlUpload(folder, self._destination, put, delete=self._delete)
         self._upload.start()
 
     async def _finish(self) -> None:
         if self._upload is not None:
-            Job.of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)
+            job_of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)
 
 
 class CrawlUpload:

@@ -20,7 +20,7 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.config.json_log import JsonFormatter
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
 from krowlspider.frontier.hosts.holds import NOTES
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, MARK_AT
@@ -54,7 +54,7 @@ class Watchdog:
         return cls(crawler)
 
     def _start(self) -> None:
-        job = self._job = Job.of(self._crawler)
+        job = self._job = job_of(self._crawler)
         aside = sum(hold.aside for hold in job.holds)
         self._stats.set_value("krowl/watchdog/set_aside_count", aside)
         self._watch = LoopWatch(job.folder.path)

@@ -21,7 +21,7 @@ from krowlspider.config.json_log import follow_settings, name_spider
 from krowlspider.config.start_lines import lower_start_lines
 from krowlspider.config.texts import check_mappings
 from krowlspider.config.validation import validate
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import opened_crawl
 from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
     from scrapy.spiderloader import SpiderLoaderProtocol
+
+    from krowlspider.crawl.crawls import Crawl
 
 logger = logging.getLogger(__name__)
 
@@ -205,9 +207,9 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
         return 1, repr(error)
-    job = Job.found(crawler)
-    if job is not None and (found := _outcome_of(job, crawler.settings)):
-        return found
+    crawl = opened_crawl(crawler)
+    if crawl is not None and (outcome := _outcome_of(crawl, crawler.settings)):
+        return outcome
     stats = crawler.stats.get_stats().items()
     if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
         why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
@@ -220,8 +222,9 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     return _OF_REASON.get(reason, 0), str(reason)
 
 
-def _outcome_of(job: Job, settings: BaseSettings) -> tuple[int, str] | None:
-    """Return the exit code that the job itself decides, and why; None if it decides none."""
+def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
+    """Return the exit code that job and node decide, and why; None if they decide none."""
+    job, node = crawl.job, crawl.node
     failure = job.failure
     if isinstance(failure, ClusterError):
         print(f"krowlspider: {failure}", file=sys.stderr)
@@ -236,8 +239,8 @@ def _outcome_of(job: Job, settings: BaseSettings) -> tuple[int, str] | None:
         return BAD_INPUT, job.wrong
     if job.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
-    if job.node is not None and job.node.left_behind:
-        why = f"not handed over: {counted(job.node.left_behind, 'URL')}; start this node again"
+    if node is not None and node.left_behind:
+        why = f"not handed over: {counted(node.left_behind, 'URL')}; start this node again"
         print(f"krowlspider: {why}", file=sys.stderr)
         return LEFT_BEHIND, why
     if left := job.not_uploaded:

@@ -37,7 +37,13 @@ class Flights:
     """
 
     def __init__(
-        self, job: Job, budget: PageBudget, *, retry_delay: float, wake: Callable[[], None]
+        self,
+        job: Job,
+        budget: PageBudget,
+        *,
+        retry_delay: float,
+        wake: Callable[[], None],
+        others_have_seeds: Callable[[], bool] | None = None,
     ):
         self.on_the_wire = 0
         self.last_sent = 0.0
@@ -46,8 +52,7 @@ class Flights:
         self._frontier = job.frontier
         self._schedule = job.frontier.schedule
         self._budget = budget
-        others = None if job.node is None else job.node.others_have_seeds
-        self.seeds = SeedsFirst(job.frontier, budget, wake, others)
+        self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get

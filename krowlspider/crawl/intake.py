@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.seed_table import SeedLine
     from krowlspider.urls.seeds import Seed
@@ -87,13 +88,14 @@ class Intake:
         codec: RequestCodec,
         settings: BaseSettings,
         *,
+        node: Node | None,
         identify: Callable[[Request, str], bytes],
         wake: Callable[[], None],
     ):
         self._job = job
         self._frontier = job.frontier
         self._linkable = job.frontier.linked_ports.admitted
-        self._node = job.node
+        self._node = node
         self._codec = codec
         self.identify = identify
         self.wake = wake

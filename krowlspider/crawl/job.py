@@ -13,8 +13,7 @@ from functools import partial
 from inspect import isawaitable
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import plyvel
@@ -26,7 +25,6 @@ from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.payloads.place import forget_others, note_place
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.write.writer import WarcWriter
-from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.archiving.open_note import OpenWarcNote, settle_open_file
@@ -35,7 +33,6 @@ from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.crawl.meters import Meters
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
     crawl_log,
@@ -69,22 +66,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from os import PathLike
 
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
     from krowlspider.archive.reading import Synced
+    from krowlspider.crawl.meters import Meters
     from krowlspider.crawl.monitoring.page_server import RouteMaker
-    from krowlspider.crawl.nodes.node import Node
     from krowlspider.crawl.snapshots.taking import Snapshot
+    from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch
     from krowlspider.urls.rules.scope_rules import AskedScope
 
 logger = logging.getLogger(__name__)
-
-_jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
 # A folder with a failed disk or with damaged files. Any other error is ours, and has its traceback.
 _UNUSABLE = (
@@ -93,26 +87,31 @@ _UNUSABLE = (
 )
 
 
-@runtime_checkable
-class Scoped(Protocol):
-    """A spider that has a scope."""
+class Seat(NamedTuple):
+    """What a job needs of the cluster in which it is a node.
 
-    asked_scope: AskedScope
+    ``node`` is its name, ``ring`` what its folder belongs to, ``may_begin`` whether a new folder
+    may be made. ``agree_on_seed`` takes the seed of the folder, None for a new one, and returns
+    that of all nodes. ``may_fetch`` is as in `Frontier`, ``peers`` as in `RobotsFetches`.
+    """
 
-
-def asked_by(spider: Spider | None) -> AskedScope | None:
-    """Return the scope that a spider asks for; None if it has none."""
-    return spider.asked_scope if isinstance(spider, Scoped) else None
+    node: str
+    ring: str
+    may_begin: bool
+    agree_on_seed: Callable[[int | None], int]
+    may_fetch: Callable[[str], bool]
+    peers: Peers
 
 
 class Job:
     """One crawl, open from its creation to `close`: its folder, and all that is open in it.
 
-    `of` creates it once the spider exists; the scheduler runs it, and closes it as the engine ends.
-    A start that fails closes what was open. The job owns the group commit and the disk guard: no
-    component setting can remove them.
+    `krowlspider.crawl.crawls.Crawl` owns it. A start that fails closes what was open. The job owns
+    the group commit and the disk guard: no component setting can remove them.
 
-    ``asked`` is the scope that the spider asks for; ``scope`` is the one that holds.
+    ``asked`` is the scope that the spider asks for; ``scope`` is the one that holds. ``meters`` are
+    measured for the metrics; None if they are not served. ``seat`` is None for a crawl of one
+    process.
 
     :raises JobError: the folder, the frontier or the archive cannot be used, or it is of another
         spider or scope
@@ -130,15 +129,21 @@ class Job:
     chance = staticmethod(random.random)
     writer = WarcWriter
 
-    def __init__(self, settings: BaseSettings, spider: str = "", asked: AskedScope | None = None):
+    def __init__(
+        self,
+        settings: BaseSettings,
+        spider: str = "",
+        asked: AskedScope | None = None,
+        *,
+        meters: Meters | None = None,
+        seat: Seat | None = None,
+    ):
         self._settings = settings
         self.spider = spider
         # When this start began, in epoch seconds.
         self.began = self.wall()
-        # What is measured for the metrics; None if they are not served.
-        self.meters = Meters() if settings.getbool("PROMETHEUS_ENABLED") else None
-        # This process as a node of a cluster; None for a crawl of one process.
-        self.node = _node(settings, spider, self.meters)
+        self.meters = meters
+        self._seat = seat
         self.rule = delay_policy(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
@@ -179,25 +184,6 @@ class Job:
         self._open(asked)
         self.is_open = True
 
-    @classmethod
-    def of(cls, crawler: Crawler) -> Job:
-        """Return the job of a crawler, whose spider exists; create it at the first call.
-
-        :raises KrowlError: as of the class, or as `check`
-        """
-        job = cls.found(crawler)
-        if job is None:
-            # Here, because no setting can take away every component that needs the job.
-            check(crawler.settings)
-            asked = asked_by(crawler.spider)
-            job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name, asked)
-        return job
-
-    @classmethod
-    def found(cls, crawler: Crawler) -> Job | None:
-        """Return the job of a crawler; None if the start has ended before it had one."""
-        return _jobs.get(crawler)
-
     def _open(self, asked: AskedScope | None) -> None:
         """Lock the folder and open everything in it, or nothing."""
         settings = self._settings
@@ -205,14 +191,14 @@ class Job:
             _prepare_archive(settings["KROWL_WARC_DIR"])
             self.folder = JobFolder.of(settings["JOBDIR"])
             undo.callback(self.folder.leave)
-            cluster = None if self.node is None else self.node.cluster
-            seed, ring = None, "" if cluster is None else cluster.place
-            if cluster is not None:
-                seed = cluster.prepare(self.folder.seed_of(ring))
+            seat, seed, ring = self._seat, None, ""
+            if seat is not None:
+                ring = seat.ring
+                seed = seat.agree_on_seed(self.folder.seed_of(ring))
             head = self.folder.take(
                 seed=seed,
                 ring=ring,
-                may_begin=cluster is None or cluster.may_begin,
+                may_begin=seat is None or seat.may_begin,
                 spider=self.spider,
                 scope=asked,
                 delays=self.rule,
@@ -290,7 +276,7 @@ class Job:
             monotonic=self.monotonic,
             wall=self.wall,
             boot=boot,
-            may_fetch=None if self.node is None else self.node.may_fetch,
+            may_fetch=None if self._seat is None else self._seat.may_fetch,
             may_overflow=self.may_overflow,
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
@@ -299,7 +285,7 @@ class Job:
             self.frontier,
             self.wall,
             self._robots_found,
-            None if self.node is None else self.node.robots_post,
+            None if self._seat is None else self._seat.peers,
         )
         archive = warc_folder(settings, self.folder.path)
         payloads = self._payloads(archive, undo)
@@ -328,7 +314,7 @@ class Job:
             # A disk below the floor must be known before anything is popped.
             self.guard.look()
         # These hold nothing open before the crawl runs.
-        own = "" if self.node is None else self.node.own
+        own = "" if self._seat is None else self._seat.node
         self.crawl_log = crawl_log(settings, self.folder.path, own)
         self._loop_clock = LoopClock(loop, self.monotonic)
         on_answer = self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None
@@ -481,8 +467,6 @@ class Job:
         self.give_up()
         async with AsyncExitStack() as parts:
             parts.push_async_callback(self._close_parts)
-            if self.node is not None:
-                parts.push_async_callback(self.node.stop)
             parts.push_async_callback(self.snapshot.end)
 
     async def _close_parts(self) -> None:
@@ -549,26 +533,6 @@ async def _write(write: Callable[[], None]) -> None:
         if not lacks_room(error):
             raise
         logger.warning("The seen filter is not saved, so the next start takes longer: %s", error)
-
-
-def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | None:
-    """Return this process as a node of the cluster; None for a crawl of one process.
-
-    :raises ClusterError: this node is not among the members, or they cannot reach it
-    """
-    # Imported here, so that a crawl of one process does not load Redis.
-    if settings.getlist("KROWL_STATIC_NODES"):
-        from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
-        from krowlspider.crawl.nodes.static import StaticCluster  # noqa: PLC0415
-
-        return Node(settings, spider, StaticCluster, meters)
-    if settings["KROWL_CONSUL"]:
-        from krowlspider.crawl.nodes.consul import ConsulCluster  # noqa: PLC0415
-        from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
-
-        on_answer = None if meters is None else meters.consul.observe
-        return Node(settings, spider, partial(ConsulCluster, on_answer=on_answer), meters)
-    return None
 
 
 def _prepare_archive(chosen: str | PathLike[str] | None) -> None:

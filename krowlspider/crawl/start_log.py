@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.job import Job
 
 logger = logging.getLogger(__name__)
@@ -88,11 +89,12 @@ def _log_gone(archive: Path) -> None:
         )
 
 
-def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
+def log_terms(crawl: Crawl, settings: BaseSettings, spider: str) -> None:
     """Log where the crawl begins, how polite it is, where its results go and how to watch it.
 
     A spider with a scope logs what it crawls by `log_crawled`, once it has read its seeds.
     """
+    job = crawl.job
     logger.info("Job folder: %s, %s", job.folder.path, _state(job))
     logger.info("Politeness: %s", _politeness(job, settings))
     logger.info("Results: %s", _results(job, settings))
@@ -108,7 +110,7 @@ def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
     if job.scope is None:
         log_crawled(job, spider, "from its own start requests")
     if job.is_paused:
-        logger.warning("The crawl is %s", pause_reason(job))
+        logger.warning("The crawl is %s", pause_reason(crawl))
     if is_unreachable(job.contact):
         logger.warning(
             "KROWL_CONTACT=%s is at a reserved domain: no site owner can reach you there",

@@ -8,7 +8,7 @@ from typing import Any
 
 from scrapy.crawler import Crawler
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import opened_crawl
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.internals.engine import is_closing
 
@@ -30,9 +30,9 @@ class HandoverCrawler(Crawler):
         try:
             await super().crawl_async(*args, **kwargs)
         except Exception:
-            if (job := Job.found(self)) is not None:
+            if (crawl := opened_crawl(self)) is not None:
                 try:
-                    await job.close()
+                    await crawl.close()
                 except Exception:
                     # The error of the start is the one to tell.
                     logger.exception("A part of the crawl could not be closed")

@@ -16,7 +16,7 @@ from scrapy.http import Response
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
@@ -66,10 +66,10 @@ class Downloader:
     """
 
     def __init__(self, crawler: Crawler):
-        """:raises KrowlError: as of `Job.of`"""
+        """:raises KrowlError: as of `crawl_of`"""
         self._crawler = crawler
         # There is no engine yet: an unusable folder stops the start.
-        self._job = Job.of(crawler)
+        self._job = job_of(crawler)
         self._count = crawler.stats.inc_value
         # With CrawlerProcess the loop does not run yet.
         self._loop = asyncio.get_event_loop()

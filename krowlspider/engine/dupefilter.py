@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.dupefilters import BaseDupeFilter
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.frontier.store.schema import KEY_SIZE
 from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import host_of
@@ -39,7 +39,7 @@ class DupeFilter(BaseDupeFilter):
     @cached_property
     def hasher(self) -> IdentityHasher:
         """Computes the identities of URLs: that of the job, unless another one is set."""
-        return Job.of(self._crawler).hasher
+        return job_of(self._crawler).hasher
 
     def identity(self, request: Request, url: str) -> bytes:
         """Return the 8-byte identity of a request for a normalised URL.
@@ -59,5 +59,5 @@ class DupeFilter(BaseDupeFilter):
         url = normalise(request.url)
         if url is None:
             return False
-        seen = Job.of(self._crawler).frontier.seen
+        seen = job_of(self._crawler).frontier.seen
         return seen.known(host_of(url), self.identity(request, url))

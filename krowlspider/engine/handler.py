@@ -17,7 +17,7 @@ from krowlspider.archive.write.records import RecordIds
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
@@ -91,7 +91,7 @@ class DownloadHandler(BaseDownloadHandler):
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
         settings = crawler.settings
-        self._job = Job.of(crawler)
+        self._job = job_of(crawler)
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters

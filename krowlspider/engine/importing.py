@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.export import line_of
 from krowlspider.frontier.entry import entry_of
@@ -64,7 +64,8 @@ class LineIntake:
 
     def __init__(self, crawler: Crawler):
         scheduler = Scheduler.of(crawler)
-        self._job = Job.of(crawler)
+        crawl = crawl_of(crawler)
+        self._job, self._node = crawl.job, crawl.node
         self._intake = scheduler.intake
         self._codec = scheduler.codec
         self._url_max = queued_max(crawler.settings.getint("URLLENGTH_LIMIT"))
@@ -133,7 +134,7 @@ class LineIntake:
         return None if request.dont_filter else self._intake.identify(request, entry.url)
 
     def _queue(self, entries: list[tuple[Candidate, bytes | None]]) -> None:
-        node, intake = self._job.node, self._intake
+        node, intake = self._node, self._intake
         hosts = [candidate.host for candidate, _ in entries]
         owners = [None] * len(hosts) if node is None else node.others(hosts)
         foreign: list[Foreign] = []

@@ -19,9 +19,9 @@ from krowlspider.cluster.tasks import end
 from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
-from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.requisites import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
@@ -73,7 +73,8 @@ class Scheduler(BaseScheduler):
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        self._crawl = crawl_of(crawler)
+        self._job, self._node = self._crawl.job, self._crawl.node
         self.meters = self._job.meters
         self.throttle = self._job.throttle
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -118,13 +119,13 @@ class Scheduler(BaseScheduler):
 
         The downloader opened the job before the engine existed.
         """
-        job, settings, engine = self._job, self._crawler.settings, self._crawler.engine
+        job, node = self._job, self._node
+        settings, engine = self._crawler.settings, self._crawler.engine
         self._frontier = job.frontier
-        self._node = job.node
         self._waker = Waker(engine, job.frontier.now)
         self._codec = RequestCodec(spider, request_limits(settings))
         self.budget = PageBudget(
-            None if job.node is None else job.node.allowance,
+            None if node is None else node.allowance,
             is_limited=any(map(settings.getint, _LIMITS)),
         )
         self.flights = Flights(
@@ -132,17 +133,24 @@ class Scheduler(BaseScheduler):
             self.budget,
             retry_delay=settings.getfloat("KROWL_RETRY_DELAY"),
             wake=self._waker.wake,
+            others_have_seeds=None if node is None else node.others_have_seeds,
         )
         self.intake = Intake(
-            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
+            job,
+            self._codec,
+            settings,
+            node=node,
+            identify=self._dupefilter.identity,
+            wake=self._waker.wake,
         )
-        self.requisites = RequisiteIntake(self.intake, job, settings)
+        self.requisites = RequisiteIntake(self.intake, job.hasher, settings, node)
         self.awaited = AwaitedRequests(
             engine,
             job,
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
+            is_node=node is not None,
         )
         self._dispatcher = Dispatcher(
             job,
@@ -166,8 +174,8 @@ class Scheduler(BaseScheduler):
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
         call_when_over(engine, self.flights.over)
-        if job.node is not None:
-            self._traffic = self._connect(job.node)
+        if node is not None:
+            self._traffic = self._connect(node)
         job.run(
             on_failure=self._stop_crawl,
             on_wrong=self._stop_for,
@@ -246,7 +254,7 @@ class Scheduler(BaseScheduler):
                 await self._node.drain()
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
-        await self._job.close()
+        await self._crawl.close()
         if refused := self.intake.seed_redirects.warning():
             logger.warning(refused)
         if reason == "finished" and self._job.failure is None:

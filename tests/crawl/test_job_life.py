@@ -16,6 +16,7 @@ from scrapy.settings import Settings
 
 from krowlspider import settings as defaults
 from krowlspider.archive.disk import lock_directory
+from krowlspider.crawl.crawls import Crawl
 from krowlspider.crawl.folder import JobFolder, holder_of
 from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError, SettingsError
@@ -265,6 +266,27 @@ def test_a_close_that_fails_skips_no_other(tmp_path: Path, spoil: Callable[[Job]
         again = job_in(folder)
         assert not again.mended.damaged
         await again.close()
+
+    asyncio.run(main())
+
+
+class StuckNode:
+    """A node that cannot leave its cluster."""
+
+    async def stop(self) -> None:
+        raise RuntimeError("a bug")
+
+
+def test_a_node_that_cannot_leave_keeps_no_job_open(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+
+    async def main() -> None:
+        crawl = Crawl(job_in(folder), StuckNode())  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="a bug"):
+            await crawl.close()
+        assert still_open(folder) == set()
+        # It is closed: a failed start that follows closes nothing again.
+        await crawl.close()
 
     asyncio.run(main())
 

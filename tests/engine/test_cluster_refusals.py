@@ -44,7 +44,7 @@ def test_refused_requests_of_a_node_say_why(
         node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=Member)
         scheduler, frontier = node.scheduler, node.job.frontier
         names = [f"site{number}.test" for number in range(30)]
-        owners = node.job.node.others(names)
+        owners = node.node.others(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))
 
         assert not any(scheduler.enqueue_request(Request(f"data:,{n}")) for n in range(3))

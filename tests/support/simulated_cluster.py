@@ -147,13 +147,11 @@ class ClusterHandler(SimulatedHandler):
         finally:
             # An exchange that took place is the last entry; without one, that has its node.
             for entry in crawl.web.log[-1:]:
-                entry.ua = entry.ua or crawl.job.node.own
+                entry.ua = entry.ua or crawl.node.own
 
 
 class _Job(SimulatedJob):
-    """The job of a process; its node is made before it."""
-
-    node: Node
+    """The job of a process."""
 
     def commit_now(self) -> None:
         super().commit_now()
@@ -168,10 +166,6 @@ class _Job(SimulatedJob):
         """Only write: a kill loses nothing that is written."""
         if batch is not None:
             batch.write()
-
-    async def close(self) -> None:
-        await self.node.stop()
-        await super().close()
 
 
 class _Crawl(Simulation):
@@ -250,7 +244,7 @@ class Process:
 
     @property
     def has_joined(self) -> bool:
-        return self.crawl is not None and self.crawl.job.node.joined
+        return self.crawl is not None and self.crawl.node.joined
 
     def run_to(self, now: float) -> None:
         if self.is_frozen:
@@ -469,7 +463,6 @@ class SimulatedCluster:
         class OwnJob(_Job):
             def __init__(self, simulation: Simulation, settings: Settings) -> None:
                 super().__init__(simulation, settings)
-                self.node = node
                 self.client = SimpleNamespace(hang_up=simulation.hang_up)
 
             def _open(self, asked: Any) -> None:
@@ -497,6 +490,7 @@ class SimulatedCluster:
                 clocks,
                 chances=self.chances,
                 job_class=OwnJob,
+                node=node,
                 may_fetch=node.may_fetch,
                 peers=node.robots_post,
             )

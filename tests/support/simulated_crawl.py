@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.table import CHECKERS
-from krowlspider.crawl.job import Job, _jobs, asked_by
+from krowlspider.crawl.crawls import open_crawl
+from krowlspider.crawl.job import Job
 from tests.support.crawling import Crawl
 from tests.support.in_process import execute_here
 from tests.support.simulated_loop import SimulatedLoop, clocks, scripts
@@ -66,10 +67,7 @@ class SimulatedJobs:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        job = _jobs[crawler] = SimulatedJob(
-            crawler.settings, crawler.spidercls.name, asked_by(crawler.spider)
-        )
-        job.chance = Random(1).random
+        open_crawl(crawler, SimulatedJob).job.chance = Random(1).random
         return cls()
 
 

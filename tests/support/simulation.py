@@ -24,7 +24,7 @@ from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
-import krowlspider.crawl.job
+from krowlspider.crawl import crawls
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.job import Job
@@ -48,6 +48,7 @@ from tests.support.crawling import CONTACT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
 
+    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import Store
     from krowlspider.urls.rules.scope_rules import AskedScope
@@ -268,6 +269,9 @@ class SimulatedJob(Job):
         self.names = ResolverStats()
         self.outages = Outages(self.frontier, self.names, self.stop_for)
 
+    def give_up(self) -> None:
+        """Wait for no archive: there is none."""
+
     def run(self, **calls: object) -> None:
         """Start no timers: the simulation commits."""
 
@@ -294,8 +298,8 @@ class Simulation:
     """A crawl of a web by successive processes with a common store.
 
     ``reopen`` returns the store of the next process, after a clean end (True) or a kill (False).
-    ``may_fetch`` and ``peers`` are those of a node of a cluster. Waits after failures are partly by
-    ``chances``; all else is the same in each run.
+    ``may_fetch`` and ``peers`` are those of ``node`` in a cluster. Waits after failures are partly
+    by ``chances``; all else is the same in each run.
     """
 
     web: Web
@@ -305,6 +309,7 @@ class Simulation:
     clocks: Clocks = field(default_factory=Clocks)
     chances: Random = field(default_factory=lambda: Random(1))
     job_class: type[SimulatedJob] = SimulatedJob
+    node: Node | None = None
     may_fetch: Callable[[str], bool] | None = None
     peers: Peers | None = None
 
@@ -330,7 +335,11 @@ class Simulation:
         self._events: list[tuple[float, int, Coroutine[Any, Any, Any], Request]] = []
         self.crawler = SimulatedCrawler(self, settings)
         self.job = self.job_class(self, settings)
-        krowlspider.crawl.job._jobs[self.crawler] = self.job  # type: ignore[index]
+        if self.node is None:
+            self.node = crawls._node(settings, self.crawler.spider.name, None)
+        crawls._crawls[self.crawler] = crawls.Crawl(  # type: ignore[index]
+            self.job, self.node
+        )
         self.scheduler = Scheduler(self.crawler)  # type: ignore[arg-type]
         self.crawler.engine.scheduler = self.scheduler
         self.downloader = Downloader(self.crawler)  # type: ignore[arg-type]
