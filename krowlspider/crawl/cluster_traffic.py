@@ -24,9 +24,8 @@ from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.schedule.standing import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.length import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

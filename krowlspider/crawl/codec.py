@@ -21,9 +21,8 @@ from scrapy.utils.request import request_from_dict
 from krowlspider.cluster.transport.message import Message, dumps, encode, loads
 from krowlspider.cluster.transport.meta import carried
 from krowlspider.frontier.entry import AS_JSON, JSON, OPT_OUT, PICKLE, REQUISITE, SITEMAP, Entry
-from krowlspider.urls.data import is_data
-from krowlspider.urls.host import host_of
-from krowlspider.urls.page.requisites.found import Requisite
+from krowlspider.urls.host import host_of, is_data
+from krowlspider.urls.page.requisites.requisite import Requisite
 from krowlspider.urls.page.sitemap import BYTES_MAX
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.nodes.node import Node
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 _crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()
 

@@ -18,8 +18,7 @@ from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.seed_table import followed_for, is_of_another_node, outcome_of
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
-from krowlspider.politeness.deciding_rule import deciding_line
-from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.politeness.robots import RobotsRecord, deciding_line
 from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Store
+    from krowlspider.urls.blocks import PatternList
     from krowlspider.urls.canonical import IdentityHasher
-    from krowlspider.urls.rules.exclude import PatternList
-    from krowlspider.urls.rules.scope import Scope
+    from krowlspider.urls.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
 # noted for each URL.

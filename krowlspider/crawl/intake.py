@@ -17,13 +17,11 @@ from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.blocks import PatternList
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.host import authority_of, host_of
-from krowlspider.urls.length import URL_MAX
 from krowlspider.urls.page.headers import escape_octets
-from krowlspider.urls.rules.exclude import PatternList
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -21,8 +21,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import make_directory, sync_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.payloads.place import forget_others, note_place
+from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.answers.decoders import Decoders
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.politeness.delay import DelayPolicy
-from krowlspider.urls.ports import Ports
-from krowlspider.urls.rules.traps import Traps
+from krowlspider.urls.host import Ports
+from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,7 @@ from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
-from krowlspider.urls.data import DATA_HOST
-from krowlspider.urls.host import authority_of
+from krowlspider.urls.host import DATA_HOST, authority_of
 from krowlspider.urls.robots_groups import BODY_MAX
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import start_requests_with
-from krowlspider.internals.middlewares import DownloaderMiddlewares
-from krowlspider.urls.data import is_data
+from krowlspider.internals.engine import DownloaderMiddlewares, start_requests_with
+from krowlspider.urls.host import is_data
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -290,6 +290,6 @@ def _proxy_of(request: Request) -> Proxy:
 
     :raises ProxyInvalid: it is no usable URL
     """
-    from krowlspider.fetch.proxy.url import parse_proxy  # noqa: PLC0415 - few crawls use one
+    from krowlspider.fetch.proxy.protocols import parse_proxy  # noqa: PLC0415 - few crawls use one
 
     return parse_proxy(request.meta["proxy"], request.headers.get(b"Proxy-Authorization") or b"")

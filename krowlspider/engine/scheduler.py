@@ -37,8 +37,7 @@ from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.internals.engine import call_when_over, is_closing, is_starting
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.data import is_data, queued_as
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import host_of, is_data, queued_as
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetch import RobotsFetch
-    from krowlspider.urls.rules.scope import Scope
+    from krowlspider.urls.scope import Scope
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.standing import DELAY, PAUSE, OrderError, StandingOrder
+from krowlspider.urls.blocks import rule_name
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.rules.blocks import rule_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from krowlspider.urls.ports import Ports
+from krowlspider.urls.host import Ports
 
 # The part of ``total`` for one domain once half of the frontier is full: an endless site leaves
 # room for others. A crawl of few domains raises KROWL_FRONTIER_MAX.

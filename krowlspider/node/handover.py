@@ -31,9 +31,8 @@ from krowlspider.frontier.store.owner import change_ring
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, boot_id, left_key
 from krowlspider.node.tree import StoppedError, process_warc_folder, processes
-from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.canonical import URL_MAX, IdentityHasher
 from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.length import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -28,11 +28,9 @@ from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
 from krowlspider.programs.program import BAD_NAMED, BadLines
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.length import queued_max
-from krowlspider.urls.rules.exclude import PatternList
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.blocks import PatternList
+from krowlspider.urls.canonical import IdentityHasher, queued_max
+from krowlspider.urls.scope import Scope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

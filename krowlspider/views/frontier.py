@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.crawl.status import status_line
 from krowlspider.errors import KrowlError, scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, duration
-from krowlspider.urls.rules.blocks import ordered_host
+from krowlspider.urls.blocks import ordered_host
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from krowlspider.cluster.transport.message import (
 )
 from krowlspider.cluster.transport.meta import CARRIED, LEFT_OUT, BadMessage, is_plain
 from krowlspider.cluster.transport.queues import MessageQueue
-from krowlspider.urls.length import URL_MAX
+from krowlspider.urls.canonical import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

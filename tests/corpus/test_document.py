@@ -17,8 +17,7 @@ from msgspec.json import encode as json_of
 from bench.venvs import python_of
 from krowlspider.corpus.optouts.signals import signals
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of
-from krowlspider.corpus.text.document import Reading, pdf_document, with_markdown
-from krowlspider.corpus.text.encodings import decoded
+from krowlspider.corpus.text.document import Reading, decoded, pdf_document, with_markdown
 from krowlspider.corpus.text.languages import LANGUAGES as LANGUAGE_CODES
 from krowlspider.corpus.text.languages import MACRO, SPACELESS, STOP_WORDS, detected
 from tests.corpus.warcs import html, pdf, prose, response
@@ -334,11 +333,7 @@ def test_encoding_is_by_mark_header_then_meta(body: bytes, charset: str, encodin
         (response("http://a/", b"<html>", "Content-Type: text/plain"), NoPage, "not HTML"),
         (response("http://a/", b"\x89PNG<html>", "Content-Type: */*"), NoPage, "not HTML"),
         (response("http://a/", b"%PDF-1.4", "Content-Type: none"), NoPage, "PDF"),
-        (
-            response("http://a/", b"<html>", "X-Content-Type-Options: nosniff"),
-            NoPage,
-            "not HTML",
-        ),
+        (response("http://a/", b"<html>", "X-Content-Type-Options: nosniff"), NoPage, "not HTML"),
         (response("http://a/", b"x" * 999)[:-500], Unreadable, "cut off"),
         (response("http://a/", b"x" * (1 << 24)), Unreadable, "too large"),
     ],
@@ -377,11 +372,7 @@ def test_a_page_is_what_browsers_take_for_one(headers: str, body: bytes, media_t
         ([], [("robots", "none")], ["noindex"]),
         ([], [("robots", "index,noimageai"), ("googlebot", "noindex")], ["noimageai"]),
         ([("tdm-reservation", "1")], [], ["tdm-reservation"]),
-        (
-            [("content-signal", "ai-train = no,search=yes")],
-            [],
-            ["ai-train=no"],
-        ),
+        ([("content-signal", "ai-train = no,search=yes")], [], ["ai-train=no"]),
         ([("tdm-reservation", "0")], [("tdm-reservation", " 1 ")], ["tdm-reservation"]),
         ([("tdm-reservation", "1")], [("tdm-reservation", "0")], []),
     ],

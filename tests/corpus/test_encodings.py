@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.text.encodings import decoded
-from krowlspider.urls.content.encoding import encoding_named
+from krowlspider.corpus.text.document import decoded
+from krowlspider.urls.encoding import encoding_named
 from tests.support.work import seconds
 
 JAPANESE = "これは日本語の文章です。今日は天気が良いので散歩に行きました。"

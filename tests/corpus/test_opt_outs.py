@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from krowlspider.corpus.folder import Folder, read_lines
+from krowlspider.corpus.optouts.signals import tokens_in
 from krowlspider.corpus.optouts.terms import terms_in
-from krowlspider.corpus.optouts.usage import tokens_in
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.sites.index import SiteFile

@@ -16,8 +16,7 @@ from warcio.checker import Checker
 from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.optouts.signals import Signal
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
-from krowlspider.corpus.shards import write_shard
+from krowlspider.corpus.record import Line, Record, write_shard
 from krowlspider.corpus.text.head import Link, Pair
 from krowlspider.corpus.text.languages import LANGUAGES
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task

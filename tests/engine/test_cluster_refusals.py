@@ -16,7 +16,7 @@ from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 CLUSTER = {
     "KROWL_STATIC_NODES": "a=redis://127.0.0.1:1,b=redis://127.0.0.1:2",

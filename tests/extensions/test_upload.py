@@ -15,8 +15,8 @@ from scrapy.utils.test import get_crawler
 
 from extensions.upload import Upload
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
+from krowlspider.archive.upload.plan import Destination
 from krowlspider.archive.upload.uploader import finished_files, upload_folder
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError

@@ -27,13 +27,12 @@ from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id, read_chunk
 from krowlspider.frontier.hosts.record import decode_host
-from krowlspider.politeness.retry_after import parse_retry_after
+from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
-from krowlspider.urls.canonical import identity, normalise
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.content.media_type import computed_type
+from krowlspider.urls.canonical import REFERENCE_MAX, identity, normalise
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.host import authority_of, domain_of, host_of
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.media_type import computed_type
 from krowlspider.urls.page.headers import read_links, read_robots_tag
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import decode_css
@@ -42,10 +41,9 @@ from krowlspider.urls.page.requisites.import_map import ImportMap
 from krowlspider.urls.page.requisites.modules import requisites_of_module
 from krowlspider.urls.page.requisites.svg import requisites_of_svg
 from krowlspider.urls.page.sitemap import Sitemap
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
-from krowlspider.urls.rules.traps import Traps
+from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
+from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +106,7 @@ _SCOPE = Scope(
     ScopeRules(same_domain=True),
     max_url_length=2048,
     traps=Traps(
-        path_depth_max=20,
-        repeated_segments_max=3,
-        skip_extensions=["zip"],
-        today=date(2025, 6, 1),
+        path_depth_max=20, repeated_segments_max=3, skip_extensions=["zip"], today=date(2025, 6, 1)
     ),
 )
 

@@ -186,7 +186,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "url-of-any-length",
         "9: a URL that is queued has at most URLLENGTH_LIMIT characters",
-        "krowlspider/urls/rules/scope.py",
+        "krowlspider/urls/scope.py",
         "if len(url) > longest:",
         "if len(url) > 8 * longest:",
         ("tests/urls",),
@@ -194,7 +194,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "reference-of-any-length",
         "10: no reference is parsed whose host takes too long",
-        "krowlspider/urls/length.py",
+        "krowlspider/urls/canonical.py",
         "width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None",
         "width if width <= room else None",
         ("tests/urls/test_length.py",),

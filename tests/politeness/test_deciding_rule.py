@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from krowlspider.politeness.deciding_rule import RULES_MAX, deciding_line
-from krowlspider.politeness.robots import RobotsRules
+from krowlspider.politeness.robots import RULES_MAX, RobotsRules, deciding_line
 from tests.politeness.test_robots_google import FILES, PATHS
 
 AGENT = "krowlspider"

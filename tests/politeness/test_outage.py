@@ -199,9 +199,7 @@ def test_failures_just_within_the_window_do() -> None:
 
 
 @pytest.mark.parametrize("kind", [None, *sorted(NETWORK.refuted_by)])
-def test_reached_host_starts_the_count_anew(
-    kind: str | None,
-) -> None:
+def test_reached_host_starts_the_count_anew(kind: str | None) -> None:
     watch = OutageWatch()
     fail(watch, HOSTS - 1)
     if kind is None:
@@ -331,9 +329,7 @@ NUMBERS = st.integers(0, 200)
 @given(
     st.lists(st.lists(st.tuples(NUMBERS, KINDS, st.floats(0, 10)), max_size=HOSTS - 1), max_size=20)
 )
-def test_crawl_with_answers_never_pauses(
-    runs: list[list[tuple[int, str, float]]],
-) -> None:
+def test_crawl_with_answers_never_pauses(runs: list[list[tuple[int, str, float]]]) -> None:
     """``runs`` are the failures between two answers, fewer than an outage takes."""
     watch, now = OutageWatch(), 0.0
     for run in runs:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.politeness.retry_after import longest_retry_after, parse_retry_after
+from krowlspider.politeness.delay import longest_retry_after, parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

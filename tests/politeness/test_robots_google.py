@@ -69,10 +69,7 @@ DIFFERENCES = {
         " Google takes the URL's escapes as they stand.",
     ),
     "an escaped *": Difference(
-        EVERYONE + "Disallow: /a%2A",
-        "/a*",
-        False,
-        "RFC 9309, section 2.2.3, by its example.",
+        EVERYONE + "Disallow: /a%2A", "/a*", False, "RFC 9309, section 2.2.3, by its example."
     ),
     "an escaped $": Difference(EVERYONE + "Disallow: /a%24", "/a$b", False, "The same."),
     "an escaped ?": Difference(

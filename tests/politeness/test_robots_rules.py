@@ -274,11 +274,7 @@ RULES: dict[str, tuple[str, str, bool]] = {
     ),
     "Allow wins a tie the other way": ("User-agent: *\nAllow: /abc\nDisallow: /a*c", "/abc", True),
     "Allow wins a tie of ends": ("User-agent: *\nDisallow: /a$\nAllow: /ab", "/ab", True),
-    "a query and its =": (
-        "User-agent: *\nDisallow: /foo/bar?baz=quz",
-        "/foo/bar?baz=quz",
-        False,
-    ),
+    "a query and its =": ("User-agent: *\nDisallow: /foo/bar?baz=quz", "/foo/bar?baz=quz", False),
     "an escaped : of a query is a :": (
         "User-agent: *\nDisallow: /foo/bar?baz=https%3A",
         "/foo/bar?baz=https:",
@@ -300,11 +296,7 @@ RULES: dict[str, tuple[str, str, bool]] = {
         "/foo/bar?baz=https%3A%2F%2Ffoo.bar",
         True,
     ),
-    "Japanese as it is": (
-        "User-agent: *\nDisallow: /foo/bar/\u30c4",
-        "/foo/bar/%E3%83%84",
-        False,
-    ),
+    "Japanese as it is": ("User-agent: *\nDisallow: /foo/bar/\u30c4", "/foo/bar/%E3%83%84", False),
     "Japanese escaped": (
         "User-agent: *\nDisallow: /foo/bar/%E3%83%84",
         "/foo/bar/%E3%83%84",
@@ -349,11 +341,7 @@ RULES: dict[str, tuple[str, str, bool]] = {
         False,
     ),
     "a * of the URL may be anything's": ("User-agent: *\nDisallow: /a*c", "/a*c", False),
-    "a * of the URL is anything but nothing special": (
-        "User-agent: *\nDisallow: /ab",
-        "/a*",
-        True,
-    ),
+    "a * of the URL is anything but nothing special": ("User-agent: *\nDisallow: /ab", "/a*", True),
     # Section 2.2.4: other records.
     "a sitemap within the rules": (
         "User-agent: *\nDisallow: /b\nSitemap: https://example.com/s\nDisallow: /a",
@@ -451,16 +439,8 @@ RULES: dict[str, tuple[str, str, bool]] = {
         True,
     ),
     # Section 5.1: the simple example.
-    "the simple example allows": (
-        SIMPLE_EXAMPLE,
-        "/publications/a",
-        True,
-    ),
-    "the simple example disallows": (
-        SIMPLE_EXAMPLE,
-        "/a/b.gif",
-        False,
-    ),
+    "the simple example allows": (SIMPLE_EXAMPLE, "/publications/a", True),
+    "the simple example disallows": (SIMPLE_EXAMPLE, "/a/b.gif", False),
     # Section 5.2: the longest match.
     "the example of the longest match": (
         "User-Agent: krowlspider\nAllow: /example/page/\nDisallow: /example/page/disallowed.gif",

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
-    "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
+    "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import Store
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 COMMIT_S = 1.0
 # Seconds of the loop that sending a request takes.

@@ -16,20 +16,20 @@ from scrapy.utils.test import get_crawler
 from krowlspider.cluster.transport.message import decode
 from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.frontier.entry import EntryLine
-from krowlspider.urls.canonical import normalise, normalise_all
-from krowlspider.urls.length import (
+from krowlspider.urls.canonical import (
     _AUTHORITY,
     AUTHORITY_MAX,
     REFERENCE_MAX,
     WIDE_MAX,
     fits,
     fitting,
+    normalise,
+    normalise_all,
 )
 from krowlspider.urls.page.headers import read_links
 from krowlspider.urls.page.links import MAX_LINKS, Page, read_page
 from krowlspider.urls.page.sitemap import Sitemap
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
 from middlewares.redirect import RedirectMiddleware
 from tests.support.work import seconds

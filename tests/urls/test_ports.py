@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.ports import BLOCKED, Ports, is_blocked, name_of, port_of
+from krowlspider.urls.host import BLOCKED, Ports, is_blocked, name_of, port_of
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import URL_MAX
-from krowlspider.urls.lists import seed_text
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, seed_text
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import body_of, type_of
 from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.archive.tools.seed_urls import seed_urls
-from krowlspider.urls.content.media_type import HTML, computed_type
+from krowlspider.urls.media_type import HTML, computed_type
 from krowlspider.urls.page.links import read_text
 
 if TYPE_CHECKING:

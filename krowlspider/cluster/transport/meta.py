@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import URL_MAX
-from krowlspider.urls.page.requisites.found import Requisite
+from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.page.requisites.requisite import Requisite
 
 # Levels of lists and objects in meta, fewer than any later step can fail on.
 MAX_NESTING = 8

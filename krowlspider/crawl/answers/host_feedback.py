@@ -20,8 +20,7 @@ from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.ways import PROXY_KINDS, Judgement
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer
-from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.retry_after import longest_retry_after
+from krowlspider.politeness.delay import THROTTLING, longest_retry_after
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.headers import value_of, values_of
 

@@ -156,7 +156,7 @@ class Outages:
         for name, strikes in failed.items():
             self._network.struck[name] = max(strikes, self._network.struck.get(name, 0))
         # A crawl without proxies does not load it.
-        from krowlspider.fetch.proxy.url import parse_proxy  # noqa: PLC0415
+        from krowlspider.fetch.proxy.protocols import parse_proxy  # noqa: PLC0415
 
         name = parse_proxy(way.proxy).name
         self._begin_pause(f"the proxy {name} brings no answers", by_names=False)

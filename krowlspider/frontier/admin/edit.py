@@ -10,7 +10,7 @@ from krowlspider.frontier.stopped import change_batch, drop_entries, give_back, 
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
-from krowlspider.urls.ports import port_of
+from krowlspider.urls.host import port_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -19,8 +19,7 @@ from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise_without_user
-from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.ports import is_blocked
+from krowlspider.urls.host import domain_of, host_of, is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,9 +32,7 @@ def without_digest(lines: list[str]) -> list[str]:
     return [each.partition('"digest"')[0] + each.partition('"length"')[2] for each in lines]
 
 
-def test_lines_are_those_of_cdxj_indexer_with_two_exceptions(
-    tmp_path: Path,
-) -> None:
+def test_lines_are_those_of_cdxj_indexer_with_two_exceptions(tmp_path: Path) -> None:
     path = every_kind(tmp_path / "warc")
     ours, theirs = sorted(index_file(path)), by_cdxj_indexer(path)
     assert len(ours) == len(ALL_ODD) + 4 + 2 + 1 + 1

@@ -275,9 +275,7 @@ def revisited(directory: Path) -> tuple[Path, Path]:
 WHAT = "the record that this revisit refers to is missing"
 
 
-def test_original_of_a_revisit_has_its_digest(
-    tmp_path: Path,
-) -> None:
+def test_original_of_a_revisit_has_its_digest(tmp_path: Path) -> None:
     first, _ = revisited(tmp_path / "warc")
     assert check_folder(tmp_path / "warc").warnings == []
     index = index_path(first)

@@ -121,9 +121,7 @@ def test_large_record_without_its_last_byte_is_cut_off(tmp_path: Path) -> None:
     assert lengths == [len(small), len(large)]
 
 
-def test_mended_file_is_synced_renamed_and_then_indexed(
-    tmp_path: Path,
-) -> None:
+def test_mended_file_is_synced_renamed_and_then_indexed(tmp_path: Path) -> None:
     open_file(tmp_path)
     assert durable_steps(lambda: mend_folder(tmp_path)) == ["fsync", "rename", "fsync"] * 2
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = Odd(
-    b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\nContent-Length: 3\r\n\r\nabc",
-    b"abc",
+    b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\nContent-Length: 3\r\n\r\nabc", b"abc"
 )
 MOVED = Odd(b"HTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n", b"")
 

@@ -340,9 +340,7 @@ def test_answer_to_head_is_no_page(tmp_path: Path) -> None:
     assert packed(finished(tmp_path), tmp_path / "a.wacz").pages == 1
 
 
-def test_file_removed_during_packing_is_left_out(
-    tmp_path: Path,
-) -> None:
+def test_file_removed_during_packing_is_left_out(tmp_path: Path) -> None:
     first, second, third = archive(tmp_path / "warc", 2)
     steps = Steps()
 

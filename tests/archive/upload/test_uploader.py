@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, uploaded
-from krowlspider.archive.upload.plan import PART, is_finished
+from krowlspider.archive.upload.plan import PART, Destination, is_finished
 from krowlspider.archive.upload.store import Bucket, BucketError, local_etag
 from krowlspider.archive.upload.uploader import Uploader, UploadStats, finished_files, upload_folder
 from tests.archive.syscalls import Act, Call, Watch
@@ -324,13 +323,7 @@ def test_file_whose_object_was_replaced_is_kept(
 @pytest.mark.parametrize("size", [10, LARGE], ids=["whole", "in parts"])
 @pytest.mark.parametrize("fate", [Fate.SPOILED, Fate.SPOILED_AND_OPAQUE])
 def test_file_changed_in_transit_is_kept_and_sent_again(
-    tmp_path: Path,
-    server: S3Server,
-    proxy: Proxy,
-    there: Destination,
-    *,
-    size: int,
-    fate: Fate,
+    tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination, *, size: int, fate: Fate
 ) -> None:
     (tmp_path / "a.warc.gz").write_bytes(noise(size))
     files = dict(contents(tmp_path))

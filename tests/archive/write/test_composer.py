@@ -191,10 +191,7 @@ def test_every_revisit_refers_to_a_whole_response_before_it(
             if not truncated:
                 whole[each.url, record.headers["WARC-Date"]] = body
             continue
-        place = (
-            record.headers["WARC-Refers-To-Target-URI"],
-            record.headers["WARC-Refers-To-Date"],
-        )
+        place = (record.headers["WARC-Refers-To-Target-URI"], record.headers["WARC-Refers-To-Date"])
         assert block + whole[place] == each.response_bytes
         assert body
         assert not truncated

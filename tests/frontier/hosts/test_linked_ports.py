@@ -9,7 +9,7 @@ import pytest
 
 from krowlspider.frontier.hosts import linked_ports
 from krowlspider.frontier.robots.fetch import RobotsFetch
-from krowlspider.urls.ports import Ports
+from krowlspider.urls.host import Ports
 from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:

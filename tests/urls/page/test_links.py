@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import URL_MAX
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.page.headers import read_links, read_refresh
 from krowlspider.urls.page.links import (
     MAX_LANG,

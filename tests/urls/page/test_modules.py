@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.found import MAX_REQUISITES, MODULE, OTHER, STYLE, Requisites
+from krowlspider.urls.page.requisites.found import MAX_REQUISITES, Requisites
 from krowlspider.urls.page.requisites.import_map import MAP_MAX, ImportMap, KeptMaps
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, imports_in, requisites_of_module
+from krowlspider.urls.page.requisites.requisite import MODULE, OTHER, STYLE
 
 URL = "https://a.test/dir/main.js"
 PLAN = reading_plan("krowlspider", follow_nofollow=False, requisites=True)

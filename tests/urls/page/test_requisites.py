@@ -8,23 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.content.encoding import encoding_named
+from krowlspider.urls.encoding import encoding_named
 from krowlspider.urls.page.links import read_page, reading_plan
 from krowlspider.urls.page.requisites.css import decode_css, urls_in
 from krowlspider.urls.page.requisites.found import (
+    MAX_REQUISITES,
+    Requisites,
+    requisites_of_css,
+    requisites_of_manifest,
+)
+from krowlspider.urls.page.requisites.requisite import (
     EMBED,
     IMAGE,
     LEVELS_MAX,
     MANIFEST,
-    MAX_REQUISITES,
     MODULE,
     MODULE_LEVELS_MAX,
     OTHER,
     STYLE,
     Requisite,
-    Requisites,
-    requisites_of_css,
-    requisites_of_manifest,
 )
 from tests.support.work import seconds
 

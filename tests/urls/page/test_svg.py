@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.page.requisites.found import IMAGE, MAX_REQUISITES, MODULE, OTHER, STYLE
+from krowlspider.urls.page.requisites.found import MAX_REQUISITES
+from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
 from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 URL = "https://a.test/dir/picture.svg"

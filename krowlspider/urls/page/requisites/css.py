@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.content.decoding import codec_for, decode
-from krowlspider.urls.content.encoding import encoding_named, mark_of
+from krowlspider.urls.encoding import codec_for, decode, encoding_named, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,16 +1,17 @@
-"""What a requisite is for, and the requisites of one document."""
+"""The requisites of one document."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from krowlspider.urls.canonical import normalise_each
 from krowlspider.urls.page.queries import encode_queries
 from krowlspider.urls.page.requisites.css import urls_in
+from krowlspider.urls.page.requisites.requisite import IMAGE, NESTED, OTHER, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,63 +20,14 @@ if TYPE_CHECKING:
 
 # Requisites taken from one document.
 MAX_REQUISITES = 1000
-# Documents on the way from a page to a requisite, itself included: style sheets and embedded
-# documents, and modules.
-LEVELS_MAX = 5
-MODULE_LEVELS_MAX = 9
 # Bytes of a web app manifest that are read.
 MANIFEST_MAX = 256 * 1024
 # Characters of each kind of text in a page that are read: CSS, scripts, ``srcset`` ...
 _TEXT_MAX = 256 * 1024
 
-IMAGE, STYLE, MANIFEST, OTHER = "image", "style", "manifest", "other"
-# A document in an ``object``, ``embed`` or frame; a module of JavaScript.
-EMBED, MODULE = "embed", "module"
-_KINDS = frozenset({IMAGE, STYLE, MANIFEST, OTHER, EMBED, MODULE})
-# Kinds that name further requisites without end.
-NESTED = frozenset({STYLE, EMBED, MODULE})
-
 _FONT = re.compile(r"\.(?:woff2?|ttf|otf|eot)(?:[?#]|\Z)", re.IGNORECASE)
 # Such URLs may be long, so they are not parsed.
 _DATA = frozenset({"data:", "DATA:"})
-
-
-class Requisite(NamedTuple):
-    """What a requisite is for.
-
-    ``kind`` is one of the names above. ``level`` is the number of documents of NESTED kinds on the
-    way to it, itself included.
-    """
-
-    kind: str
-    level: int
-
-    @property
-    def is_too_deep(self) -> bool:
-        """Return whether it is left out, because it is too many documents away from its page."""
-        most = MODULE_LEVELS_MAX if self.kind == MODULE else LEVELS_MAX
-        return self.kind in NESTED and self.level > most
-
-    def pack(self) -> bytes:
-        """Return the form in which a queue entry keeps it."""
-        return b"%d%b" % (self.level, self.kind.encode())
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> Self:
-        """:raises ValueError: `pack` does not return such bytes"""
-        return cls.checked([packed[1:].decode("ascii"), int(packed[:1])])
-
-    @classmethod
-    def checked(cls, value: object) -> Self:
-        """Return the requisite that a list of kind and level describes.
-
-        :raises ValueError: it is no such list, or the level is impossible
-        """
-        match value:
-            case [str(kind), int(level)] if kind in _KINDS and 0 <= level <= MODULE_LEVELS_MAX:
-                if not (requisite := cls(kind, level)).is_too_deep:
-                    return requisite
-        raise ValueError("it is no kind and level of a requisite")
 
 
 class Requisites(Struct, eq=False):
