@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from krowlspider.crawl.crawls import job_of
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.engine.scheduler import Scheduler
 
@@ -48,7 +48,7 @@ class Exclude:
         Scheduler.of(self._crawler).intake.exclusions = found
 
     def _start(self) -> None:
-        job_of(self._crawler).reloads["KROWL_EXCLUDE"] = self._file.reload
+        crawl_of(self._crawler).reloads["KROWL_EXCLUDE"] = self._file.reload
         self._watch = asyncio.get_running_loop().create_task(self._file.watch())
 
     def _stop(self) -> None:

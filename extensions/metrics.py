@@ -65,33 +65,33 @@ class Metrics:
 
 
 class MetricsServer:
-    """Serves what ``text`` returns at ``path``, and the page of ``job.page``. ``why_not`` returns
+    """Serves what ``text`` returns at ``path``, and the page of ``crawl.page``. ``why_not`` returns
     why the crawl may not fetch, "" if it may."""
 
     def __init__(
         self, crawl: Crawl, path: str, text: Callable[[], bytes], why_not: Callable[[], str]
     ):
-        self._job, self._node = crawl.job, crawl.node
+        self._crawl = crawl
         self._path = path
         self._text = text
         self._why_not = why_not
         self._recent = Recent()
-        self._servers = Servers(self._routes, crawl.job.page, crawl.job.turns.serve)
+        self._servers = Servers(self._routes, crawl.page, crawl.job.turns.serve)
 
     async def start(self, settings: BaseSettings) -> None:
         """Listen, and tell the folder, the cluster and the log where. If that fails, log it."""
-        job, watched = self._job, []
+        folder, watched = self._crawl.job.folder.path, []
         page, metrics = await self._servers.open(settings)
         if page:
-            note_url(job.folder.path, PAGE, page)
+            note_url(folder, PAGE, page)
             watched.append(f"page {page}/")
         if metrics:
             url = shown(metrics) + self._path
-            note_url(job.folder.path, METRICS, url)
+            note_url(folder, METRICS, url)
             watched.append(f"metrics {url}")
-            if self._node is not None:
-                self._node.cluster.serve_metrics(*reached_at(metrics))
-        job.watched_at[:0] = watched
+            if (node := self._crawl.node) is not None:
+                node.cluster.serve_metrics(*reached_at(metrics))
+        self._crawl.watched_at[:0] = watched
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
@@ -103,4 +103,4 @@ class MetricsServer:
 
     def close(self) -> None:
         self._servers.close()
-        forget_urls(self._job.folder.path)
+        forget_urls(self._crawl.job.folder.path)

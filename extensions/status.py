@@ -69,7 +69,7 @@ class Status:
         # A person may have changed it.
         self._limits.pages = scheduler.budget.total
         self._limits.last = scheduler.ending.limit_text()
-        self._limits.is_stopping = bool(self._job.stopping())
+        self._limits.is_stopping = bool(self._crawl.stopping())
         return scheduler.counted(), scheduler.flights.on_the_wire
 
     def _start(self) -> None:

@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.upload.plan import STALLED_AFTER, Destination
-from krowlspider.crawl.crawls import job_of
+from krowlspider.crawl.crawls import crawl_of, job_of
 from krowlspider.crawl.status import publish
 
 if TYPE_CHECKING:
@@ -56,4 +56,4 @@ class Upload:
 
     async def _finish(self) -> None:
         if self._upload is not None:
-            job_of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)
+            crawl_of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)

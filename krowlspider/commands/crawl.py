@@ -236,13 +236,13 @@ def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
     if job.wrong:
         print(f"krowlspider: {job.wrong}", file=sys.stderr)
         return BAD_INPUT, job.wrong
-    if job.nothing_fetched:
+    if crawl.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
     if node is not None and node.left_behind:
         why = f"not handed over: {counted(node.left_behind, 'URL')}; start this node again"
         print(f"krowlspider: {why}", file=sys.stderr)
         return LEFT_BEHIND, why
-    if left := job.not_uploaded:
+    if left := crawl.not_uploaded:
         url = settings["KROWL_WARC_UPLOAD"]
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"

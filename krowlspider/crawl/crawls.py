@@ -12,9 +12,12 @@ from krowlspider.crawl.job import Job, Seat
 from krowlspider.crawl.meters import Meters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.urls.scope import AskedScope
 
@@ -30,6 +33,20 @@ class Crawl:
     def __init__(self, job: Job, node: Node | None):
         self.job = job
         self.node = node
+        # Returns for what a crawl waits that is being stopped, else "".
+        self.stopping: Callable[[], str] = str
+        # Whether a file of URLs is being taken.
+        self.takes_lines = False
+        # Files that can be read again while the crawl runs, by their setting.
+        self.reloads: dict[str, Callable[[], None]] = {}
+        # Where this process can be watched, in words: extensions add to it as the engine starts.
+        self.watched_at: list[str] = []
+        # The maker of the routes of page and API; None if they are not served.
+        self.page: RouteMaker | None = None
+        # Whether the crawl has ended by itself without fetching one of its pages.
+        self.nothing_fetched = False
+        # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
+        self.not_uploaded = 0
         self._is_closed = False
 
     async def close(self) -> None:

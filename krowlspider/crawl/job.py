@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.reading import Synced
     from krowlspider.crawl.meters import Meters
-    from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.robots.fetch import RobotsFetch
@@ -151,24 +150,10 @@ class Job:
         self.failure: Exception | None = None
         # What a person has to mend, and why the crawl has stopped; "" for nothing.
         self.wrong = ""
-        # Whether the crawl has ended by itself without fetching one of its pages.
-        self.nothing_fetched = False
-        # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
-        self.not_uploaded = 0
-        # Whether a file of URLs is being taken.
-        self.takes_lines = False
         self.turns = Turns()
         self.throttle = LoopThrottle(self.turns, self.monotonic)
-        # Where this process can be watched, in words: extensions add to it as the engine starts.
-        self.watched_at: list[str] = []
-        # The maker of the routes of page and API; None if they are not served.
-        self.page: RouteMaker | None = None
-        # Files that can be read again while the crawl runs, by their setting.
-        self.reloads: dict[str, Callable[[], None]] = {}
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
-        # Returns for what a crawl waits that is being stopped, else "".
-        self.stopping: Callable[[], str] = str
         self._on_failure: Callable[[Exception], None] | None = None
         self._on_wrong: Callable[[str], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
@@ -221,7 +206,6 @@ class Job:
         on_wrong: Callable[[str], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
-        stopping: Callable[[], str] = str,
         on_robots: Callable[[RobotsFetch, list[str]], None] | None = None,
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
@@ -229,12 +213,11 @@ class Job:
         ``on_failure`` is called once, when the crawl cannot go on, and ``on_wrong`` as `stop_for`.
         ``on_room`` is called when disk or memory has room again, ``on_robots`` for each robots.txt
         that is found, as in `RobotsFetches`. While ``is_ending`` returns true, nothing waits for
-        room. ``stopping`` returns for what a crawl waits that is being stopped, else "".
+        room.
         """
         self._on_failure = on_failure
         self._on_wrong = on_wrong
         self._on_robots = on_robots
-        self.stopping = stopping
         self._checkpoint = Checkpoint(
             self,
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),

@@ -105,7 +105,7 @@ def log_terms(crawl: Crawl, settings: BaseSettings, spider: str) -> None:
                 _USER.sub("//...@", str(feed)),
                 fate,
             )
-    watch = "; ".join([scrapy_with("frontier", job.folder.path), *job.watched_at])
+    watch = "; ".join([scrapy_with("frontier", job.folder.path), *crawl.watched_at])
     logger.info("Watch: %s; Ctrl-C stops, the same command continues", watch)
     if job.scope is None:
         log_crawled(job, spider, "from its own start requests")

@@ -87,7 +87,7 @@ class Progress:
     def _may_end(self, done: int, in_flight: int) -> bool:
         """Return whether the crawl is being stopped, or may soon end by itself."""
         job, node, seconds = self._job, self._crawl.node, time.monotonic() - self._began
-        if job.stopping() or self._limits.is_stopping or (node is not None and node.over):
+        if self._crawl.stopping() or self._limits.is_stopping or (node is not None and node.over):
             return True
         left = job.frontier.queued - job.frontier.deferred_queued + in_flight
         # What is queued here is not all of a cluster.
@@ -272,7 +272,7 @@ def reasons_of_all(reasons: Mapping[str, str]) -> str:
 def pause_reason(crawl: Crawl) -> str:
     """Return why no request is sent; usually empty."""
     job, node = crawl.job, crawl.node
-    if stopping := job.stopping():
+    if stopping := crawl.stopping():
         return stopping
     if job.is_paused:
         return (

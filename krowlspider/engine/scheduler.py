@@ -175,13 +175,13 @@ class Scheduler(BaseScheduler):
         call_when_over(engine, self.flights.over)
         if node is not None:
             self._traffic = self._connect(node)
+        self._crawl.stopping = self.ending.stop_text
         job.run(
             on_failure=self._stop_crawl,
             on_wrong=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
-            stopping=self.ending.stop_text,
         )
         reader = spider if isinstance(spider, PageReader) else None
         mark_work(engine.scraper, job, self.flights.get, reader, self.flights.charge_page)
@@ -266,7 +266,7 @@ class Scheduler(BaseScheduler):
         why = why_nothing_was_fetched(self._frontier, self.counted(), stats, alone=alone)
         if not why:
             return
-        self._job.nothing_fetched = alone
+        self._crawl.nothing_fetched = alone
         by_whom = "" if alone else " by this node"
         logger.warning("No page was fetched%s: %s", by_whom, why)
 

@@ -68,8 +68,8 @@ class Steering:
 
     def __init__(self, crawler: Crawler, who: str):
         self._crawler = crawler
-        crawl = crawl_of(crawler)
-        self._job, self._node = crawl.job, crawl.node
+        self._crawl = crawl_of(crawler)
+        self._job, self._node = self._crawl.job, self._crawl.node
         self._who = who
 
     # --- the crawl ---
@@ -119,11 +119,11 @@ class Steering:
             cluster are not known yet
         """
         job = self._job
-        if job.takes_lines:
+        if self._crawl.takes_lines:
             raise OrderError("another file is being taken: give this one again after it")
         if self._node is not None and not self._node.knows:
             raise OrderError("the nodes of the cluster are not known yet: try again in a minute")
-        job.takes_lines = True
+        self._crawl.takes_lines = True
         try:
             lines = LineIntake(self._crawler)
             begun = perf_counter()
@@ -142,7 +142,7 @@ class Steering:
                         begun = perf_counter()
             await job.make_durable()
         finally:
-            job.takes_lines = False
+            self._crawl.takes_lines = False
         taken = lines.taken
         what = f"{taken.new:,} new, {taken.sent:,} for other nodes, {taken.known:,} known"
         self._note_if(bool(taken.new or taken.sent), "import", what)
@@ -170,7 +170,7 @@ class Steering:
 
         :raises KrowlError: no setting names a file that can be read again
         """
-        if not (reloads := self._job.reloads):
+        if not (reloads := self._crawl.reloads):
             raise KrowlError("there is nothing to reload: KROWL_EXCLUDE is not set")
         for reload in reloads.values():
             reload()

@@ -40,7 +40,7 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
     ("due", "reason"), [(PUT_OFF_HERE, "paused or blocked"), (86_450.0, "within its delay")]
 )
 def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: str) -> None:
-    stats, job = Mock(), Mock(is_paused=False, full=None, stopping=str)
+    stats, job = Mock(), Mock(is_paused=False, full=None)
     stats.get_value.return_value = 0
     job.outages.paused = job.memory.keeps_out = False
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
@@ -56,14 +56,16 @@ def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: st
 
 def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
     """The reason stands before the figures, of which the terminal may cut the last ones."""
-    stats, job = Mock(), Mock(stopping=lambda: "stopping, waits for 2 requests (at most 9 s)")
+    stats, job = Mock(), Mock()
     stats.get_value.return_value = 0
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
     job.frontier.counters = Counter()
     job.frontier.schedule.count_due.return_value = 0
     job.archive.stats.bytes_written = 0
-    found = Progress(Crawl(job, None), stats, lambda: (Counter(done=4), 2), 100.0, Limits())
+    crawl = Crawl(job, None)
+    crawl.stopping = lambda: "stopping, waits for 2 requests (at most 9 s)"
+    found = Progress(crawl, stats, lambda: (Counter(done=4), 2), 100.0, Limits())
     line = "4 pages | stopping, waits for 2 requests (at most 9 s) | 0.0 pages/s | "
     assert found.live_line(101.0).startswith(line)
 
