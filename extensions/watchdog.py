@@ -55,7 +55,7 @@ class Watchdog:
 
     def _start(self) -> None:
         job = self._job = job_of(self._crawler)
-        aside = sum(hold.aside for hold in job.holds)
+        aside = sum(hold.aside for hold in job.last_process.holds)
         self._stats.set_value("krowl/watchdog/set_aside_count", aside)
         self._watch = LoopWatch(job.folder.path)
         try:

@@ -85,7 +85,7 @@ class ClusterTraffic:
         # Acknowledge the finished pages; stop the crawl because of an error; close all connections.
         self.commit: Callable[[], Awaitable[None]] = job.commit
         self.fail: Callable[[Exception], None] = job.fail
-        self.hang_up: Callable[[], None] = job.client.hang_up
+        self.hang_up: Callable[[], None] = job.fetching.client.hang_up
         frontier, store = job.frontier, job.store
         self.outbox = frontier.outbox
         self._robots = job.robots_fetches

@@ -31,15 +31,14 @@ from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
+from krowlspider.crawl.fetching import Fetching
 from krowlspider.crawl.folder import JobFolder, JobHead
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
     crawl_log,
     delay_policy,
-    fetch_client,
     frontier_limits,
     memory_account,
-    resolver,
     robots_fetches,
     seen_set,
     traces,
@@ -49,8 +48,6 @@ from krowlspider.crawl.parts import (
 from krowlspider.crawl.snapshots.running import RunningSnapshot
 from krowlspider.crawl.turns import LoopThrottle, Turns
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
-from krowlspider.fetch.loop_clock import LoopClock
-from krowlspider.fetch.spills import Spills
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
@@ -68,8 +65,12 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.archive.reading import Synced
+    from krowlspider.archive.tools.mend import MendReport
+    from krowlspider.crawl.archiving.open_note import Loss
     from krowlspider.crawl.meters import Meters
     from krowlspider.crawl.snapshots.taking import Snapshot
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.hosts.holds import Hold
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.gate import RobotsGate
@@ -99,6 +100,16 @@ class Seat(NamedTuple):
     agree_on_seed: Callable[[int | None], int]
     may_fetch: Callable[[str], bool]
     peers: Peers
+
+
+class LastProcess(NamedTuple):
+    """What the last process of a crawl left: the pages and hosts that it may have died of, and its
+    archive. ``lost`` is None if no synced record is lost."""
+
+    struck: list[Entry]
+    holds: list[Hold]
+    mended: MendReport
+    lost: Loss | None
 
 
 class Job:
@@ -244,12 +255,12 @@ class Job:
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
         # Pages that the last process was working on when it died, with their strikes counted.
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
-        self.struck = [entry for entry in strikes if entry is not None]
-        self.holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
+        struck = [entry for entry in strikes if entry is not None]
+        holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         undo.callback(self.mark.close)
-        self.decoders = Decoders(self.mark, thread_mark)
-        undo.callback(self.decoders.close)
+        decoders = Decoders(self.mark, thread_mark)
+        undo.callback(decoders.close)
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
@@ -285,10 +296,11 @@ class Job:
         self._open_note = OpenWarcNote(self.store)
         # With CrawlerProcess the loop does not run yet.
         loop = asyncio.get_event_loop()
-        self.mended = self.archive.open(loop, self._open_note.last)
-        self.lost = settle_open_file(self._open_note, self.frontier, archive)
+        mended = self.archive.open(loop, self._open_note.last)
+        lost = settle_open_file(self._open_note, self.frontier, archive)
+        self.last_process = LastProcess(struck, holds, mended, lost)
         if payloads is not None:
-            if self.mended.damaged or self.lost:
+            if mended.damaged or lost:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
             note_place(self.folder.payloads, archive, uploaded(archive))
@@ -298,18 +310,20 @@ class Job:
         # These hold nothing open before the crawl runs.
         own = "" if self._seat is None else self._seat.node
         self.crawl_log = crawl_log(settings, self.folder.path, own)
-        self._loop_clock = LoopClock(loop, self.monotonic)
-        on_answer = self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None
-        on_look_up = None if meters is None else meters.dns.observe
-        self.resolver = resolver(settings, self._loop_clock, on_answer, on_look_up)
-        self.names = self.resolver.stats
-        self.outages = Outages(self.frontier, self.names, self.stop_for)
-        self.client = fetch_client(settings, self._loop_clock, self.resolver)
-        # Where the disk guard looks too.
-        self.spills = Spills(loop, archive)
+        self.fetching = Fetching(
+            settings,
+            loop,
+            self.monotonic,
+            decoders=decoders,
+            # Where the disk guard looks too.
+            spilled=archive,
+            on_answer=self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None,
+            on_look_up=None if meters is None else meters.dns.observe,
+        )
+        self.outages = Outages(self.frontier, self.fetching.resolver.stats, self.stop_for)
         # What sends traces; None without KROWL_TRACES.
         self.traces = traces(settings, self.spider, own, self.wall)
-        self._loop_clock.start()
+        self.fetching.start()
 
     @property
     def robots(self) -> RobotsGate:
@@ -460,11 +474,7 @@ class Job:
             closing: list[Callable[[], Awaitable[None] | None]] = [
                 self.folder.leave,
                 self.mark.close,
-                self._loop_clock.stop,
-                self.decoders.close,
-                self.spills.close,
-                self.resolver.close,
-                self.client.close,
+                self.fetching.close,
                 self.store.close,
                 *(clock.stop for clock in (self.guard, self._checkpoint) if clock is not None),
                 self._cap_warnings.end,

@@ -36,9 +36,10 @@ _ONE_DOCUMENT = ("json", "xml")
 def log_start(job: Job) -> None:
     """Log what the last process left behind, and what is unusual about the job folder."""
     path = job.folder.path
-    for entry in job.struck:
+    last = job.last_process
+    for entry in last.struck:
         log_strike(entry, path)
-    log_holds(job.holds, path)
+    log_holds(last.holds, path)
     if job.folder.temporary:
         logger.warning(
             "No JOBDIR: this crawl is stored in %s; to resume it later, give -s JOBDIR=that folder",
@@ -48,18 +49,18 @@ def log_start(job: Job) -> None:
         logger.warning(
             "Others can get into JOBDIR %s, which has mode %s: chmod 700 keeps them out", path, mode
         )
-    if job.mended.files:
+    if last.mended.files:
         logger.log(
-            logging.WARNING if job.mended.bytes_cut else logging.INFO,
+            logging.WARNING if last.mended.bytes_cut else logging.INFO,
             "Mended %s of a killed crawl: cut off %s without a whole record",
-            counted(job.mended.files, "WARC file"),
-            counted(job.mended.bytes_cut, "byte"),
+            counted(last.mended.files, "WARC file"),
+            counted(last.mended.bytes_cut, "byte"),
         )
-    for damaged in job.mended.damaged:
+    for damaged in last.mended.damaged:
         logger.error("A WARC file is damaged: it is kept as %s", damaged)
-    for salvaged, records in job.mended.salvaged:
+    for salvaged, records in last.mended.salvaged:
         logger.warning("Salvaged %s of it into %s", counted(records, "whole record"), salvaged)
-    if (lost := job.lost) is not None:
+    if (lost := last.lost) is not None:
         logger.error(
             "WARC file %s %s: %s of %s that were on the disk are lost; queued %s again",
             lost.file,

@@ -310,7 +310,7 @@ def _finished_files(archive: Path) -> str:
 def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str, object]:
     """Return the stats of a crawl; the arguments are as in `Progress`."""
     job, node = crawl.job, crawl.node
-    frontier, archive, names = job.frontier, job.archive.stats, job.names
+    frontier, archive, names = job.frontier, job.archive.stats, job.fetching.resolver.stats
     seen = frontier.seen
     figures: dict[str, object] = {
         "scheduler/enqueued": counted["queued"],

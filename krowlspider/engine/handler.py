@@ -152,7 +152,7 @@ class DownloadHandler(BaseDownloadHandler):
         meta, frontier = request.meta, self._job.frontier
         in_flight.memory = FetchMemory(self._job.memory)
         try:
-            exchange = await self._job.client.fetch(
+            exchange = await self._job.fetching.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
                 in_flight.url,
                 request.method,
@@ -164,7 +164,7 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(frontier.schedule.reserve_address, in_flight.host),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
-                spills=self._job.spills if in_flight.robots_fetch is None else None,
+                spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
@@ -199,7 +199,7 @@ class DownloadHandler(BaseDownloadHandler):
         lease = in_flight.lease
         awaited = lease is not None and Scheduler.of(self.crawler).awaited.holds(lease)
         try:
-            return await self._job.spills.load(stored, memory, waits=not awaited)
+            return await self._job.fetching.spills.load(stored, memory, waits=not awaited)
         except OSError as error:
             failure = LocalExhausted(f"a large response cannot be read again: {error}")
             raise as_scrapy(failure) from failure
@@ -217,7 +217,7 @@ class DownloadHandler(BaseDownloadHandler):
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = page_mark(self._job.frontier, in_flight)
                 assert in_flight.memory is not None
-                body = await self._job.decoders.decode(
+                body = await self._job.fetching.decoders.decode(
                     mark, body, coding[-1], most, in_flight.memory, cuts=is_robots
                 )
                 if is_robots and exchange.truncated == "length" and len(body) < most:

@@ -171,7 +171,7 @@ class Scheduler(BaseScheduler):
         )
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
-        self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
+        self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
         call_when_over(engine, self.flights.over)
         if node is not None:
             self._traffic = self._connect(node)

@@ -47,7 +47,7 @@ async def lost(folder: Path) -> Loss | None:
     job = job_in(folder)
     log_start(job)
     await job.close()
-    return job.lost
+    return job.last_process.lost
 
 
 def flipped(content: bytes, at: int = PAGE_SIZE) -> bytes:

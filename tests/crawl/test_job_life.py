@@ -8,6 +8,7 @@ import os
 import threading
 from contextlib import closing
 from inspect import iscoroutinefunction
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +220,8 @@ def faulty(part: str, name: str = "close") -> Callable[[Job], None]:
     """Return what makes a part of a job raise once it is closed."""
 
     def spoil(job: Job) -> None:
-        close = getattr(getattr(job, part), name)
+        owner = attrgetter(part)(job)
+        close = getattr(owner, name)
 
         async def close_and_fail() -> None:
             await close()
@@ -230,7 +232,7 @@ def faulty(part: str, name: str = "close") -> Callable[[Job], None]:
             raise RuntimeError("a bug")
 
         failing = close_and_fail if iscoroutinefunction(close) else close_now_and_fail
-        setattr(getattr(job, part), name, failing)
+        setattr(owner, name, failing)
 
     return spoil
 
@@ -245,10 +247,10 @@ def faulty(part: str, name: str = "close") -> Callable[[Job], None]:
         faulty("crawl_log"),
         faulty("traces"),
         faulty("guard", "stop"),
-        faulty("client"),
-        faulty("resolver"),
-        faulty("spills"),
-        faulty("decoders"),
+        faulty("fetching.client"),
+        faulty("fetching.resolver"),
+        faulty("fetching.spills"),
+        faulty("fetching.decoders"),
         faulty("mark"),
     ],
 )
@@ -264,7 +266,7 @@ def test_a_close_that_fails_skips_no_other(tmp_path: Path, spoil: Callable[[Job]
             await job.close()
         assert still_open(folder) == set()
         again = job_in(folder)
-        assert not again.mended.damaged
+        assert not again.last_process.mended.damaged
         await again.close()
 
     asyncio.run(main())

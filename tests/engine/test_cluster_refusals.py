@@ -32,7 +32,7 @@ class Member(SimulatedJob):
 
     def _open(self, asked: AskedScope | None) -> None:
         super()._open(asked)
-        self.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
+        self.fetching.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
 
 
 def test_refused_requests_of_a_node_say_why(

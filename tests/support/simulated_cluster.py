@@ -463,7 +463,7 @@ class SimulatedCluster:
         class OwnJob(_Job):
             def __init__(self, simulation: Simulation, settings: Settings) -> None:
                 super().__init__(simulation, settings)
-                self.client = SimpleNamespace(hang_up=simulation.hang_up)
+                self.fetching.client = SimpleNamespace(hang_up=simulation.hang_up)
 
             def _open(self, asked: Any) -> None:
                 super()._open(asked)

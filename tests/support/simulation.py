@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -27,7 +28,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from krowlspider.crawl import crawls
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.outages import Outages
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.job import Job, LastProcess
 from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.handler import DownloadHandler
@@ -159,7 +160,7 @@ class SimulatedHandler(DownloadHandler):
         crawl.web.log.append(entry)
         nameless = answer.failure is not None and issubclass(answer.failure, NameFailed)
         if not nameless or answer.failure is NameNotFound:
-            crawl.job.names.answered += 1
+            crawl.job.fetching.resolver.stats.answered += 1
         if answer.failure is not None:
             entry.status, entry.complete = 0, False
             error = answer.failure(f"{host} as simulated")
@@ -246,8 +247,13 @@ class SimulatedJob(Job):
 
     def _open(self, asked: AskedScope | None) -> None:
         self.scope, self.replaces_scope = None if asked is None else asked.rules, False
-        self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.is_paused, self.struck, self.lost, self.holds = False, [], None, []
+        self.folder = self.archive = mended = _Room()  # type: ignore[assignment]
+        self.is_paused = False
+        self.last_process = LastProcess([], [], mended, None)  # type: ignore[arg-type]
+        names = ResolverStats()
+        self.fetching = SimpleNamespace(  # type: ignore[assignment]
+            resolver=SimpleNamespace(stats=names)
+        )
         self.mark = WorkMark(self._simulation.folder / "mark", b"boot")
         self.notes = self.traces = None  # type: ignore[assignment]
         settings, clocks = self._settings, self._simulation.clocks
@@ -266,8 +272,7 @@ class SimulatedJob(Job):
         self.robots_fetches = robots_fetches(
             settings, self.frontier, self.wall, self._robots_found, self._simulation.peers
         )
-        self.names = ResolverStats()
-        self.outages = Outages(self.frontier, self.names, self.stop_for)
+        self.outages = Outages(self.frontier, names, self.stop_for)
 
     def give_up(self) -> None:
         """Wait for no archive: there is none."""

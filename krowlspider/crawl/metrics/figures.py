@@ -30,7 +30,7 @@ def figures(crawl: Crawl) -> Figures:
         "krowl_fetch_content_type": meters.content_types,
         "krowl_fetch_http_version": meters.http_versions,
         "krowl_fetch_tls_version": meters.tls_versions,
-        "krowl_dns_cache_names": job.resolver.cached_names,
+        "krowl_dns_cache_names": job.fetching.resolver.cached_names,
         "krowl_archive_queue_bytes": job.archive.queued,
         "krowl_archive_queue_limit_bytes": job.archive.queue_bytes,
         "krowl_memory_limit_bytes": job.memory.limit,
