@@ -260,7 +260,7 @@ def seed_row(store: Store, seed: SeedRow) -> Row:
         outcome = "queued"
         if found is None:
             outcome = "moved or forgotten"
-        elif found.health is Health.DEAD:
+        elif found.health is Health.DEFERRED:
             outcome = "deferred"
     line = seed.line
     elsewhere = "" if seed.url == line.url else seed.url

@@ -34,7 +34,7 @@ _HAS_EXTRAS = 2
 _VERSIONS = range(_VERSION, _VERSION + _HAS_ORIGIN + _HAS_EXTRAS + 1)
 _IN_LANE = 0xFFFFFFFF
 _HEALTHS = tuple(Health)
-_DEAD = Health.DEAD
+_DEAD = Health.DEFERRED
 
 
 def encode_host(host: Host) -> bytes:

@@ -31,7 +31,7 @@ def test_decode_returns_the_encoded_host(health: Health, extras: int, origin: in
         level: (q.head, q.tail) for level, q in host.queue.levels.items()
     }
     assert again.state is (
-        SchedulingState.DEFERRED if health is Health.DEAD else SchedulingState.SCHEDULED
+        SchedulingState.DEFERRED if health is Health.DEFERRED else SchedulingState.SCHEDULED
     )
 
 
