@@ -18,9 +18,9 @@ from krowlspider.cluster.transport.order_post import reply_to
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.schedule.standing import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
-    from krowlspider.crawl.seeds import SeedsFirst
+    from krowlspider.crawl.seeds_first import SeedsFirst
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.robots.fetches import RobotsFetches
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.seeds import SeedsFirst
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.entry import JSON
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.gate import Verdict

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.seeds import SeedRedirects
+from krowlspider.crawl.seeds_first import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
 from krowlspider.frontier.hosts.host import SEED_PRIORITY

@@ -23,14 +23,14 @@ from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.requisites import RequisiteIntake
+from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.ending import Ending
 from krowlspider.engine.listeners import send_where_heard
-from krowlspider.engine.orders import send_order
+from krowlspider.engine.order_signal import send_order
 from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison

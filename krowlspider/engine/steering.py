@@ -26,7 +26,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.coverage import coverage, covered_hosts
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.words import counted
-from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
+from krowlspider.frontier.moves.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.standing import DELAY, PAUSE, OrderError, StandingOrder
 from krowlspider.urls.blocks import rule_name
 from krowlspider.urls.canonical import normalise

@@ -1,6 +1,6 @@
 """Hand hosts over between the folders of processes that do not run, when their number changes.
 
-Each host goes to the folder of its owner, in the chunks of `krowlspider.frontier.handover`, and
+Each host goes to the folder of its owner, in the chunks of `krowlspider.frontier.moves`, and
 leaves its old folder when the new one is synced. The heads of the folders name the new ring last.
 So a death at any point loses nothing: the next start does the rest.
 """
@@ -22,9 +22,9 @@ from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.poison import strike
 from krowlspider.frontier.seed_table import move_states
 from krowlspider.frontier.store.owner import change_ring
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.ring import Ring
     from krowlspider.crawl.folder import JobFolder, JobHead
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.handover.departure import Departure
+    from krowlspider.frontier.moves.departure import Departure
     from krowlspider.frontier.part import Identify
     from krowlspider.frontier.store.store import Store
     from krowlspider.node.tree import Tree

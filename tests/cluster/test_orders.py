@@ -26,7 +26,7 @@ from krowlspider.crawl.crawls import crawl_of, job_of, node_of
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.control import Control
-from krowlspider.engine.orders import order_received
+from krowlspider.engine.order_signal import order_received
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.schedule.standing import OrderError
 from krowlspider.frontier.store.queues import all_entries

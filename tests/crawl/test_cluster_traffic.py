@@ -18,7 +18,7 @@ from krowlspider.crawl.intake import Intake, RequisiteBudget
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
-from krowlspider.crawl.seeds import SeedsFirst
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Answer, Candidate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host, place_in
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds

@@ -16,8 +16,8 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.positions import HostPositions
-from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 

@@ -13,7 +13,7 @@ from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.admin.words import duration
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.record import encode_host
+from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import poison_prefix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
-from krowlspider.frontier.hosts.record import decode_host, encode_host, figures_in
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host, figures_in
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
 
