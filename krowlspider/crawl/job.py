@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.crawl.archiving.open_note import Loss
     from krowlspider.crawl.meters import Meters
-    from krowlspider.crawl.snapshots.taking import Snapshot
+    from krowlspider.crawl.snapshots.snapshot import Snapshot
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.holds import Hold
     from krowlspider.frontier.robots.asks import Peers

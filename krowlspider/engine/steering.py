@@ -18,7 +18,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
-from krowlspider.crawl.snapshots.taking import Snapshot
+from krowlspider.crawl.snapshots.snapshot import Snapshot
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.importing import LineIntake
 from krowlspider.engine.scheduler import Scheduler

@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 from krowlspider import settings as defaults
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.snapshots.taking import Snapshot
+from krowlspider.crawl.snapshots.snapshot import Snapshot
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pytest
 from krowlspider.crawl.crawls import _crawls
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.snapshots.copier import Copier
-from krowlspider.crawl.snapshots.taking import Snapshot
+from krowlspider.crawl.snapshots.snapshot import Snapshot
 from krowlspider.frontier.store.store import LevelStore
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
