@@ -168,8 +168,6 @@ class Job:
         self._on_failure: Callable[[Exception], None] | None = None
         self._on_wrong: Callable[[str], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
-        # Number of times that the crawl waited for room on its disk.
-        self.pauses = 0
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
         self.guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
@@ -230,8 +228,11 @@ class Job:
         self._on_wrong = on_wrong
         self._on_robots = on_robots
         self._checkpoint = Checkpoint(
-            self,
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
+            commit=self.commit,
+            fail=self.fail,
+            full=lambda: self.full,
+            give_up=self.give_up,
             on_room=on_room,
             is_ending=is_ending,
         )
@@ -361,6 +362,11 @@ class Job:
     def _has_memory(self) -> None:
         if self._checkpoint is not None:
             self._checkpoint.on_room()
+
+    @property
+    def pauses(self) -> int:
+        """Return how many times the crawl has waited for room on its disk."""
+        return 0 if self._checkpoint is None else self._checkpoint.pauses
 
     @property
     def stalled(self) -> Path | None:
