@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.canonical import queued_max
-from krowlspider.urls.host import domain_of, is_blocked
+from krowlspider.urls.host import domain_of, has_bad_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ class Scope:
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
-        the URL, so only depth, length and blocked ports apply. The rules about hosts and ``allow``
+        the URL, so only depth, length and bad ports apply. The rules about hosts and ``allow``
         say which pages are followed, so they do not apply to a requisite of such a page.
         """
         if depth > self._max_depth:
@@ -147,7 +147,7 @@ class Scope:
             reason = None
             if len(url) > longest:
                 reason = "length"
-            elif ":" in host and is_blocked(host):
+            elif ":" in host and has_bad_port(host):
                 reason = "port"
             elif has_rules:
                 reason = self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.urls.canonical import URL_MAX, normalise
-from krowlspider.urls.host import host_of, is_blocked, port_of
+from krowlspider.urls.host import has_bad_port, host_of, port_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -124,7 +124,7 @@ def _url(url: str, text: str) -> str:
     host = host_of(normal)
     if not _HOST.fullmatch(host):
         raise BadSeed(f"not a host name: {host[:80]!r}")
-    if ":" in host and is_blocked(host):
+    if ":" in host and has_bad_port(host):
         raise BadSeed(f"port {port_of(host)} is of another protocol, and never asked")
     return normal
 

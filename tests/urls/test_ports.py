@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.host import BLOCKED, Ports, is_blocked, name_of, port_of
+from krowlspider.urls.host import BAD_PORTS, Ports, has_bad_port, name_of, port_of
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def test_a_host_is_a_name_and_maybe_a_port(host: str, name: str, port: int | Non
     assert (name_of(host), port_of(host)) == (name, port)
 
 
-def test_the_ports_that_browsers_block_are_blocked() -> None:
+def test_the_ports_that_browsers_refuse_are_bad() -> None:
     """The whole table of the Fetch standard."""
-    assert len(BLOCKED) == 83
-    assert all(is_blocked(f"a.test:{port}") for port in BLOCKED)
+    assert len(BAD_PORTS) == 83
+    assert all(has_bad_port(f"a.test:{port}") for port in BAD_PORTS)
     for host in ("a.test", "a.test:80", "a.test:443", "a.test:8080", "a.test:6379", "[::25]"):
-        assert not is_blocked(host)
+        assert not has_bad_port(host)
 
 
 def test_single_ports_are_listed_and_ranges_span() -> None:
