@@ -138,7 +138,7 @@ KROWL_CRAWL_DELAY_MAX: Annotated[float, seconds()] = 300.0
 # Requests in flight to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY: Annotated[int, integer(1, "requests")] = 2
 # Requests in flight to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
-# machine may serve thousands of hosts. A subnet (IPv4 /24, IPv6 /48) may have a quarter
+# machine may serve thousands of hosts. A block of addresses (IPv4 /24, IPv6 /48) may have a quarter
 # of CONCURRENT_REQUESTS. 0: no limit for either. In a cluster each node takes its part of the limit
 # of an address, one request at least.
 KROWL_IP_CONCURRENCY: Annotated[int, integer(0, "requests")] = 8

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-# Domains, and as many subnets, that must fail without an answer between. Chance hardly does
+# Domains, and as many address blocks, that must fail without an answer between. Chance hardly does
 # it with three dead hosts of five, and feigning it takes as many networks.
 HOSTS = 20
 # Hosts that must fail in a way that a host can hardly cause.
@@ -28,7 +28,7 @@ WINDOW = 60.0
 # unanswered time out together.
 ANSWERLESS = 8.0
 # Prefixes that one owner holds: the smallest BGP announcement, and one site's share of IPv6.
-_SUBNET_V4, _SUBNET_V6 = 24, 48
+_BLOCK_V4, _BLOCK_V6 = 24, 48
 # Seconds between probes. They bound how late the end of an outage is noticed, and keep a network
 # that comes back from being flooded.
 PROBE_EVERY = 5.0
@@ -110,7 +110,7 @@ class OutageWatch:
         self._fault = fault
         # By host, in the order of their times.
         self._failed: dict[str, Failures] = {}
-        # Those that are evidence of an outage, by subnet.
+        # Those that are evidence of an outage, by address block.
         self._evidence: dict[str, Failures] = {}
         self._answered = -inf
         self.is_out = False
@@ -143,13 +143,13 @@ class OutageWatch:
         *,
         is_evidence: bool = True,
         domain: str = "",
-        subnet: str = "",
+        block: str = "",
     ) -> Verdict:
         """Record a failed request to ``host`` and return its verdict.
 
         ``is_evidence``: the host answered its last request. Hosts never reached, or already dead,
-        prove nothing. ``domain`` is the registrable domain; empty means the host itself. ``subnet``
-        is the result of `subnet_of` for its address, empty when unknown.
+        prove nothing. ``domain`` is the registrable domain; empty means the host itself. ``block``
+        is the result of `block_of` for its address, empty when unknown.
 
         A crawl with only dead hosts left looks like an outage, and must still end. So suspect
         failures are forgiven for ``FORGIVEN_FOR`` seconds only; then each probe that fails counts.
@@ -168,7 +168,7 @@ class OutageWatch:
         failures = Failures(now, domain or host, before.strikes + 1, certain=certain)
         note(self._failed, host, failures)
         if is_evidence:
-            note(self._evidence, subnet or domain or host, failures)
+            note(self._evidence, block or domain or host, failures)
         return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 
     def begin(self, now: float) -> None:
@@ -221,13 +221,13 @@ def note(noted: dict[str, Failures], key: str, failures: Failures) -> None:
         del noted[oldest]
 
 
-def subnet_of(address: str) -> str:
-    """Return the subnet that an address shares with others of one owner: /24, or /48 for IPv6.
+def block_of(address: str) -> str:
+    """Return the block that an address shares with others of one owner: /24, or /48 for IPv6.
 
-    Return an empty string for an address that is not public: an intranet's hosts share one subnet.
+    Return an empty string for an address that is not public: an intranet's hosts share one block.
     """
     ip = ip_address(address)
     if not ip.is_global:
         return ""
-    prefix = _SUBNET_V4 if isinstance(ip, IPv4Address) else _SUBNET_V6
+    prefix = _BLOCK_V4 if isinstance(ip, IPv4Address) else _BLOCK_V6
     return str(ip_network((ip, prefix), strict=False))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
 # So little memory that every host and due time is read from disk.
-TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, waiting=1, in_line=2))
+TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, blocked=1, in_line=2))
 
 
 def counted(store: Store) -> Tally:

@@ -467,7 +467,7 @@ def test_a_deferred_host_still_serves_robots_fetches(world: World) -> None:
     assert world.fetch() == A1
 
 
-def test_invariant_1_a_robots_fetch_pops_no_busy_or_waiting_host(
+def test_invariant_1_a_robots_fetch_pops_no_busy_or_blocked_host(
     open_store: OpenStore,
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))

@@ -22,7 +22,7 @@ from krowlspider.politeness.outage import (
     Fault,
     OutageWatch,
     Verdict,
-    subnet_of,
+    block_of,
 )
 
 if TYPE_CHECKING:
@@ -52,17 +52,12 @@ def fail(
     prefix: str = "h",
     is_evidence: bool = True,
     domain: str = "",
-    subnet: str = "",
+    block: str = "",
 ) -> list[Verdict]:
     """Let this many hosts fail, each once."""
     return [
         watch.failed(
-            f"{prefix}{number}.test",
-            kind,
-            now,
-            is_evidence=is_evidence,
-            domain=domain,
-            subnet=subnet,
+            f"{prefix}{number}.test", kind, now, is_evidence=is_evidence, domain=domain, block=block
         )
         for number in range(count)
     ]
@@ -113,16 +108,16 @@ def test_dead_hosts_prove_nothing_and_are_forgiven() -> None:
     assert watch.struck["old0.test"] == 1
 
 
-@pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"subnet": "203.0.113.0/24"}])
+@pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"block": "203.0.113.0/24"}])
 def test_hosts_of_one_owner_are_no_outage(common: dict[str, str]) -> None:
-    """Subdomains of one domain, or domains in one subnet, that answered before."""
+    """Subdomains of one domain, or domains in one address block, that answered before."""
     watch = OutageWatch()
     assert set(fail(watch, 10 * HOSTS, **common)) == {Verdict.COUNT}
     # With all of them there is one owner more than those.
     assert fail(watch, HOSTS - 1, prefix="other")[-1] is Verdict.BEGIN
 
 
-def test_many_subnets_of_one_domain_are_no_outage() -> None:
+def test_many_blocks_of_one_domain_are_no_outage() -> None:
     watch = OutageWatch()
     for number in range(10 * HOSTS):
         verdict = watch.failed(
@@ -130,7 +125,7 @@ def test_many_subnets_of_one_domain_are_no_outage() -> None:
             "connect_timeout",
             0.0,
             domain="evil.test",
-            subnet=f"203.0.{number}.0/24",
+            block=f"203.0.{number}.0/24",
         )
         assert verdict is Verdict.COUNT
 
@@ -154,7 +149,7 @@ def test_failures_just_after_an_answer_are_no_outage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "subnet"),
+    ("address", "block"),
     [
         ("93.184.215.14", "93.184.215.0/24"),
         ("2606:2800:21f:cb07::1", "2606:2800:21f::/48"),
@@ -163,8 +158,8 @@ def test_failures_just_after_an_answer_are_no_outage() -> None:
         ("fd00::1", ""),
     ],
 )
-def test_only_a_public_address_has_a_subnet(address: str, subnet: str) -> None:
-    assert subnet_of(address) == subnet
+def test_only_a_public_address_has_a_block(address: str, block: str) -> None:
+    assert block_of(address) == block
 
 
 def test_outage_given_up_is_over_and_the_count_begins_anew() -> None:

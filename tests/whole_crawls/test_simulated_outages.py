@@ -22,7 +22,7 @@ START = Clocks().monotonic
 
 
 class Crowded(Web):
-    """40 good hosts of 40 owners, and 200 domains of one owner in one subnet.
+    """40 good hosts of 40 owners, and 200 domains of one owner in one address block.
 
     The first good host links to 1,000 hosts that never answer. The 200 domains answer until
     ``silent_from``. ``latency`` is that of the good hosts, ``down`` the time without network.

@@ -16,7 +16,7 @@ from krowlspider.politeness.outage import (
     SILENCE,
     OutageWatch,
     Verdict,
-    subnet_of,
+    block_of,
 )
 from krowlspider.urls.host import domain_of
 
@@ -98,7 +98,7 @@ class Outages:
                 now,
                 is_evidence=self._is_evidence(host, kind),
                 domain=domain,
-                subnet=_subnet(host),
+                block=_block(host),
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             self._resolver.failed(
@@ -269,7 +269,7 @@ class Outages:
             self._frontier.schedule.deferral.forgive(name, strikes)
 
     def _known_to_answer(self) -> list[str]:
-        """Return hosts that answered before the outage, one of each subnet and domain.
+        """Return hosts that answered before the outage, one of each address block and domain.
 
         Hosts without a failed request come first: they end a false outage immediately.
         """
@@ -278,12 +278,12 @@ class Outages:
         struck = self._network.struck
         for name in sorted(names, key=struck.__contains__):
             host = self._frontier.schedule.cache.hosts.get(name)
-            subnet = "" if host is None else _subnet(host)
-            found.setdefault(subnet or domain_of(name), name)
+            block = "" if host is None else _block(host)
+            found.setdefault(block or domain_of(name), name)
         return list(found.values())[:_PROBED]
 
 
-def _subnet(host: Host) -> str:
-    """Return the subnet of a host's address; "" while unknown, or where it is not public."""
+def _block(host: Host) -> str:
+    """Return the block of a host's address; "" while that is unknown, or where it is not public."""
     address = host.shares.address.removeprefix("@").removesuffix("/64")
-    return subnet_of(address) if address else ""
+    return block_of(address) if address else ""

@@ -8,11 +8,11 @@ from krowlspider.frontier.admin.host_view import Reason, hold_reason, why_host_w
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
+    BLOCKED,
     CALLED,
     HELD,
     IN_FLIGHT,
     SEALED,
-    WAITING,
 )
 from krowlspider.frontier.shares.names import CROWD
 from krowlspider.frontier.stopped import read_host
@@ -40,7 +40,7 @@ def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
     holder = frontier.schedule.orders.holder_of(host.name)
     if holder is not None and host.state is not IN_FLIGHT:
         return hold_reason(*holder)
-    if host.state is WAITING:
+    if host.state is BLOCKED:
         return _for_room(frontier, host)
     if (words := _STATES.get(host.state)) is not None:
         return Reason(words)
@@ -63,7 +63,7 @@ def _for_room(frontier: Frontier, host: Host) -> Reason:
         return Reason(f"Its address {name} may not be asked again yet.", "KROWL_IP_DELAY_MIN")
     what, setting = {
         "@": (f"its address {name}", "KROWL_IP_CONCURRENCY"),
-        "#": (f"its subnet {name}", "CONCURRENT_REQUESTS"),
+        "#": (f"its block of addresses {name}", "CONCURRENT_REQUESTS"),
         "^": ("the hosts that were found by the same domain", "CONCURRENT_REQUESTS"),
         CROWD: ("the hosts that are not known to answer soon", "CONCURRENT_REQUESTS"),
     }.get(kind, (f"its domain {full}", "KROWL_DOMAIN_CONCURRENCY"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # so often.
 IDLE = SchedulingState.IDLE
 SCHEDULED = SchedulingState.SCHEDULED
-WAITING = SchedulingState.WAITING
+BLOCKED = SchedulingState.BLOCKED
 CALLED = SchedulingState.CALLED
 IN_FLIGHT = SchedulingState.IN_FLIGHT
 AWAITING_ROBOTS = SchedulingState.AWAITING_ROBOTS
@@ -227,14 +227,14 @@ class HostShares:
 
     - ``origin``: the domain whose pages first led to it, as `origin_of`; 0 for none, and for its
       own.
-    - ``address``, ``subnet``: the shares of the address at which it was last fetched; empty when
+    - ``address``, ``block``: the shares of the address at which it was last fetched; empty when
       that is not known.
     - ``places``: the shares in which it has a place while it is in flight.
     """
 
     origin: int = 0
     address: str = ""
-    subnet: str = ""
+    block: str = ""
     places: tuple[str, ...] = ()
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
+    BLOCKED,
     CALLED,
     DEFERRED,
     IN_FLIGHT,
     SCHEDULED,
     SEALED,
-    WAITING,
     Health,
     Host,
 )
@@ -35,7 +35,7 @@ _TOGETHER = 16
 # over each key that was removed or rewritten in between.
 _NEAR = 64
 # States in which memory holds more of a host than its record.
-_PINNING = (WAITING, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)
+_PINNING = (BLOCKED, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)
 
 
 class HostCache:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
+    BLOCKED,
     CALLED,
     DEFERRED,
     HELD,
     IDLE,
     IN_FLIGHT,
     SCHEDULED,
-    WAITING,
     Health,
     Host,
 )
@@ -159,7 +159,7 @@ class HostScheduler:
                     return None
                 continue
             host = self.cache.hosts.get(name) or self.cache.read_due(name)
-            if self.seed_turns.in_line and host.state is not WAITING:
+            if self.seed_turns.in_line and host.state is not BLOCKED:
                 self.seed_turns.leave_line(name)
             if host.due > now:
                 # Its time has changed since; it has a newer place in the heap.
@@ -231,7 +231,7 @@ class HostScheduler:
         """Return this host, in flight, as `pop` does, or None. Its place in the heap stays, out of
         date. If it waits for room and there is some, it does not wait for its place in the line."""
         host = self.cache.get(name)
-        if host.state is WAITING and self.shares.full(self.shares.of(host)) is None:
+        if host.state is BLOCKED and self.shares.full(self.shares.of(host)) is None:
             self._calls.call(host)
         if host.state not in (SCHEDULED, CALLED) or host.due > self.now():
             return None
@@ -275,26 +275,26 @@ class HostScheduler:
         is_first = share.startswith("^") and self._sessions.is_begun(host)
         self.seed_turns.wait_in_line(host)
         self.shares.wait(share, host.name, first=is_first)
-        # Enough waiting hosts are in memory: more of them may be evicted, and keep their place on
+        # Enough blocked hosts are in memory: more of them may be evicted, and keep their place on
         # disk.
-        stays = self.transitions.waiting < self._limits.waiting or host.robots.awaited
+        stays = self.transitions.blocked < self._limits.blocked or host.robots.awaited
         self.transitions.move(host, Event.WAIT_FOR_ROOM if stays else Event.WAIT_IN_LINE)
 
     # --- in flight ---
 
     def reserve_address(self, host: Host, address: str) -> bool:
         """Take the places of the address at which a host in flight is about to be fetched. Return
-        False when the address, or its subnet, has no room now: then call `turn_back`."""
+        False when the address, or its block, has no room now: then call `turn_back`."""
         places, own = places_of(address), host.shares
         if own.address == places[0]:
             return True
-        before = (own.address, own.subnet) if own.address else ()
+        before = (own.address, own.block) if own.address else ()
         new = tuple(share for share in places if share not in before)
         if self.shares.full(new) is not None:
             return False
         left = tuple(share for share in before if share not in places)
         self.shares.leave(host, left)
-        own.address, own.subnet = places
+        own.address, own.block = places
         self.shares.enter(host, new)
         self._calls.make_room(left)
         return True
@@ -303,9 +303,9 @@ class HostScheduler:
         """End the flight of a host that sent no request for want of room at its address. It waits
         for that room."""
         own = host.shares
-        own.address, own.subnet = places_of(address)
+        own.address, own.block = places_of(address)
         # Its present places are given up.
-        shares = tuple(share for share in (own.subnet, own.address) if share not in own.places)
+        shares = tuple(share for share in (own.block, own.address) if share not in own.places)
         # A hand-over from another frontier may have set a later time meanwhile.
         is_due = host.due <= self.now()
         if is_due and (full := self.shares.full(shares)) is not None:
@@ -356,7 +356,7 @@ class HostScheduler:
     def rest_longer(self, host: Host, wait: float) -> None:
         """Make a scheduled host that is due within ``wait`` seconds due at their end."""
         due = whole_microseconds(self.now() + wait)
-        if host.state in (SCHEDULED, CALLED, WAITING) and host.due < due:
+        if host.state in (SCHEDULED, CALLED, BLOCKED) and host.due < due:
             host.due = host.ready = due
             self.due_changed(host)
 
@@ -404,14 +404,14 @@ class HostScheduler:
 
     def due_changed(self, host: Host) -> None:
         """Schedule a host again whose due time, or what it has to fetch, has changed."""
-        if host.state in (CALLED, WAITING) and host.due > self.now():
+        if host.state in (CALLED, BLOCKED) and host.due > self.now():
             # Others may have the room meanwhile.
-            if host.state is WAITING:
+            if host.state is BLOCKED:
                 self._calls.call(host)
             called = self._calls.take(host)
             self.transitions.move(host, host.after_change())
             self._calls.pass_on(host, called)
-        elif host.state in (CALLED, WAITING):
+        elif host.state in (CALLED, BLOCKED):
             self.transitions.move(host, Event.DUE_CHANGED)
         elif host.state in (SCHEDULED, HELD):
             self.transitions.move(host, host.after_change())

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import CALLED, SCHEDULED, WAITING, Host
+from krowlspider.frontier.hosts.host import BLOCKED, CALLED, SCHEDULED, Host
 from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.shares.names import CROWD, subnet_of
+from krowlspider.frontier.shares.names import CROWD, block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,13 +178,13 @@ class Calls:
         while (name := self._shares.first(share)) is not None:
             host = self._host(name)
             waits_in_line = host.state is SCHEDULED and host.due <= self._now()
-            if host.state is not WAITING and not waits_in_line:
+            if host.state is not BLOCKED and not waits_in_line:
                 # Its state or its time has changed since it came into the line.
                 continue
             self._called[name] = share
             if share[0] == "@" and not host.shares.address:
                 # The host was evicted meanwhile, and its address with it.
-                host.shares.address, host.shares.subnet = share, subnet_of(share)
+                host.shares.address, host.shares.block = share, block_of(share)
             self._move(host, Event.CALL)
             return name
         return ""

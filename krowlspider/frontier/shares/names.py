@@ -2,7 +2,7 @@
 
 - a domain: its name;
 - an address: "@192.0.2.1", or the /64 of an IPv6 address;
-- a subnet: "#192.0.2" for a /24, or an IPv6 /48;
+- a block of addresses: "#192.0.2" for a /24, or an IPv6 /48;
 - an origin, the domain whose pages led to the hosts: "^4fc3a0b1";
 - the crowd, all hosts that are not known to answer soon: "?".
 """
@@ -20,19 +20,19 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 @lru_cache(maxsize=_NAMED)
 def places_of(address: str) -> tuple[str, str]:
-    """Return the shares of an address and of its subnet. An IPv4 address that is mapped into IPv6
+    """Return the shares of an address and of its block. An IPv4 address that is mapped into IPv6
     (``::ffff:0:0/96``, or NAT64's ``64:ff9b::/96``) counts as IPv4."""
     if ":" in address:
         number = IPv6Address(address)
         if number.ipv4_mapped is None and number not in _NAT64:
             share = f"@{_start(number, 64)}/64"
-            return share, subnet_of(share)
+            return share, block_of(share)
         address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}", subnet_of(f"@{address}")
+    return f"@{address}", block_of(f"@{address}")
 
 
-def subnet_of(share: str) -> str:
-    """Return the share of an address's subnet, from the share of the address."""
+def block_of(share: str) -> str:
+    """Return the share of an address's block, from the share of the address."""
     if share.endswith("/64"):
         return f"#{_start(IPv6Address(share[1:-3]), 48)}/48"
     return f"#{share[1:].rpartition('.')[0]}"

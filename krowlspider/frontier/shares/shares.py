@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 # Average latency, in seconds, above which a host holds its slot for long.
 _SLOW = 5.0
-# One in so many slots: the least that the crowd may have, and the most that a subnet
-# may. Large hosters and CDNs have many sites in one subnet.
+# One in so many slots: the least that the crowd may have, and the most that a block of addresses
+# may. Large hosters and CDNs have many sites in one block.
 _CROWD_LEAST = 4
-_SUBNET = 4
+_BLOCK = 4
 # One in so many slots for the hosts of one origin; and the pages after which a host is free of its
 # origin: links to a hundred thousand hosts cost nothing.
 _ORIGIN = 8
@@ -61,7 +61,7 @@ class Shares:
         self._clock: list[tuple[float, str]] = []
         self._clocked: set[str] = set()
         self._at_address: float = limits.address_concurrency or inf
-        self._subnet = max(limits.address_concurrency, limits.slots // _SUBNET)
+        self._block = max(limits.address_concurrency, limits.slots // _BLOCK)
         self._origin = max(1, limits.slots // _ORIGIN) if limits.slots else inf
         # Origins with a line, in the order of their turns.
         self._origins: dict[str, None] = {}
@@ -87,7 +87,7 @@ class Shares:
         known = host.shares
         own: tuple[str, ...] = (host.domain,)
         if known.address:
-            own = (known.subnet, known.address, host.domain)
+            own = (known.block, known.address, host.domain)
         if spare or in_crowd(host):
             own = (CROWD, *own)
         if known.origin and not spare and host.queue.done < _PROVEN:
@@ -101,7 +101,7 @@ class Shares:
         if kind == "@":
             return self._at_address
         if kind == "#":
-            return self._subnet if limits.slots and limits.address_concurrency else inf
+            return self._block if limits.slots and limits.address_concurrency else inf
         if kind == "^":
             return self._origin
         if share == CROWD:
