@@ -242,26 +242,42 @@ class Job:
 
     def _open_parts(self, head: JobHead, undo: ExitStack, *, new: bool) -> None:
         """Open what is in the folder; ``undo`` closes it again if a later part cannot be opened."""
-        settings = self._settings
+        self._open_store(head, undo, new=new)
+        boot = boot_id()
+        struck, holds, decoders = self._open_marks(boot, undo)
+        self._open_frontier(boot)
+        mended, lost = self._open_archive(head, undo)
+        self.last_process = LastProcess(struck, holds, mended, lost)
+        if self.guard is not None:
+            # A disk below the floor must be known before anything is popped.
+            self.guard.look()
+        self._prepare_fetching(decoders)
+
+    def _open_store(self, head: JobHead, undo: ExitStack, *, new: bool) -> None:
         self.hasher = IdentityHasher(head.seed)
-        meters = self.meters
-        on_write = None if meters is None else meters.batch.observe
+        on_write = None if self.meters is None else self.meters.batch.observe
         self.store = LevelStore(self.folder.frontier, create=new, on_write=on_write)
         undo.callback(self.store.close)
         check_owner(self.store, head.seed, head.ring)
         put_owner(self.store, head.seed, head.ring)
+        # Whether a person has paused it.
         self.is_paused = self.store.get(CRAWL_PAUSED) is not None
         if new:
             sync_directory(self.folder.path)
-        paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
-        # Pages that the last process was working on when it died, with their strikes counted.
+
+    def _open_marks(self, boot: bytes, undo: ExitStack) -> tuple[list[Entry], list[Hold], Decoders]:
+        """Count strikes for what the marks of the last process name, and begin new marks."""
+        paths = [self.folder.path / name for name in (MARK, THREAD_MARK)]
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
-        struck = [entry for entry in strikes if entry is not None]
         holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
-        self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
+        self.mark = WorkMark(paths[0], boot)
         undo.callback(self.mark.close)
-        decoders = Decoders(self.mark, thread_mark)
+        decoders = Decoders(self.mark, WorkMark(paths[1], boot))
         undo.callback(decoders.close)
+        return [entry for entry in strikes if entry is not None], holds, decoders
+
+    def _open_frontier(self, boot: bytes) -> None:
+        settings, seat = self._settings, self._seat
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
@@ -270,7 +286,7 @@ class Job:
             monotonic=self.monotonic,
             wall=self.wall,
             boot=boot,
-            may_fetch=None if self._seat is None else self._seat.may_fetch,
+            may_fetch=None if seat is None else seat.may_fetch,
             may_overflow=self.may_overflow,
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
@@ -279,14 +295,18 @@ class Job:
             self.frontier,
             self.wall,
             self._robots_found,
-            None if self._seat is None else self._seat.peers,
+            None if seat is None else seat.peers,
         )
-        archive = warc_folder(settings, self.folder.path)
-        payloads = self._payloads(archive, undo)
+
+    def _open_archive(self, head: JobHead, undo: ExitStack) -> tuple[MendReport, Loss | None]:
+        """Mend the archive and open it, and queue again what it has lost."""
+        settings, meters = self._settings, self.meters
+        folder = warc_folder(settings, self.folder.path)
+        payloads = self._payloads(folder, undo)
         self.archive = warc_writer(
             self.writer,
             settings,
-            archive,
+            folder,
             seed=head.seed,
             about=warcinfo(settings, self.contact, self.user_agent),
             payloads=payloads,
@@ -296,34 +316,33 @@ class Job:
         self.notes = Provenance(settings, self.archive)
         self._open_note = OpenWarcNote(self.store)
         # With CrawlerProcess the loop does not run yet.
-        loop = asyncio.get_event_loop()
-        mended = self.archive.open(loop, self._open_note.last)
-        lost = settle_open_file(self._open_note, self.frontier, archive)
-        self.last_process = LastProcess(struck, holds, mended, lost)
+        mended = self.archive.open(asyncio.get_event_loop(), self._open_note.last)
+        lost = settle_open_file(self._open_note, self.frontier, folder)
         if payloads is not None:
             if mended.damaged or lost:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
-            note_place(self.folder.payloads, archive, uploaded(archive))
-        if self.guard is not None:
-            # A disk below the floor must be known before anything is popped.
-            self.guard.look()
-        # These hold nothing open before the crawl runs.
-        own = "" if self._seat is None else self._seat.node
-        self.crawl_log = crawl_log(settings, self.folder.path, own)
+            note_place(self.folder.payloads, folder, uploaded(folder))
+        return mended, lost
+
+    def _prepare_fetching(self, decoders: Decoders) -> None:
+        """Make what fetches, and what follows fetches. It opens nothing before the crawl runs."""
+        settings, meters = self._settings, self.meters
+        node = "" if self._seat is None else self._seat.node
+        self.crawl_log = crawl_log(settings, self.folder.path, node)
         self.fetching = Fetching(
             settings,
-            loop,
+            asyncio.get_event_loop(),
             self.monotonic,
             decoders=decoders,
             # Where the disk guard looks too.
-            spilled=archive,
+            spilled=self.archive.directory,
             on_answer=self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None,
             on_look_up=None if meters is None else meters.dns.observe,
         )
         self.outages = Outages(self.frontier, self.fetching.resolver.stats, self.stop_for)
         # What sends traces; None without KROWL_TRACES.
-        self.traces = traces(settings, self.spider, own, self.wall)
+        self.traces = traces(settings, self.spider, node, self.wall)
         self.fetching.start()
 
     @property
