@@ -83,7 +83,7 @@ class ClusterTraffic:
         # Called when there is something new to fetch.
         self.wake: Callable[[], None] = intake.wake
         # Acknowledge the finished pages; stop the crawl because of an error; close all connections.
-        self.commit: Callable[[], Awaitable[None]] = job.commit
+        self.commit: Callable[[], Awaitable[None]] = job.commits.commit
         self.fail: Callable[[Exception], None] = job.fail
         self.hang_up: Callable[[], None] = job.fetching.client.hang_up
         frontier, store = job.frontier, job.store
@@ -172,7 +172,7 @@ class ClusterTraffic:
                 found = Acknowledgement(mark.stream, arrived.last, has_gap)
                 acknowledgements[mark.finder] = encode_mark(found)
         try:
-            await self._job.make_durable(batch)
+            await self._job.commits.make_durable(batch)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise

@@ -31,6 +31,7 @@ from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
+from krowlspider.crawl.commits import Commits
 from krowlspider.crawl.fetching import Fetching
 from krowlspider.crawl.folder import JobFolder, JobHead
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
@@ -47,7 +48,7 @@ from krowlspider.crawl.parts import (
 )
 from krowlspider.crawl.snapshots.running import RunningSnapshot
 from krowlspider.crawl.turns import LoopThrottle, Turns
-from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
+from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
@@ -64,17 +65,14 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.archive.reading import Synced
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.crawl.archiving.open_note import Loss
     from krowlspider.crawl.meters import Meters
-    from krowlspider.crawl.snapshots.snapshot import Snapshot
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.holds import Hold
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.gate import RobotsGate
-    from krowlspider.frontier.store.store import Batch
     from krowlspider.urls.scope import AskedScope
 
 logger = logging.getLogger(__name__)
@@ -171,11 +169,19 @@ class Job:
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
         self.guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
-        self.snapshot = RunningSnapshot(self._commit_for)
-        self._commit_lock = asyncio.Lock()
         self._is_closing = False
         self._open(asked)
-        self.is_open = True
+        # What is done at each commit, every second. Tasks that make all durable wait for it.
+        self.commits = Commits(
+            self.frontier,
+            self.archive,
+            self._open_note,
+            fail=self.fail,
+            observe=self._committed,
+            monotonic=self.monotonic,
+            traces=self.traces,
+        )
+        self.snapshot = RunningSnapshot(self.commits.commit_for)
 
     def _open(self, asked: AskedScope | None) -> None:
         """Lock the folder and open everything in it, or nothing."""
@@ -229,7 +235,7 @@ class Job:
         self._on_robots = on_robots
         self._checkpoint = Checkpoint(
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
-            commit=self.commit,
+            commit=self.commits.commit,
             fail=self.fail,
             full=lambda: self.full,
             give_up=self.give_up,
@@ -346,6 +352,10 @@ class Job:
         self.fetching.start()
 
     @property
+    def is_open(self) -> bool:
+        return self.commits.is_open
+
+    @property
     def robots(self) -> RobotsGate:
         """Return the gate that decides by robots.txt."""
         return self.robots_fetches.gate
@@ -377,6 +387,11 @@ class Job:
             self.wrong = wrong
             if self._on_wrong is not None:
                 self._on_wrong(wrong)
+
+    def _committed(self, seconds: float) -> None:
+        self._cap_warnings.look()
+        if self.meters is not None:
+            self.meters.commit.observe(seconds)
 
     def _has_memory(self) -> None:
         if self._checkpoint is not None:
@@ -429,54 +444,6 @@ class Job:
         """
         self.archive.give_up()
 
-    async def commit(self) -> None:
-        """Sync the archive, then remove the entries of acknowledged pages in one synced batch.
-
-        If the archive's disk is full, the call lasts until there is room.
-
-        :raises ArchiveError: the archive cannot be written; no entry was removed
-        :raises StoreError: the frontier cannot be written
-        """
-        async with self._commit_lock:
-            if self.is_open:
-                await self._commit()
-
-    async def _commit_for(self, snapshot: Snapshot) -> None:
-        async with self._commit_lock:
-            if not self.is_open:
-                raise JobError("the crawl has ended")
-            try:
-                await self._commit(snapshot.note_archive)
-            except Exception as error:
-                # As of any commit: nothing can be acknowledged from now on.
-                self.fail(error)
-                raise
-            await run_in_thread(snapshot.fix)
-
-    async def _commit(self, on_sync: Callable[[Synced | None], None] | None = None) -> None:
-        # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
-        begun = self.monotonic()
-        traced = [] if self.traces is None else self.traces.take()
-        commit = self.frontier.begin_commit()
-        self._open_note.put(commit, await self.archive.sync(on_sync))
-        await _write(commit.write)
-        self.frontier.end_commit(commit)
-        self._cap_warnings.look()
-        if self.meters is not None:
-            self.meters.commit.observe(self.monotonic() - begun)
-        if self.traces is not None:
-            self.traces.committed(traced)
-
-    async def make_durable(self, batch: Batch | None = None) -> None:
-        """Return when everything that was written to the frontier is synced to disk.
-
-        ``batch``, a synced one, is written after it.
-
-        :raises StoreError: the disk is full or failed
-        """
-        async with self._commit_lock:
-            await run_in_thread((batch or self.store.batch(sync=True)).write)
-
     async def close(self) -> None:
         """Commit, close the WARC files and the store, unlock the folder. Only the first call does.
 
@@ -491,8 +458,7 @@ class Job:
             parts.push_async_callback(self.snapshot.end)
 
     async def _close_parts(self) -> None:
-        async with self._commit_lock, AsyncExitStack() as parts:
-            self.is_open = False
+        async with self.commits.ending(), AsyncExitStack() as parts:
             # Closing a large store may take long: the watchdog must not report a held event loop.
             self.mark.beat(inf)
             # The last one is closed first.
@@ -508,7 +474,7 @@ class Job:
                 partial(self._try, self._close_frontier),
                 partial(self._try, self.archive.close),
                 partial(self._try, self._look_back),
-                partial(self._try, self._commit),
+                partial(self._try, self.commits.write),
             ]
             for close in closing:
                 parts.push_async_callback(_called, close)
@@ -519,6 +485,9 @@ class Job:
         except (ArchiveError, StoreError, OSError) as error:
             self.fail(error)
 
+    async def _close_frontier(self) -> None:
+        await self.commits.close_frontier(is_finished=self.failure is None)
+
     async def _close_traces(self) -> None:
         if self.traces is not None:
             await run_in_thread(self.traces.close)
@@ -527,29 +496,10 @@ class Job:
         for look in self.at_close:
             await run_in_thread(look)
 
-    async def _close_frontier(self) -> None:
-        if self.failure is None:
-            # The file is finished: from now on it may be taken away.
-            self._open_note.clear()
-        await _write(self.frontier.close)
-
 
 async def _called(call: Callable[[], Awaitable[None] | None]) -> None:
     if isawaitable(done := call()):
         await done
-
-
-async def _write(write: Callable[[], None]) -> None:
-    """Write the frontier in a thread. A full disk may refuse the filter of the seen set.
-
-    All that the filter holds is in the store too.
-    """
-    try:
-        await run_in_thread(write)
-    except OSError as error:
-        if not lacks_room(error):
-            raise
-        logger.warning("The seen filter is not saved, so the next start takes longer: %s", error)
 
 
 def _prepare_archive(chosen: str | PathLike[str] | None) -> None:

@@ -140,7 +140,7 @@ class Steering:
                     if (took := perf_counter() - begun) >= _TURN:
                         await asyncio.sleep(took)
                         begun = perf_counter()
-            await job.make_durable()
+            await job.commits.make_durable()
         finally:
             self._crawl.takes_lines = False
         taken = lines.taken

@@ -102,7 +102,7 @@ async def _archive(crawl: Job, pages: int) -> None:
             await where
             frontier.schedule.release(host, 0)
             frontier.acknowledge(lease)
-        await crawl.commit()
+        await crawl.commits.commit()
 
 
 def serve() -> None:

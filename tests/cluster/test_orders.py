@@ -164,7 +164,7 @@ def test_an_order_reaches_the_owner(
         steps.append(f"reply {outcome.number}")
         reply(node, outcome)
 
-    monkeypatch.setattr(job, "make_durable", make_durable)
+    monkeypatch.setattr(job.commits, "make_durable", make_durable)
     monkeypatch.setattr(cluster_orders, "carry_out", carry)
     monkeypatch.setattr(orders, "reply", send)
     outcome = ring.result(give("pause", {"host": host}))

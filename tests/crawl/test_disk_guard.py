@@ -139,7 +139,7 @@ def test_job_is_full_while_a_disk_is_short(
         assert lease is not None
         assert job.full == warc
         job.frontier.acknowledge(lease)
-        await job.commit()
+        await job.commits.commit()
         assert job.full is None
         await job.close()
         assert job.failure is None

@@ -159,11 +159,19 @@ class _Job(SimulatedJob):
         assert isinstance(crawl, _Crawl)
         crawl.uncommitted.clear()
 
+
+class _Commits:
+    """Only writes: a kill loses nothing that is written."""
+
+    is_open = True
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+
     async def commit(self) -> None:
-        self.commit_now()
+        self._job.commit_now()
 
     async def make_durable(self, batch: Batch | None = None) -> None:
-        """Only write: a kill loses nothing that is written."""
         if batch is not None:
             batch.write()
 
@@ -463,6 +471,7 @@ class SimulatedCluster:
         class OwnJob(_Job):
             def __init__(self, simulation: Simulation, settings: Settings) -> None:
                 super().__init__(simulation, settings)
+                self.commits = _Commits(self)  # type: ignore[assignment]
                 self.fetching.client = SimpleNamespace(hang_up=simulation.hang_up)
 
             def _open(self, asked: Any) -> None:

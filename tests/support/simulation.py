@@ -249,6 +249,7 @@ class SimulatedJob(Job):
         self.scope, self.replaces_scope = None if asked is None else asked.rules, False
         self.folder = self.archive = mended = _Room()  # type: ignore[assignment]
         self.is_paused = False
+        self._open_note = None  # type: ignore[assignment]
         self.last_process = LastProcess([], [], mended, None)  # type: ignore[arg-type]
         names = ResolverStats()
         self.fetching = SimpleNamespace(  # type: ignore[assignment]

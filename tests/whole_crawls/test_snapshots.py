@@ -84,7 +84,7 @@ def test_a_snapshot_of_a_running_crawl_goes_on_elsewhere(tmp_path: Path) -> None
                 job = running_job()
                 snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
                 snapshot.gather()
-                noting = asyncio.get_running_loop().create_task(job._commit_for(snapshot))
+                noting = asyncio.get_running_loop().create_task(job.commits.commit_for(snapshot))
                 yield noting.done
                 # The crawl goes on before the files are taken.
                 yield partial(has, number + 20)
