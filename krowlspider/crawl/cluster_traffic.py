@@ -18,7 +18,7 @@ from krowlspider.cluster.transport.order_post import reply_to
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.moves.arrival import Arrivals
 from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.outbox import Foreign

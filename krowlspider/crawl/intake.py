@@ -11,9 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.seeds_first import SeedRedirects
-from krowlspider.frontier.entry import HOPS_MAX, Entry
+from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -208,6 +208,9 @@ class Intake:
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
         key = None if always else self.identify(request, url)
+        if key is None and not entry.request:
+            # It may have a row: its fetch is not the first.
+            entry.request = UNMARKED
         priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
         candidate = Candidate(host, key, entry, priority)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:

@@ -40,6 +40,7 @@ from krowlspider.crawl.parts import (
     delay_policy,
     frontier_limits,
     memory_account,
+    page_rows,
     robots_fetches,
     seen_set,
     traces,
@@ -70,8 +71,8 @@ if TYPE_CHECKING:
     from krowlspider.crawl.meters import Meters
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.holds import Hold
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.asks import Peers
-    from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.urls.scope import AskedScope
 
@@ -294,6 +295,7 @@ class Job:
             boot=boot,
             may_fetch=None if seat is None else seat.may_fetch,
             may_overflow=self.may_overflow,
+            pages=page_rows(settings, self.store, self.hasher),
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(

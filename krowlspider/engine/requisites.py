@@ -18,10 +18,11 @@ from krowlspider.urls.host import authority_of
 from krowlspider.urls.media_type import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.css import BYTES_MAX, decode_css
 from krowlspider.urls.page.requisites.found import (
+    CSS_MAX,
     MANIFEST_MAX,
     Requisites,
+    decode_css,
     requisites_of_css,
     requisites_of_manifest,
 )
@@ -110,7 +111,7 @@ class RequisiteReader:
             body,
         )
         if kind == STYLE:
-            return lambda: requisites_of_css(decode_css(body, charset), url), BYTES_MAX
+            return lambda: requisites_of_css(decode_css(body, charset), url), CSS_MAX
         if kind == MANIFEST:
             return lambda: requisites_of_manifest(body, url), MANIFEST_MAX
         if kind == MODULE:

@@ -157,7 +157,12 @@ class Steering:
         :raises ForeignHostError: another node owns its host
         :raises KrowlError: as of `add`
         """
-        self._check_owner(host_of(self._checked(url)))
+        checked = self._checked(url)
+        self._check_owner(host_of(checked))
+        if (pages := self._job.frontier.pages) is not None:
+            batch = self._job.store.batch()
+            pages.forget([checked], batch)
+            batch.write()
         return self._queue(Request(url, dont_filter=True), "forget")
 
     def _queue(self, request: Request, order: str) -> bool:

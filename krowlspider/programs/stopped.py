@@ -23,6 +23,7 @@ from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
 from krowlspider.frontier.admin.host_view import why_host_of_stopped_crawl_waits
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.cache import RobotsCache
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
@@ -111,6 +112,7 @@ def import_into(
         delay_policy(settings),
         monotonic=time.monotonic,
         wall=time.time,
+        pages=PageRows(store, IdentityHasher(head.seed).key),
     )
     url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
     identify = ImportedIdentity(offline(settings), head.seed)

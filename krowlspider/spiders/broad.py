@@ -294,7 +294,7 @@ class BroadSpider(Spider):
                 for _ in intake.promote_known():
                     await asyncio.sleep(0)
                 # No event tells when the disk has room again, so poll.
-                while self.scheduler.paused:  # noqa: ASYNC110
+                while self.scheduler.is_holding:  # noqa: ASYNC110
                     await asyncio.sleep(_PAUSED)
             end = last
         finally:

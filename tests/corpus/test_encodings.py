@@ -70,6 +70,27 @@ def test_a_false_declaration_is_corrected(charset: str, body: bytes, text: str) 
     assert read(body, charset) == text
 
 
+@pytest.mark.parametrize(
+    ("body", "charset", "codec"),
+    [
+        ("Größe".encode("utf-8-sig"), "iso-8859-1", "utf-8"),
+        ("Größe".encode("utf-16"), "utf-8", "utf-16-le"),
+        ("Größe".encode("cp1252"), "iso-8859-1", "cp1252"),
+        ("<meta charset=koi8-r>Größe привет".replace("öß", "").encode("koi8-r"), "", "koi8-r"),
+        ("Größe".encode(), "iso-2022-nonsense", "utf-8"),
+        # One character may be two of Latin-1 by chance; the label of more is wrong.
+        ("Gré".encode(), "ascii", "cp1252"),
+        ("Größe".encode(), "ascii", "utf-8"),
+        ("Größe, Straße".encode(), "koi8-r", "utf-8"),
+        ("<!-- <meta charset=koi8-r> --><p>Größe, Straße".encode("cp1252"), "", "cp1252"),
+        ("<p>Größe".encode("cp1252"), "x-user-defined", "cp1252"),
+        ("<p>Größe".encode("cp1252"), "iso-2022-kr", "cp1252"),
+    ],
+)
+def test_mark_header_and_meta_count_in_turn(body: bytes, charset: str, codec: str) -> None:
+    assert decoded(body, encoding_named(charset))[0] == codec
+
+
 @pytest.mark.parametrize("charset", ["windows-1252", "euc-jp", "utf-8"])
 @pytest.mark.parametrize("noise", [b"\x81", b"\xff", b"\xad\xff"])
 def test_noise_is_read_in_linear_time(charset: str, noise: bytes) -> None:

@@ -14,7 +14,7 @@ from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import RequisiteBudget
 from krowlspider.engine.requisites import RequisiteReader
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.urls.page.requisites.css import BYTES_MAX
+from krowlspider.urls.page.requisites.found import CSS_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived
 from tests.support.crawls import DELAY, crawl_of, page, pages
@@ -285,7 +285,7 @@ def test_documents_and_modules_are_read_to_their_levels(tmp_path: Path) -> None:
 
 
 def test_long_style_sheet_is_read_up_to_a_bound(tmp_path: Path) -> None:
-    css = "a { b: url(first.png) }" + " " * BYTES_MAX + "a { b: url(last.png) }"
+    css = "a { b: url(first.png) }" + " " * CSS_MAX + "a { b: url(last.png) }"
     site = [rule(A, "/", "text/html", "<link rel=stylesheet href=/a.css>")]
     site.append(rule(A, "/a.css", "text/css", css))
     with SimulatedWeb(spec=site) as web:

@@ -31,8 +31,8 @@ POLITENESS_AND_BOUNDS = (
         "host-in-flight-evicted",
         "1: the state of a host in flight stays in memory",
         f"{_SCHEDULE}/cache.py",
-        "_PINNING = (BLOCKED, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
-        "_PINNING = (BLOCKED, CALLED, AWAITING_ROBOTS, SEALED)",
+        "_PINNING = (WAITING, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
+        "_PINNING = (WAITING, CALLED, AWAITING_ROBOTS, SEALED)",
         ("tests/frontier/schedule",),
     ),
     Mutation(
@@ -197,7 +197,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/urls/canonical.py",
         "width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None",
         "width if width <= room else None",
-        ("tests/urls/test_length.py",),
+        ("tests/urls/test_canonical.py",),
     ),
     # --- the HTTP client ---
     Mutation(

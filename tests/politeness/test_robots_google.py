@@ -148,7 +148,6 @@ SHOWN = {
     "a missing colon, but for one in the path": "a colon in a path alone",
     "a space is as its escape": "a space in a rule",
     "a space that does not break": "a space that does not break",
-    "an escape is as its text": "escaped letters of a rule",
     "an escaped $ is no end": "an escaped $",
     "an escaped * is a * in the URL": "an escaped *",
     "an escaped : of a query is a :": "an escaped ?",

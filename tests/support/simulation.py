@@ -389,7 +389,7 @@ class Simulation:
             self._send(end)
             due = self.job.frontier.schedule.next_due()
             wait = end if due is None else max(due - self.job.frontier.now(), 0.001)
-            if self.job.outages.paused:
+            if self.job.outages.is_out:
                 wait = max(wait, self.job.outages.next_probe())
             wake = now + wait
             if self.downloader.needs_backout():
@@ -444,9 +444,8 @@ class Simulation:
             heappush(self._events, (at, next(self._numbers), work, request))
 
     def _ended(self, request: Request, result: Response | Request | None) -> None:
-        if isinstance(result, Request):
-            self.scheduler.enqueue_request(result)
-        elif result is not None:
+        # A request was put back.
+        if isinstance(result, Response):
             host = host_of(result.url)
             path = "/" + result.url.split("/", 3)[3]
             self.discover(self.web.links(host, path), via=host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.scope import Scope, ScopeRules
-from krowlspider.urls.traps import Traps
+from krowlspider.urls.traps import BODIES, HOSTS, DuplicateBodies, Traps
 
 TODAY = date(2026, 11, 21)
 
@@ -30,27 +31,11 @@ def refusal(path: str, **rules: int) -> str | None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
-        "/products/item-12345",
-        "/1998/05/12/story.html",
-        "/history/1914/06/28/sarajevo",
-        "/events/1963-08-28/march",
-        "/film?year=1942",
-        "/blog/2026/11/21/",
-        "/blog?month=2026-11",
-        "/calendar/2027-11/",
-        "/thread/2031/5",
-        "/thread/2031",
-        "/article/20450612",
-        "/article?id=20450612",
-        "/map?x=1900&y=2031",
-        "/v/12031-05",
-        "/en/shop/en/cart/en/",
-        "/a.zip/b",
-        "/azip",
-        "/.hidden",
-        "/?file=a.zip",
-        "/report.pdf",
+        *("/", "/products/item-12345", "/1998/05/12/story.html", "/history/1914/06/28/sarajevo"),
+        *("/events/1963-08-28/march", "/film?year=1942", "/blog/2026/11/21/"),
+        *("/blog?month=2026-11", "/calendar/2027-11/", "/thread/2031/5", "/thread/2031"),
+        *("/article/20450612", "/article?id=20450612", "/map?x=1900&y=2031", "/v/12031-05"),
+        *("/en/shop/en/cart/en/", "/a.zip/b", "/azip", "/.hidden", "/?file=a.zip", "/report.pdf"),
         "/page.html",
     ],
 )
@@ -154,3 +139,50 @@ def test_traps_are_for_links_and_not_for_seeds() -> None:
     assert scope.refusal(url, "h.test", 1, "h.test") == "extension"
     assert scope.refusal(url, "h.test", 0, None) is None
     assert scope.refusal("https://h.test/no.zip", "h.test", 1, "h.test") == "deny"
+
+
+# --- how often a host has sent the same body ---
+
+
+def test_equal_bodies_are_counted_by_host() -> None:
+    seen = DuplicateBodies()
+    assert [seen.count("a", b"x"), seen.count("a", b"x"), seen.count("a", b"y")] == [1, 2, 1]
+    assert [seen.count("b", b"x"), seen.count("a", b"x")] == [1, 3]
+
+
+def test_least_recently_counted_host_is_forgotten() -> None:
+    seen = DuplicateBodies(hosts=2)
+    for host in "abac":
+        seen.count(host, b"x")
+    assert [seen.count(host, b"x") for host in "acb"] == [3, 2, 1]
+
+
+def test_oldest_body_of_a_host_is_forgotten() -> None:
+    seen = DuplicateBodies(bodies=2)
+    for body in (b"x", b"y", b"x", b"z"):
+        seen.count("a", body)
+    assert [seen.count("a", body) for body in (b"x", b"z", b"y")] == [3, 2, 1]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=1)), max_size=80))
+def test_counts_are_exact_while_there_is_room(pages: list[tuple[str, bytes]]) -> None:
+    seen = DuplicateBodies(bodies=300)
+    counts: Counter[tuple[str, bytes]] = Counter()
+    for host, body in pages:
+        counts[host, body] += 1
+        assert seen.count(host, body) == counts[host, body]
+
+
+def test_memory_has_a_bound() -> None:
+    """HOSTS hosts with BODIES bodies each take 23 MB."""
+    import tracemalloc  # noqa: PLC0415
+
+    sample = 100
+    tracemalloc.start()
+    seen = DuplicateBodies(hosts=sample)
+    for host in range(2 * sample):
+        for body in range(BODIES + 10):
+            seen.count(f"host-{host:06}.example.org", b"%d" % body)
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / sample * HOSTS < 23e6

@@ -28,7 +28,7 @@ from krowlspider.frontier.moves.transfer import entries_of, give_up
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of, split_queue_key
+from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_queue_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ class Departure:
         host = self._host
         chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
         chunk.robots, chunk.entries = items["robots"], items["entries"]
+        chunk.pages = items["pages"]
         chunk.done = b"".join(items["done"])
         if number == 0:
             chunk.record = HostRecord.of(host, now)
@@ -261,6 +262,8 @@ class Departure:
                 item.wait = max(0.0, entry.due - now)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
+        for key, row in self._all.store.items(schema.page_prefix(name)):
+            yield "pages", most, (len(row) + _KEY_LENGTH) * 4 // 3, (key[-KEY_SIZE:], row)
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
             if identity not in queued:
                 yield "done", most * KEYS_AN_ITEM, _KEY_LENGTH, identity

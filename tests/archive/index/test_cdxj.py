@@ -73,12 +73,6 @@ def test_every_line_leads_to_its_record(tmp_path: Path) -> None:
         assert each.offset + each.length <= size
 
 
-def test_all_values_are_text(tmp_path: Path) -> None:
-    path = every_kind(tmp_path / "warc")
-    for each in index_path(path).read_text().splitlines():
-        assert all(type(value) is str for value in json.loads(each.split(" ", 2)[2]).values())
-
-
 LINE = IndexLine(
     key="org,example)/a?x=%20",
     timestamp="20260101000000",

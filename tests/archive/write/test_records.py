@@ -375,17 +375,7 @@ def test_irregular_head_has_no_payload_digest(head: bytes) -> None:
 HOSTILE = st.text(max_size=30) | st.lists(
     st.sampled_from(
         [
-            "\r",
-            "\n",
-            "\0",
-            "\x85",
-            "\u2028",
-            ": ",
-            " ",
-            "\t",
-            "WARC-Type: x",
-            "WARC/1.1",
-            "a",
+            *("\r", "\n", "\0", "\x85", "\u2028", ": ", " ", "\t", "WARC-Type: x", "WARC/1.1", "a"),
             "\udcff",
         ]
     ),
