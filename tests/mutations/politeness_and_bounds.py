@@ -220,7 +220,7 @@ POLITENESS_AND_BOUNDS = (
         "port-of-another-protocol-dialled",
         "no port of another protocol is connected to",
         f"{_FETCH}/dial.py",
-        "if port in BLOCKED:",
+        "if port in BAD_PORTS:",
         "if not port:",
         ("tests/fetch/test_dial.py",),
     ),
