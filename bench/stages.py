@@ -32,7 +32,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"krowlspider/politeness/(robots|path_rules)\.py",
             r"crawl/answers/robots_answers\.py",
             r"middlewares/robots\.py",
-            r"Dispatcher\.(_verdict|_own_robots_fetch)",
+            r"Dispatcher\.(_verdict|_keep_crawl_delay|_own_robots_fetch)",
         ),
     ),
     (
@@ -141,7 +141,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"frontier/work_mark\.py",
             r"engine/crash_marking\.py",
-            r"crawl/answers/crash_marks\.py",
+            r"InFlight\.mark ",
         ),
     ),
     (

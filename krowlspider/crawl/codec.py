@@ -137,7 +137,7 @@ class RequestCodec:
         )
 
     def request(self, entry: Entry) -> Request:
-        if not entry.request:
+        if entry.is_plain:
             request = self._page(entry.url, {"depth": entry.depth})
         elif entry.is_requisite:
             request = self._requisite(entry)
@@ -168,7 +168,7 @@ class RequestCodec:
 
         :raises ValueError: it cannot be JSON, or is too long, or its meta names a proxy
         """
-        if always or (entry.request and not entry.is_requisite):
+        if always or not (entry.is_plain or entry.is_requisite):
             request = self.request(entry)
             if request.meta.get("proxy"):
                 raise ValueError(
@@ -226,7 +226,7 @@ class RequestCodec:
 
         :raises ValueError: it is a pickle, not of Scrapy's classes, or not of this spider
         """
-        if entry.is_requisite:
+        if entry.is_plain or entry.is_requisite:
             return self.request(entry)
         if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle")

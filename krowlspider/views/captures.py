@@ -87,6 +87,14 @@ def _distance(line: IndexLine, moment: float) -> float:
         return inf
 
 
+def epoch_of(date: str) -> float:
+    """Return the beginning of a date in UTC, in seconds since the epoch.
+
+    :raises KrowlError: it is no date
+    """
+    return _moment(stamp(date))
+
+
 def stamp(date: str, *, latest: bool = False) -> str:
     """Return the earliest 14 digits of a date; with ``latest`` the last ones, of a part of it.
 

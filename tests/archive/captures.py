@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 REQUEST = b"GET /page HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\n\r\n"
+CONDITIONAL = REQUEST[:-2] + b"If-None-Match: x\r\n\r\n"
 # 2026-01-01T00:00:00.250000Z
 STARTED = 1767225600.25
 _IDS = RecordIds()
@@ -75,22 +76,23 @@ def capture(
     *,
     url: str | None = None,
     address: str = "192.0.2.7",
-    request: bytes = REQUEST,
+    request: bytes | None = None,
 ) -> Capture:
     """Return a capture of page ``number``, with a plain response that contains the number, or
-    ``odd``."""
+    ``odd``. Without a ``request``, a 304 answers a conditional one."""
     body = b"<p>page %d</p>" % number
     odd = odd or Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body, body)
     end = odd.response.find(b"\r\n\r\n")
     found = re.search(rb"\r\nContent-Type: ([^\r]*)", odd.response[: max(end, 0)])
+    status = status_of(odd.response)
     return Capture(
         identity=_IDS.new(),
         url=url or f"http://example.org/page/{number}",
-        request_bytes=request,
+        request_bytes=(CONDITIONAL if status == 304 else REQUEST) if request is None else request,
         response_bytes=odd.response,
         head=end + 4 if end >= 0 else 0,
         payload=odd.payload,
-        status=status_of(odd.response),
+        status=status,
         media_type=found[1].decode() if found else "",
         started=STARTED,
         truncated=odd.truncated,

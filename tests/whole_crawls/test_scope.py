@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support.crawling import frontier_view
 from tests.support.crawls import anchors, crawl_of, page, paths, refused
 from tests.support.simulated_crawl import SimulatedCrawl
@@ -155,18 +153,3 @@ def test_damaged_scope_is_refused_with_a_way_out(tmp_path: Path) -> None:
         assert f"{jobdir}/job.json cannot be read as a crawl's head" in message, scope
         assert message.endswith("put it back from a copy, or give another JOBDIR")
         assert contents(jobdir) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("scope", "old", "-a scope=old: give new, or leave it out"),
-        ("max_depth", "-1", "0 for only the seeds; leave it out for no limit"),
-        ("max_depth", 2**63, f"max_depth={2**63} is not from 0 to"),
-        ("allow", "\udcff", "not a regular expression: '\\udcff'"),
-    ],
-)
-def test_bad_argument_of_the_scope_is_named(
-    tmp_path: Path, name: str, value: str | int, said: str
-) -> None:
-    assert said in refused(SimulatedCrawl(tmp_path / "job", arguments={name: value}))

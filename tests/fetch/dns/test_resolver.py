@@ -106,6 +106,12 @@ async def test_malformed_name_is_never_asked(name: str) -> None:
         assert zone.asked == []
 
 
+async def test_nxdomain_for_aaaa_after_a_means_no_address() -> None:
+    async with nameserver({"a.test": (60, [])}) as zone, resolver(zone) as made:
+        zone.no_aaaa = NXDOMAIN
+        assert type(await failure(made, "a.test")) is NameWithoutAddress
+
+
 @pytest.mark.parametrize(("entry", "others"), [(TRUNCATED, 0), (TRUNCATED, 1), (SERVFAIL, 1)])
 async def test_servers_that_answer_other_names_are_not_down(entry: int, others: int) -> None:
     """Nothing listens at the server's port of TCP, nor at the ports of other servers."""

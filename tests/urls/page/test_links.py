@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import BASE_MAX, normalise
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.page.headers import read_links, read_refresh
 from krowlspider.urls.page.links import (
     MAX_LANG,
@@ -213,7 +213,7 @@ def test_refresh_header_is_read_as_in_chromium(values: list[bytes], expected: st
 
 @pytest.mark.parametrize(
     "base",
-    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (BASE_MAX // 2)],
+    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (URL_MAX // 2)],
 )
 def test_a_base_that_is_of_no_use_leaves_the_page_its_own(base: str) -> None:
     page = read(f"<base href='{base}'><a href=x>")
