@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.job import _jobs
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.control import PageRow
 from krowlspider.views.control.console import Console
 from krowlspider.views.frontier import page_table
@@ -267,7 +267,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
         def asks() -> Script:
             yield lambda: any(entry.path == "/one" for entry in web.log())
             # Of those that are not collected yet, the newest.
-            crawler = [each for each, job in _jobs.items() if job._opened][-1]
+            crawler = [each for each, crawl in _crawls.items() if crawl.job.is_open][-1]
             krowl = Console(crawler, "a test")
             told["status"] = repr(krowl.status())
             told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.job import _jobs
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.urls.host import host_of
 from krowlspider.views.control.console import Console
@@ -37,7 +37,7 @@ PAGES = {"/", *(f"/{at}" for at in range(8))}
 
 def console() -> Console:
     # Crawls of this process that were killed may not be collected yet: they are older.
-    crawler = [each for each, job in _jobs.items() if job._opened][-1]
+    crawler = [each for each, crawl in _crawls.items() if crawl.job.is_open][-1]
     return Console(crawler, "a test")
 
 
@@ -291,7 +291,7 @@ def test_an_order_about_a_foreign_host_names_its_owner() -> None:
     node = SimpleNamespace(knows=True, others=lambda hosts: ["n2"] * len(hosts))
     # Nothing else of the crawl is asked: nothing can have changed.
     steering = object.__new__(Steering)
-    steering._job = SimpleNamespace(node=node)  # type: ignore[assignment]
+    steering._node = node  # type: ignore[assignment]
     with pytest.raises(ForeignHostError, match="node n2 owns a"):
         steering.forget("a.dom.test")
 
