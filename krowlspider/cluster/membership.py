@@ -28,7 +28,7 @@ class ClusterError(KrowlError):
 
 
 class UnansweredError(Exception):
-    """Consul or Redis did not answer in time. The call may have had its effect."""
+    """The register or a Redis did not answer in time. The call may have had its effect."""
 
 
 class Membership(Protocol):

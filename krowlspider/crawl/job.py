@@ -548,11 +548,11 @@ def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | 
 
         return Node(settings, spider, StaticCluster, meters)
     if settings["KROWL_CONSUL"]:
-        from krowlspider.crawl.nodes.consul import ConsulCluster  # noqa: PLC0415
+        from krowlspider.crawl.nodes.cluster import Cluster  # noqa: PLC0415
         from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
 
         on_answer = None if meters is None else meters.consul.observe
-        return Node(settings, spider, partial(ConsulCluster, on_answer=on_answer), meters)
+        return Node(settings, spider, partial(Cluster, on_answer=on_answer), meters)
     return None
 
 

@@ -8,9 +8,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from krowlspider.cluster.allowance import pages_taken
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.register import Register, check_forgettable, forget, read_register
 from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_ring
+from krowlspider.cluster.register.port import RegisterKeys
+from krowlspider.cluster.register.state import (
+    RegisterState,
+    check_forgettable,
+    forget,
+    read_register,
+)
+from krowlspider.cluster.registers import open_register
 from krowlspider.cluster.ring.record import Counters, Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
+
+    from krowlspider.cluster.register.port import Register
 
 
 # Seconds in which a node sends several heartbeats.
@@ -67,31 +75,31 @@ class StaticQuery:
 class ConsulQuery:
     """The nodes that are registered in Consul. Each method may raise UnansweredError."""
 
-    def __init__(self, cluster: str, agent: Agent) -> None:
+    def __init__(self, cluster: str, register: Register) -> None:
         self._cluster = cluster
-        self._agent = agent
-        self.keys = ConsulKeys(agent, cluster)
+        self._register = register
+        self.keys = RegisterKeys(register, cluster)
 
-    async def register(self) -> Register:
-        """:raises ClusterError: Consul knows no such cluster"""
-        register = await read_register(self._agent, self._cluster)
-        if register is None:
+    async def state(self) -> RegisterState:
+        """:raises ClusterError: the register knows no such cluster"""
+        state = await read_register(self._register, self._cluster)
+        if state is None:
             raise ClusterError(
-                f"Consul at {self._agent.url} knows no cluster {self._cluster!r}: is KROWL_CLUSTER"
+                f"{self._register.name} knows no cluster {self._cluster!r}: is KROWL_CLUSTER"
                 " that of its nodes?"
             )
-        return register
+        return state
 
     async def nodes(self) -> tuple[dict[str, Any], list[Row]]:
         """Return the state of the ring as a dict, and a row for each node."""
-        register = await self.register()
+        register = await self.state()
         ring = register.ring
         head = {"epoch": register.epoch, "ring": ring.checksum if ring else None}
         return head, register_rows(register)
 
     async def owner(self, domain: str) -> dict[str, str | None]:
         """Return the ``owner`` of a domain, and its ``fetcher``: None during a hand-over."""
-        register = await self.register()
+        register = await self.state()
         owner = register.ring.owner(domain) if register.ring else None
         return {"owner": owner, "fetcher": register.fetcher(domain)}
 
@@ -99,10 +107,10 @@ class ConsulQuery:
         """Forget a dead node; return what becomes of its work, as sentences.
 
         :raises ClusterError: the node is live, or not pending
-        :raises UnansweredError: Consul does not answer: the node is still waited for
+        :raises UnansweredError: the register does not answer: the node is still waited for
         """
-        check_forgettable(await self.register(), self._cluster, node)
-        await forget(self._agent, self._cluster, node)
+        check_forgettable(await self.state(), self._cluster, node)
+        await forget(self._register, self._cluster, node)
         return (
             f"Node {node} is forgotten: nobody waits for it. URLs that other nodes found for it go"
             " to the new owners. What only its disk has is not fetched, unless the node is started"
@@ -143,17 +151,17 @@ async def open_query(settings: BaseSettings) -> AsyncIterator[ClusterQuery]:
     """Connect to the cluster that the settings name; disconnect at the end.
 
     :raises SettingsError: the settings name no cluster, or a wrong URL of a Redis
-    :raises ClusterError: Consul knows no such cluster
+    :raises ClusterError: the register knows no such cluster
     """
     cluster: str = settings["KROWL_CLUSTER"]
     if settings["KROWL_CONSUL"]:
-        agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
+        register = open_register(settings)
         try:
-            query = ConsulQuery(cluster, agent)
-            await query.register()
+            query = ConsulQuery(cluster, register)
+            await query.state()
             yield query
         finally:
-            agent.close()
+            register.close()
         return
     members = parse_ring(settings.getlist("KROWL_STATIC_NODES"))
     if not members:
@@ -187,8 +195,8 @@ def static_rows(records: list[Record]) -> list[Row]:
     return rows
 
 
-def register_rows(register: Register) -> list[Row]:
-    """Return a row for each member that Consul knows, and each pending node that has ended.
+def register_rows(register: RegisterState) -> list[Row]:
+    """Return a row for each member, and each pending node that has ended.
 
     A dead node whose domains wait for it has the seconds until they are taken over.
     """
@@ -205,7 +213,7 @@ def register_rows(register: Register) -> list[Row]:
     return [*members, *unreadable, *ended]
 
 
-def _member_row(register: Register, node: str) -> Row:
+def _member_row(register: RegisterState, node: str) -> Row:
     record = register.members[node]
     row: Row = {**_row(record, register.ring), "state": register.state(node)}
     if record.dead and (left := register.takeover_in(node)) is not None:

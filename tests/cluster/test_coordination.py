@@ -16,7 +16,7 @@ import pytest
 
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
-from tests.cluster.consul_nodes import found
+from tests.cluster.register_nodes import found
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph

@@ -20,9 +20,10 @@ from redis import Redis
 from scrapy.exceptions import UsageError
 from scrapy.settings import Settings
 
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.membership import ConsulMembership
+from krowlspider.cluster.consul.agent import Agent
 from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.port import RegisterKeys
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
@@ -234,9 +235,9 @@ class Place:
         self.name = f"ring{next(_numbers)}"
 
     @asynccontextmanager
-    async def node(self, member: Member) -> AsyncIterator[ConsulMembership]:
+    async def node(self, member: Member) -> AsyncIterator[RegisteredMembership]:
         agent = Agent(self.url)
-        node = ConsulMembership(agent, self.name, member, ttl=TTL)
+        node = RegisteredMembership(agent, self.name, member, ttl=TTL)
         try:
             await node.start()
             yield node
@@ -342,9 +343,9 @@ def test_ended_nodes_are_shown_until_they_are_forgotten(place: Place, server: Se
             # As after a crash.
             both = Ring([a.own, Member("c", 1, DOWN)])
             url_of_c = next(f"https://{each}/" for each in DOMAINS if both.owner(each) == "c")
-            await ConsulKeys(agent, place.name).put("crew/c", "{}")
+            await RegisterKeys(agent, place.name).put("crew/c", "{}")
             record = Record(both.members[1], (both,)).dumps().decode()
-            await ConsulKeys(agent, place.name).put("nodes/c", record)
+            await RegisterKeys(agent, place.name).put("nodes/c", record)
             with Redis.from_url(url) as client:
                 client.lpush("broad:requests", json.dumps({"url": url_of_c}))
             await a.publish((both,))
@@ -379,9 +380,9 @@ def test_sends_the_signal_and_shows_the_budget(place: Place) -> None:
     async def main() -> None:
         agent = Agent(place.url)
         async with place.node(Member("a", 1, DOWN)):
-            await ConsulKeys(agent, place.name).add("pages", 1200, 5000)
+            await RegisterKeys(agent, place.name).add("pages", 1200, 5000)
             assert (await place.ring("--signal", "PAUSED")).code == 0
-            assert await Signals(ConsulKeys(agent, place.name)).read() == "PAUSED"
+            assert await Signals(RegisterKeys(agent, place.name)).read() == "PAUSED"
             shown = (await place.ring(KROWL_CLUSTER_PAGES="5000")).out
             assert shown.startswith(
                 f"cluster {place.name}: PAUSED, 1,200 of 5,000 pages taken, epoch "

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.allowance import PAGES, pages_taken
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.consul.agent import Agent
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.port import RegisterKeys
 from krowlspider.cluster.signals import POLL, Signal, Signals, StopSignalError
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
@@ -48,7 +49,7 @@ class Place:
                 yield RedisKeys(client, self.cluster)
         else:
             agent = Agent(self.server.url)
-            yield ConsulKeys(agent, self.cluster)
+            yield RegisterKeys(agent, self.cluster)
             agent.close()
 
 
@@ -295,7 +296,7 @@ def test_nonsense_from_an_agent_is_no_answer(body: bytes):
             with pytest.raises(UnansweredError):
                 await agent.list("a")
             with pytest.raises(UnansweredError):
-                await ConsulKeys(agent, "a").get("signal")
+                await RegisterKeys(agent, "a").get("signal")
             agent.close()
 
     asyncio.run(main())

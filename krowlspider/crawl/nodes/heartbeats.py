@@ -13,7 +13,7 @@ from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from krowlspider.cluster.consul.membership import ConsulMembership
+    from krowlspider.cluster.register.membership import RegisteredMembership
     from krowlspider.cluster.ring.record import Counters
     from krowlspider.cluster.static_membership import StaticMembership
 
@@ -36,7 +36,7 @@ class Heartbeats:
 
     def __init__(
         self,
-        members: ConsulMembership | StaticMembership,
+        members: RegisteredMembership | StaticMembership,
         *,
         is_idle: Callable[[], Awaitable[bool]],
         activity: Callable[[], int],

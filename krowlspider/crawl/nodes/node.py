@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.record import Counters
     from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.crawl.meters import Meters
-    from krowlspider.crawl.nodes.consul import ConsulCluster
+    from krowlspider.crawl.nodes.cluster import Cluster
     from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.static import StaticCluster
 
@@ -55,7 +55,7 @@ class Node:
         self,
         settings: BaseSettings,
         spider: str,
-        make_cluster: Callable[[BaseSettings, str], ConsulCluster | StaticCluster],
+        make_cluster: Callable[[BaseSettings, str], Cluster | StaticCluster],
         meters: Meters | None = None,
     ):
         self.own: str = settings["KROWL_NODE_ID"] or socket.gethostname()

@@ -31,7 +31,7 @@ def place_of(node: str, ring: Ring) -> str:
 
 
 class StaticCluster:
-    """This node among the members of KROWL_STATIC_NODES. Its members are those of `ConsulCluster`.
+    """This node among the members of KROWL_STATIC_NODES. Its members are those of `Cluster`.
 
     :raises ClusterError: it is not among them, or the Redis URL of a member is invalid
     """
