@@ -248,7 +248,8 @@ KROWL_CLUSTER: Annotated[str, checks.cluster_name] = "krowlspider"
 # so a node that comes back must have the id it had. Empty: the name of the machine.
 KROWL_NODE_ID: Annotated[str, checks.node_id] = ""
 # URL of Consul's agent, http://127.0.0.1:8500; Consul knows which nodes live. For a certificate
-# authority of your own set CONSUL_CACERT in the environment. Empty: no such cluster.
+# authority of your own set CONSUL_CACERT in the environment. Or unix:///PATH, where PATH is
+# redis/sockets/register in the JOBDIR of `scrapy node`. Empty: no cluster.
 KROWL_CONSUL: Annotated[str, checks.consul] = ""
 # ACL token with the rights to write keys below krowlspider/, sessions, and the service
 # krowlspider-KROWL_CLUSTER. A command line is visible to all users of a machine, so give secrets in

@@ -28,6 +28,7 @@ class StaticMembership:
 
     # Members that ended are not waited for, unlike the pending nodes in Consul.
     pending_nodes: frozenset[str] = frozenset()
+    stopped: frozenset[str] = frozenset()
 
     def __init__(
         self,

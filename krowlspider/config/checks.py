@@ -316,7 +316,8 @@ node_id = parsed(
     "is not a node id: 1 to 63 letters, digits, '.', '_' and '-', a letter or digit first",
 )
 consul = text(
-    "|" + _SERVER_URL, "is not the http(s) URL of a server, such as http://127.0.0.1:8500"
+    f"|{_SERVER_URL}|unix:///[!->@-~]+",
+    "is not the http(s) URL of a server, such as http://127.0.0.1:8500",
 )
 consul_token = text("|" + HEADER, NO_HEADER)
 redis_url = text(

@@ -35,8 +35,8 @@ _HEAD = "job.json"
 # The file of a snapshot that names the folder of its crawl, and its time.
 SNAPSHOT = "snapshot.json"
 _HEAD_DRAFT = "job.json.new"
-# In the JOBDIR of `scrapy node`: what the identities of all its processes come from.
-RING_SECRET = "ring-secret"  # noqa: S105 - the name of a file
+# In the JOBDIR of `scrapy node`: the register of its processes.
+REGISTER = "register"
 _PROCESS = re.compile(r"p[1-9][0-9]*")
 
 
@@ -119,7 +119,7 @@ def tree_of(path: Path) -> Path | None:
         return path
     # A relative path need not name its parent.
     whole = path.absolute()
-    is_process = _PROCESS.fullmatch(whole.name) and (whole.parent / RING_SECRET).exists()
+    is_process = _PROCESS.fullmatch(whole.name) and (whole.parent / REGISTER).exists()
     return whole.parent if is_process else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -83,16 +83,16 @@ class RegisterServer:
             self._changed.notify_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(ConnectionError), closing(writer):
             question = msgspec.msgpack.decode(await reader.read(), type=Question)
-            answer = await self._call(question.method, question.arguments)
+            try:
+                answer = await self._call(question.method, question.arguments)
+            except OSError as error:
+                # The caller tries again.
+                logger.error("The register %s cannot be written: %s", self._path, error)
+                return
             writer.write(msgspec.msgpack.encode(answer))
             await writer.drain()
-        except OSError as error:
-            # No answer: the caller tries again.
-            logger.error("The register of the processes is not answered: %s", error)
-        finally:
-            writer.close()
 
     async def _call(self, method: str, arguments: list[Any]) -> Answer:
         store, answer = self.store, Answer()

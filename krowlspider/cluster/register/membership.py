@@ -102,8 +102,18 @@ class RegisteredMembership:
 
     @property
     def pending_nodes(self) -> frozenset[str]:
-        """Nodes with work that may be on their disks, as read with the last heartbeat."""
-        return frozenset(self._pending.known)
+        """Nodes with work that may be on their disks, as read with the last heartbeat. Those that
+        have `stopped` are not waited for."""
+        return frozenset(self._pending.known) - self.stopped
+
+    @property
+    def stopped(self) -> frozenset[str]:
+        """Nodes that have ended with work on their disks as they were told, while a supervisor
+        starts none of them again before all have ended."""
+        if not self._register.is_supervised:
+            return frozenset()
+        known = self._pending.known
+        return frozenset(node for node in known if NodeInfo.loads(known[node]).stopped)
 
     def state(self, node: str) -> str:
         """Return how a pending node that is not live ended: stopped, or dead."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.register.state import RegisterState
     from krowlspider.cluster.ring.claims import View
+    from krowlspider.cluster.ring.record import Record
     from krowlspider.cluster.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -191,16 +192,23 @@ class Cluster:
         """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes."""
         end = time.monotonic() + 2 * self._ttl
         last: list[str] = []
+        members = self.membership
         while time.monotonic() < end:
             # The heartbeat also reads the pending nodes.
-            await self.membership.beat({})
-            missing = sorted(self.membership.pending_nodes - self.membership.members.keys())
+            await members.beat({})
+            there = {node for node, record in members.members.items() if not self._returns(record)}
+            missing = sorted(members.pending_nodes - there)
             if not missing:
                 return
             if missing != last:
                 logger.info("Waiting up to %d s for nodes %s", 2 * self._ttl, ", ".join(missing))
             last = missing
-            await asyncio.sleep(BEAT)
+            # The processes of one machine start together, and their register writes nothing.
+            await asyncio.sleep(BEAT / 5 if self._register.is_supervised else BEAT)
+
+    def _returns(self, record: Record) -> bool:
+        """Return whether a node that is away will surely be started again."""
+        return record.dead and self._register.is_supervised
 
     async def shrink(self) -> None:
         """Hand most domains over before `drain`, within the same time; the crawl may go on."""

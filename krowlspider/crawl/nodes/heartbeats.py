@@ -136,8 +136,8 @@ class Heartbeats:
         return Heartbeat(self._start, self._beat, idle, activity, self._over)
 
     def _latest(self) -> dict[str, Heartbeat | None]:
-        records = self._members.members.items()
-        return {name: Heartbeat.of(record.counters) for name, record in records}
+        records, stopped = self._members.members.items(), self._members.stopped
+        return {n: Heartbeat.of(record.counters) for n, record in records if n not in stopped}
 
     def _warn_of_missing(self, nodes: tuple[str, ...]) -> None:
         if nodes and nodes != self._missing:

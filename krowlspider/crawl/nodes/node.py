@@ -129,7 +129,8 @@ class Node:
 
     @property
     def left(self) -> list[str]:
-        return self._heartbeats.left
+        """Return the nodes that have ended with work left, and are not waited for."""
+        return sorted({*self._heartbeats.left, *self.cluster.membership.stopped})
 
     @property
     def dead(self) -> frozenset[str]:
