@@ -203,7 +203,6 @@ class Job:
         head = self.folder.take(
             seed=seed,
             ring=ring,
-            may_begin=cluster is None or cluster.may_begin,
             spider=self.spider,
             scope=asked,
             delays=self.rule,
@@ -542,11 +541,6 @@ def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | 
     :raises ClusterError: this node is not among the members, or they cannot reach it
     """
     # Imported here, so that a crawl of one process does not load Redis.
-    if settings.getlist("KROWL_STATIC_NODES"):
-        from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
-        from krowlspider.crawl.nodes.static import StaticCluster  # noqa: PLC0415
-
-        return Node(settings, spider, StaticCluster, meters)
     if settings["KROWL_CONSUL"]:
         from krowlspider.crawl.nodes.cluster import Cluster  # noqa: PLC0415
         from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415

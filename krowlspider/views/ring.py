@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from krowlspider.cluster.allowance import pages_taken
-from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_ring
+from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.register.port import RegisterKeys
 from krowlspider.cluster.register.state import (
     RegisterState,
@@ -17,22 +17,20 @@ from krowlspider.cluster.register.state import (
     read_register,
 )
 from krowlspider.cluster.registers import open_register
-from krowlspider.cluster.ring.record import Counters, Record
-from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.transport.inbox import lengths
 from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_client, shown
-from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable
 
-    from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.register.port import Register
+    from krowlspider.cluster.ring.record import Record
+    from krowlspider.cluster.ring.ring import Ring
 
 
 # Seconds in which a node sends several heartbeats.
@@ -45,35 +43,8 @@ _FIGURES = ("epoch", "done", "queued", "outbox")
 _LENGTHS = ("requests", "start_urls", "hosts", "dead")
 
 
-class StaticQuery:
-    """The members of KROWL_STATIC_NODES; the first member's Redis holds their shared state."""
-
-    def __init__(self, cluster: str, members: list[Member], first: Redis) -> None:
-        self._ring = Ring(members)
-        self._members = members
-        self._board = RedisBoard(first, cluster)
-        self.keys = RedisKeys(first, cluster)
-
-    async def nodes(self) -> tuple[dict[str, Any], list[Row]]:
-        shown: Mapping[str, Counters] = {}
-        # If this Redis does not answer, the row of the first member shows it.
-        with suppress(UnansweredError):
-            shown = await self._board.read()
-        records = [Record(each, (self._ring,), shown.get(each.id, {})) for each in self._members]
-        return {"ring": self._ring.checksum}, static_rows(records)
-
-    async def owner(self, domain: str) -> dict[str, str | None]:
-        owner = self._ring.owner(domain)
-        return {"owner": owner, "fetcher": owner}
-
-    async def forget(self, node: str) -> str:
-        raise ClusterError(
-            "the members of KROWL_STATIC_NODES are all waited for: none can be forgotten"
-        )
-
-
-class ConsulQuery:
-    """The nodes that are registered in Consul. Each method may raise UnansweredError."""
+class ClusterQuery:
+    """The nodes of a cluster, by its register. Each method may raise UnansweredError."""
 
     def __init__(self, cluster: str, register: Register) -> None:
         self._cluster = cluster
@@ -118,9 +89,6 @@ class ConsulQuery:
         )
 
 
-ClusterQuery: TypeAlias = ConsulQuery | StaticQuery
-
-
 async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, Any], list[Row]]:
     """Return the state of the cluster as a dict, and a row for each node.
 
@@ -150,49 +118,18 @@ async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, A
 async def open_query(settings: BaseSettings) -> AsyncIterator[ClusterQuery]:
     """Connect to the cluster that the settings name; disconnect at the end.
 
-    :raises SettingsError: the settings name no cluster, or a wrong URL of a Redis
+    :raises SettingsError: the settings name no cluster
     :raises ClusterError: the register knows no such cluster
     """
-    cluster: str = settings["KROWL_CLUSTER"]
-    if settings["KROWL_CONSUL"]:
-        register = open_register(settings)
-        try:
-            query = ConsulQuery(cluster, register)
-            await query.state()
-            yield query
-        finally:
-            register.close()
-        return
-    members = parse_ring(settings.getlist("KROWL_STATIC_NODES"))
-    if not members:
-        raise SettingsError(
-            "no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500, or"
-            ' -s KROWL_STATIC_NODES="a=redis://host:6379/0,b=..."'
-        )
+    if not settings["KROWL_CONSUL"]:
+        raise SettingsError("no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500")
+    register = open_register(settings)
     try:
-        client = redis_client(members[0].redis)
-    except ValueError as error:
-        raise SettingsError(f"KROWL_STATIC_NODES: {error}") from error
-    async with client as first:
-        yield StaticQuery(cluster, members, first)
-
-
-def static_rows(records: list[Record]) -> list[Row]:
-    """Return a row for each member of a static list.
-
-    "state" tells whether the node has this ring, or that it has ended; it is missing if the node
-    has not reported one.
-    """
-    ring = Ring(record.member for record in records)
-    rows = []
-    for record in records:
-        row = _row(record, ring)
-        if (number := record.counters.get("ring")) is not None:
-            row["state"] = "agreed" if number == ring.number else "another ring"
-        if record.counters.get("left"):
-            row["state"] = "ended"
-        rows.append(row)
-    return rows
+        query = ClusterQuery(settings["KROWL_CLUSTER"], register)
+        await query.state()
+        yield query
+    finally:
+        register.close()
 
 
 def register_rows(register: RegisterState) -> list[Row]:
@@ -223,7 +160,7 @@ def _member_row(register: RegisterState, node: str) -> Row:
 
 def may_be_silent(row: Row) -> bool:
     """Return whether the last heartbeat of a live node is old, by this machine's clock."""
-    is_live = row.get("state") not in {"dead", "stopped", "ended"}
+    is_live = row.get("state") not in {"dead", "stopped"}
     return is_live and row.get("seconds_ago", 0) >= SILENT_AFTER
 
 

@@ -77,6 +77,14 @@ def found(server: Server | Place, cluster: str) -> None:
     put(server, cluster, "founded", "1")
 
 
+def expect(server: Server | Place, cluster: str, *nodes: str) -> None:
+    """Have nodes wait for each other before they fetch, as a supervisor does."""
+    found(server, cluster)
+    put(server, cluster, "seed", b"anyseed8".hex())
+    for node in nodes:
+        put(server, cluster, f"crew/{node}", "{}")
+
+
 def is_founded(server: Server | Place, cluster: str) -> bool:
     return value_of(server, cluster, "founded") is not None
 

@@ -106,8 +106,7 @@ def node_crawl(
     crawl = NodeCrawl(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", seeds or web.seeds())},
-        # The supervisor makes a secret.
-        settings={"KROWL_STATIC_NODES_SECRET": None, "KROWL_DELAY_MIN": DELAY, **settings},
+        settings={"KROWL_DELAY_MIN": DELAY, **settings},
     )
     crawl.processes = processes
     return crawl

@@ -55,8 +55,6 @@ class Cluster:
     :raises ClusterError: REDIS_URL is invalid
     """
 
-    may_begin = True
-
     def __init__(
         self,
         settings: BaseSettings,
