@@ -18,6 +18,7 @@
 - ``trees``: this checkout beside another one (``--other DIR``), both at once
 - ``profile``: a flame graph
 - ``stages``: the CPU of a page by stage
+- ``recrawl``: the schedule of recrawls beside others', on simulated webs (docs/recrawl.md)
 - ``requisites``: what it costs to find the requisites of a page
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
@@ -54,6 +55,7 @@ from bench import (
     plot,
     profile,
     quality,
+    recrawl,
     requisites,
     ringsim,
     stages,
@@ -189,6 +191,13 @@ def _stages(args: argparse.Namespace) -> None:
     _write("stages", figures)
 
 
+def _recrawl(_: argparse.Namespace) -> None:
+    figures = recrawl.measure()
+    print(recrawl.table(figures))
+    _write("recrawl", figures)
+    recrawl.plot(figures, RESULTS / "recrawl.svg")
+
+
 def _requisites(_: argparse.Namespace) -> None:
     figures = requisites.measure()
     print(requisites.table(figures))
@@ -275,6 +284,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "trees": _trees,
     "profile": _profile,
     "stages": _stages,
+    "recrawl": _recrawl,
     "requisites": _requisites,
     "ring": _ring,
     "forwarding": _forwarding,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.urls.rules.exclude import PatternList
+    from krowlspider.urls.blocks import PatternList
 
 
 class Exclude:

@@ -94,7 +94,7 @@ class Notifier:
             due=job.frontier.schedule.count_due(),
             paused=pause_reason(job),
             full=job.full,
-            outage=job.outages.what if job.outages.paused else "",
+            outage=job.outages.what if job.outages.is_out else "",
             dead=node.dead if node is not None and node.running else frozenset(),
         )
         for event in self._watch.look(job.monotonic(), found):

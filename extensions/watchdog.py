@@ -19,7 +19,7 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
-from krowlspider.config.json_log import JsonFormatter
+from krowlspider.config.log import JsonFormatter
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
 from krowlspider.frontier.hosts.holds import NOTES

@@ -17,9 +17,8 @@ from scrapy.utils.log import configure_logging
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.signals import StopSignalError
 from krowlspider.config.guarantees import unloadable
-from krowlspider.config.json_log import follow_settings, name_spider
-from krowlspider.config.start_lines import lower_start_lines
-from krowlspider.config.texts import check_mappings
+from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
+from krowlspider.config.table import check_mappings
 from krowlspider.config.validation import validate
 from krowlspider.crawl.job import Job
 from krowlspider.engine.crawler import HandoverCrawler

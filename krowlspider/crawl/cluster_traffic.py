@@ -20,7 +20,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.finders import Finders
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.schedule.standing import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.seeds import SeedRedirects
-from krowlspider.frontier.entry import HOPS_MAX, Entry
+from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.urls.blocks import PatternList
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.page.headers import escape_octets
-from krowlspider.urls.rules.exclude import PatternList
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -208,6 +207,9 @@ class Intake:
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
         key = None if always else self.identify(request, url)
+        if key is None and not entry.request:
+            # It may have a row: its fetch is not the first.
+            entry.request = UNMARKED
         priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
         candidate = Candidate(host, key, entry, priority)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:

@@ -20,8 +20,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import make_directory, sync_directory
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.payloads.place import forget_others, note_place
+from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
@@ -41,6 +40,7 @@ from krowlspider.crawl.parts import (
     fetch_client,
     frontier_limits,
     memory_account,
+    page_rows,
     resolver,
     robots_fetches,
     seen_set,
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
     from krowlspider.crawl.snapshots.taking import Snapshot
     from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.client import Client
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Batch
-    from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
+    from krowlspider.urls.scope import AskedScope, ScopeRules
 
 logger = logging.getLogger(__name__)
 
@@ -284,6 +284,7 @@ class Job:
             boot=boot,
             may_fetch=None if self.node is None else self.node.may_fetch,
             may_overflow=self.may_overflow,
+            pages=page_rows(settings, self.store, self.hasher),
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(

@@ -13,7 +13,7 @@ from krowlspider.frontier.entry import HOPS_MAX, REQUISITE, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.urls.canonical import requisite_identity
 from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.page.requisites.found import IMAGE, OTHER, Requisite
+from krowlspider.urls.page.requisites.requisite import IMAGE, OTHER, Requisite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

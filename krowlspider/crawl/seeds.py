@@ -6,7 +6,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import logging
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.indexes import files_gone
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.config.contact import is_unreachable
-from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.status import pause_reason
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.poison import POISON_STRIKES, is_poison
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.job import Job
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.hosts.holds import Hold
 
 logger = logging.getLogger(__name__)
 
@@ -162,3 +165,39 @@ def _results(job: Job, settings: BaseSettings) -> str:
     feeds = [_USER.sub("//...@", str(feed)) for feed in settings.getdict("FEEDS")]
     items = f"items in {', '.join(feeds)}" if feeds else "no items (-o FILE.jsonl writes them)"
     return f"WARC files and indexes in {job.archive.directory}; {items}"
+
+
+def log_strike(entry: Entry, folder: Path) -> None:
+    """Log the page that the last process was working on when it died."""
+    if is_poison(entry):
+        logger.warning(
+            "%s is set aside: the process has died %d times while it worked on this page."
+            ' `scrapy frontier %s --export` shows it as "state": "poison"; --import of that line'
+            " queues it again.",
+            entry.url,
+            entry.strikes,
+            quote(str(folder)),
+        )
+    else:
+        logger.warning(
+            "The last process died while it worked on %s: strike %d of %d",
+            entry.url,
+            entry.strikes,
+            POISON_STRIKES,
+        )
+
+
+def log_holds(holds: Iterable[Hold], folder: Path) -> None:
+    """Log each host that is set aside because it held the event loop."""
+    for hold in holds:
+        if hold.aside:
+            logger.warning(
+                "%s is set aside for a day: it has held the event loop for over 5 s %d times, the"
+                " last with %s. Nothing of it is lost: `scrapy frontier %s --host %s` shows it;"
+                " --export and --forget with --import queue it again.",
+                hold.host,
+                hold.times,
+                hold.url or "its queue",
+                quote(str(folder)),
+                quote(hold.host),
+            )

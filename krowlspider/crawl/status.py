@@ -284,7 +284,7 @@ def pause_reason(job: Job) -> str:
         )
     if (full := job.full) is not None:
         return f"paused: no room in {full}"
-    if job.outages.paused:
+    if job.outages.is_out:
         return f"paused: {job.outages.what}"
     if job.memory.keeps_out:
         return "waits: bodies in memory take KROWL_MEMORY_LIMIT"

@@ -61,7 +61,7 @@ class ImportedIdentity:
         return None if request.dont_filter else self._dupefilter.identity(request, entry.url)
 
     def _request(self, entry: Entry) -> Request:
-        if entry.is_requisite:
+        if entry.is_plain or entry.is_requisite:
             return self._codec.request(entry)
         if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle, which only the crawl that wrote it may read")

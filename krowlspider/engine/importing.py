@@ -16,9 +16,8 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import REFERENCE_MAX, normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.seeds import Seed
 
 if TYPE_CHECKING:

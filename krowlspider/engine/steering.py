@@ -28,9 +28,9 @@ from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.standing import DELAY, PAUSE, OrderError, StandingOrder
+from krowlspider.urls.blocks import rule_name
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.rules.blocks import rule_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -156,7 +156,12 @@ class Steering:
         :raises ForeignHostError: another node owns its host
         :raises KrowlError: as of `add`
         """
-        self._check_owner(host_of(self._checked(url)))
+        checked = self._checked(url)
+        self._check_owner(host_of(checked))
+        if (pages := self._job.frontier.pages) is not None:
+            batch = self._job.store.batch()
+            pages.forget([checked], batch)
+            batch.write()
         return self._queue(Request(url, dont_filter=True), "forget")
 
     def _queue(self, request: Request, order: str) -> bool:

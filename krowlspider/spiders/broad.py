@@ -22,20 +22,18 @@ from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
+from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.spiders.arguments import asked_scope, number
 from krowlspider.spiders.opt_outs import OptOuts
-from krowlspider.spiders.redirects import Redirects
-from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
-from krowlspider.spiders.seeds import seeds_of
+from krowlspider.spiders.seeds import asked_scope, number, seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.content.media_type import HTML, ContentType, computed_type
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.host import host_of
+from krowlspider.urls.media_type import HTML, ContentType, computed_type
 from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
@@ -45,8 +43,9 @@ from krowlspider.urls.page.headers import (
     values_of,
 )
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
-from krowlspider.urls.rules.duplicates import FOLLOWED_MAX, DuplicateBodies
-from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.page.requisites.requisite import ACCEPT
+from krowlspider.urls.scope import Scope
+from krowlspider.urls.traps import FOLLOWED_MAX, DuplicateBodies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
+    from krowlspider.engine.requisites import RequisiteReader
     from krowlspider.spiders.seeds import SeedList, SeedsFile
 
 logger = logging.getLogger(__name__)
@@ -194,6 +194,8 @@ class BroadSpider(Spider):
         spider._limit_depth(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
+            from krowlspider.engine.requisites import RequisiteReader  # noqa: PLC0415 - for few crawls
+
             spider._requisites = RequisiteReader(crawler)
         if crawler.settings.getbool("KROWL_OPT_OUTS"):
             spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
@@ -292,7 +294,7 @@ class BroadSpider(Spider):
                 for _ in intake.promote_known():
                     await asyncio.sleep(0)
                 # No event tells when the disk has room again, so poll.
-                while self.scheduler.paused:  # noqa: ASYNC110
+                while self.scheduler.is_holding:  # noqa: ASYNC110
                     await asyncio.sleep(_PAUSED)
             end = last
         finally:

@@ -165,6 +165,14 @@ def test_disk_that_fails_at_a_sync_ends_the_crawl(archiving: Archiving, dead: Pa
     assert steps.done
 
 
+def test_full_disk_is_waited_for(archiving: Archiving, dead: Path) -> None:
+    """A slow test has each call fail."""
+    few = {"create open file", "write open file"}
+    steps = EachName(few.__contains__)
+    assert_each_ends_in_order(archiving, dead, steps, errno.ENOSPC)
+    assert set(steps.done) == few
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_disk_that_fails_at_any_call_ends_the_crawl(archiving: Archiving, dead: Path) -> None:

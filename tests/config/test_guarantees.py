@@ -28,8 +28,8 @@ from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
 from tests.support.archived import assert_archived
 from tests.support.crawling import CONTACT, Crawl, frontier_view
-from tests.support.crawls import page, pages, refused, status_lines
-from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.crawls import page, pages, refused
+from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
@@ -132,16 +132,6 @@ def test_own_components_keep_the_commit(tmp_path: Path) -> None:
         assert set(asked) == FOUND
         # Again: the two that fail at first, and what was in flight or not yet committed.
         assert len(asked) <= len(FOUND) + 2 + (5 - done) + 1
-
-
-def test_own_components_keep_the_disk_guard(tmp_path: Path) -> None:
-    with SimulatedWeb(spec=SITE) as web:
-        crawl = overriding_crawl(web, tmp_path, KROWL_DISK_FLOOR=NEVER)
-        crawl.script = interrupted_when(lambda: status_lines(crawl) >= 3)
-        crawl.run()
-        assert web.log() == []
-        assert "less than KROWL_DISK_FLOOR" in crawl.log
-        assert frontier_view(crawl.jobdir)["queued"] == 1
 
 
 def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
@@ -349,12 +339,6 @@ def test_a_foreign_seam_is_refused_with_the_way_out(name: str, foreign: str, doe
         validate(project_settings(**{name: foreign}))
     assert does in str(caught.value)
     assert str(caught.value).endswith(f": remove {name} from your settings")
-
-
-def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
-    crawl = Crawl(tmp_path / "job", settings={"DOWNLOADER_MIDDLEWARES": f'{{"{RETRY}": null}}'})
-    assert f"DOWNLOADER_MIDDLEWARES lacks {RETRY}" in refused(crawl)
-    assert not crawl.jobdir.exists()
 
 
 # --- what is not ---

@@ -23,7 +23,7 @@ from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.seed_table import GIVEN, SeedLine, SeedTable, read_rows
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key

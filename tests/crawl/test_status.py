@@ -41,7 +41,7 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
 def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: str) -> None:
     stats, job = Mock(), Mock(is_paused=False, full=None, node=None, stopping=str)
     stats.get_value.return_value = 0
-    job.outages.paused = job.memory.keeps_out = False
+    job.outages.is_out = job.memory.keeps_out = False
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
     job.frontier.counters = Counter()

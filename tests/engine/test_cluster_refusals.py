@@ -19,7 +19,7 @@ from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 CLUSTER = {
     "KROWL_CONSUL": "unix:///none",

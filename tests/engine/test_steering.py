@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from types import SimpleNamespace
@@ -264,6 +265,9 @@ def test_a_forgotten_page_is_fetched_again(tmp_path: Path) -> None:
     assert said[1].startswith("not forgotten: It is number ")
     assert pages.pop("/3") == 2
     assert set(pages.values()) == {1}
+    rows = map(json.loads, scrapy("frontier", crawl.jobdir, "--pages").stdout.splitlines())
+    # Its row begins anew.
+    assert {row["fetches"] for row in rows} == {1}
 
 
 def test_a_forgotten_front_page_leaves_its_host(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from krowlspider.crawl.job import _jobs
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
-from krowlspider.views.control.line_reader import FILE_MAX, LineReader, TooLongError
+from krowlspider.views.control.order_fields import FILE_MAX, LineReader, TooLongError
 from krowlspider.views.control.ordering import ImportOutcome, Ordering
 from krowlspider.views.top.source import Source
 from tests.extensions.test_live_page import api, ask, awaited, check_schema, crawling, post

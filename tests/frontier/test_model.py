@@ -547,7 +547,7 @@ class FrontierModel(RuleBasedStateMachine):
             assert host.session < 3
             if host.state is SchedulingState.IDLE:
                 assert not host.queue.queued
-            if host.state is SchedulingState.BLOCKED:
+            if host.state is SchedulingState.WAITING:
                 # The next release calls it: a share is full, or a called host has not arrived yet.
                 (share,) = (
                     s for s, line in frontier.schedule.shares._lines.items() if host.name in line

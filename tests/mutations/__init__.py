@@ -7,6 +7,6 @@ Run them by hand, after a change of an invariant or of its tests:
     .venv/bin/python -m tests.mutations --only NAME ...
 
 Neither pytest nor `make test` runs them. A mutation that survives shows a missing test. A stale one
-names code that has changed since: adapt its text. `politeness_and_bounds.py` and
-`durability_and_cluster.py` are the table.
+names code that has changed since: adapt its text. `politeness_and_bounds.py`,
+`durability_and_cluster.py` and `reading_and_archive.py` are the table.
 """

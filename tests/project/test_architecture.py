@@ -11,17 +11,18 @@ from tests.support.sources import imports_of, sources_of
 ROOT = Path(__file__).parents[2]
 DOORS = {"extensions", "middlewares"}
 # What each room may import besides itself and `errors`. A room that is not named: nothing.
-BASE = {"urls", "politeness"}
+BASE = {"urls", "politeness", "recrawl"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
 ENGINE = {"engine", "crawl", *SIDES, *BASE}
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"krowlspider", "config"},
     "urls": {"internals.frostwork", "internals.suffix_list"},
     "politeness": {"urls"},
+    "recrawl": {"urls"},
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
-    "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
+    "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,
@@ -33,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "programs": {"krowlspider", "commands", "config", "corpus", "views", *ENGINE},
 }
 PURE = (
-    *("urls", "politeness", "cluster.ring", "internals.frostwork", "corpus.copies.fingerprints"),
+    *("urls", "politeness", "recrawl", "cluster.ring", "internals.frostwork"),
+    *("corpus.copies.fingerprints",),
     *("corpus.quality.measures", "corpus.quality.personal_data", "corpus.quality.repetition"),
     *("corpus.text.noise", "corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),

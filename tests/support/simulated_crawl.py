@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.archive.write.writer import _Order
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
     from tests.support.simulated_loop import Script
     from tests.support.simulated_web import SimulatedWeb
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import Store
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 COMMIT_S = 1.0
 # Seconds of the loop that sending a request takes.
@@ -376,7 +376,7 @@ class Simulation:
             self._send(end)
             due = self.job.frontier.schedule.next_due()
             wait = end if due is None else max(due - self.job.frontier.now(), 0.001)
-            if self.job.outages.paused:
+            if self.job.outages.is_out:
                 wait = max(wait, self.job.outages.next_probe())
             wake = now + wait
             if self.downloader.needs_backout():
@@ -431,9 +431,8 @@ class Simulation:
             heappush(self._events, (at, next(self._numbers), work, request))
 
     def _ended(self, request: Request, result: Response | Request | None) -> None:
-        if isinstance(result, Request):
-            self.scheduler.enqueue_request(result)
-        elif result is not None:
+        # A request was put back.
+        if isinstance(result, Response):
             host = host_of(result.url)
             path = "/" + result.url.split("/", 3)[3]
             self.discover(self.web.links(host, path), via=host)

@@ -20,8 +20,7 @@ from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
 from krowlspider.archive.write.composer import Composer
-from krowlspider.archive.write.compression import compressor, piecewise
-from krowlspider.archive.write.open_file import OpenFile
+from krowlspider.archive.write.open_file import OpenFile, compressor, piecewise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.requisites.found import Requisite
+from krowlspider.urls.page.requisites.requisite import Requisite
 from krowlspider.urls.seeds import MAX_SEED
 
 # Characters of a URL: no longer one is queued.

@@ -74,7 +74,7 @@ def _paused(job: Job) -> dict[str, float]:
     return {
         "person": job.is_paused or (node is not None and node.is_paused),
         "disk": job.full is not None,
-        "outage": bool(job.outages.paused),
+        "outage": bool(job.outages.is_out),
         "memory": job.memory.keeps_out,
         "cluster": node is not None and node.running and bool(node.waits_for),
     }

@@ -5,6 +5,7 @@ All times are seconds from when the chunk was made, so the clocks of the two nod
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -13,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.entry import Count, EntryLine
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
+from krowlspider.frontier.pages.row import LaterRow, decode_row
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.seed_table import check_state
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
@@ -32,6 +34,8 @@ CHUNK_ITEMS = 300
 KEYS_AN_ITEM = 4
 # Bytes of the longest robots.txt record that is handed over; the new owner fetches longer ones.
 ROBOTS_MAX = 96 * 1024
+# Bytes of the longest row of a page that is taken: two URLs and the validators.
+ROW_MAX = 40_000
 # The longest wait that is taken from another node: that of a parked host, with its random part.
 WAIT_MAX = 2 * PARKED
 
@@ -125,8 +129,8 @@ class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     """A part of a host.
 
     - ``number``: counts from 0. ``last``: no chunk follows. ``record``: in the first chunk.
-    - ``robots``: pairs of authority and record. ``seeds``: pairs of URL and state. ``done``:
-      identities that are not queued any more, in a row.
+    - ``robots``: pairs of authority and record. ``seeds``: pairs of URL and state. ``pages``: pairs
+      of identity and stored row. ``done``: identities that are not queued any more, in a row.
     """
 
     number: _Number
@@ -135,6 +139,7 @@ class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     robots: list[tuple[str, bytes]] = []
     seeds: list[tuple[str, str]] = []
     entries: list[EntryItem] = []
+    pages: list[tuple[bytes, bytes]] = []
     done: bytes = b""
 
 
@@ -195,7 +200,27 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
     for item in chunk.entries:
         _read_entry(part, item, own, now, url_max)
     part.done = list(split_keys(chunk.done))
+    for identity, row in chunk.pages:
+        _check_row(identity, row, name, url_max)
+    part.pages = chunk.pages
     return part
+
+
+def _check_row(identity: bytes, row: bytes, name: str, url_max: int) -> None:
+    """Check a stored row of a page; that of a later version is kept as it is.
+
+    :raises ValueError: it is none of the host
+    """
+    if len(identity) != KEY_SIZE or len(row) > ROW_MAX:
+        raise ValueError("a row of a page with a false identity, or too long")
+    try:
+        url = decode_row(row, name).url
+    except LaterRow:
+        return
+    except struct.error as error:
+        raise ValueError(f"a row of a page that is cut off: {error}") from error
+    if len(url) > url_max or host_of(url) != name:
+        raise ValueError(f"a row of another host than {name}, or a URL that is too long")
 
 
 def _read_robots(data: bytes) -> RobotsRecord:

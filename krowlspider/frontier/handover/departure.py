@@ -29,7 +29,7 @@ from krowlspider.frontier.part import stays
 from krowlspider.frontier.seed_table import states_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of, split_queue_key
+from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_queue_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ class Departure:
         host = self._host
         chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
         chunk.robots, chunk.entries = items["robots"], items["entries"]
-        chunk.seeds, chunk.done = items["seeds"], b"".join(items["done"])
+        chunk.seeds, chunk.pages = items["seeds"], items["pages"]
+        chunk.done = b"".join(items["done"])
         if number == 0:
             chunk.record = HostRecord.of(host, now)
         return chunk
@@ -264,6 +265,8 @@ class Departure:
                 item.wait = max(0.0, entry.due - now)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
+        for key, row in self._all.store.items(schema.page_prefix(name)):
+            yield "pages", most, (len(row) + _KEY_LENGTH) * 4 // 3, (key[-KEY_SIZE:], row)
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
             if identity not in queued:
                 yield "done", most * KEYS_AN_ITEM, _KEY_LENGTH, identity

@@ -9,6 +9,7 @@ from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, Health, Host
 from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.pages.row import last_fetch
 from krowlspider.frontier.part import Part, put_poison
 from krowlspider.frontier.seed_table import leave_states, take_state
 from krowlspider.frontier.store import schema
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
 
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.store.store import Batch
+    from krowlspider.frontier.store.store import Batch, Store
 
 # The most pages done or dropped that a host is taken over with: half of what its record holds,
 # which leaves room for more here.
@@ -54,8 +55,8 @@ def give_up(
 
     ``moves``: what becomes of its seeds is known there.
 
-    Some entries are read in each step. They are removed in one batch. After it, some marks are
-    removed in each step.
+    Some entries and rows of pages are read in each step. They are removed in one batch. After it,
+    some marks are removed in each step.
     """
     name, store = host.name, frontier.store
     batch = store.batch()
@@ -64,10 +65,15 @@ def give_up(
             yield
         if key not in kept:
             batch.delete(key)
+    for number, key in enumerate(store.keys(schema.page_prefix(name)), 1):
+        if number % _STEP == 0:
+            yield
+        batch.delete(key)
     for note in store.keys(schema.arriving_prefix(name)):
         batch.delete(note)
     if not kept:
         _delete_robots(frontier, name, batch)
+        batch.delete(schema.trust_key(name))
         batch.delete(schema.deferred_key(name))
         if moves:
             leave_states(store, name, batch)
@@ -125,6 +131,8 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
         frontier.budget.charge(host.domain, len(new))
     for url, state in part.seeds:
         take_state(frontier.store, url, state, batch)
+    if part.pages:
+        _put_rows(frontier.store, host.name, part.pages, batch)
     if part.poison:
         put_poison(frontier.store, part, batch)
         frontier.poisoned.add(host.name)
@@ -135,6 +143,17 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     frontier.seen.end_batch(batch)
     schedule.cache.record([host], batch)
     batch.write()
+
+
+def _put_rows(store: Store, name: str, rows: list[tuple[bytes, bytes]], batch: Batch) -> None:
+    """Put rows of pages into a batch. Where this frontier has a row too, the one with the later
+    fetch stays; one of a later version stays always."""
+    prefix = schema.page_prefix(name)
+    rows = sorted(rows)
+    own = store.read([prefix + identity for identity, _ in rows])
+    for (identity, row), there in zip(rows, own, strict=True):
+        if there is None or last_fetch(row, name) > last_fetch(there, name):
+            batch.put(prefix + identity, row)
 
 
 def _merge(frontier: Frontier, host: Host, other: Host) -> None:

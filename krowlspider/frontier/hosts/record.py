@@ -5,17 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from krowlspider.frontier.hosts.host import (
-    DEFERRED,
-    LANE_AT,
-    LANES,
-    SCHEDULED,
-    Health,
-    Host,
-    HostQueue,
-    Level,
-    level_of,
-)
+from krowlspider.frontier.hosts.host import DEFERRED, SCHEDULED, Health, Host
+from krowlspider.frontier.hosts.queue import LANE_AT, LANES, HostQueue, Level, level_of
 from krowlspider.politeness.delay import HostRate
 
 # Version, health; due and ready times; latency average, robots.txt delay, quiet answers, throttling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import BLOCKED, CALLED, HELD, SEALED, Health, Host
+from krowlspider.frontier.hosts.host import CALLED, HELD, SEALED, WAITING, Health, Host
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.urls.host import domain_of
 
@@ -57,7 +57,7 @@ class Ownership:
         """
         hosts = self._cache.hosts
         # The other hosts in line are read from the disk again.
-        self._shares.only(lambda name: name in hosts and hosts[name].state is BLOCKED)
+        self._shares.only(lambda name: name in hosts and hosts[name].state is WAITING)
         for host in hosts.values():
             if host.state is HELD:
                 self._transitions.move(host, Event.RING_CHANGED)

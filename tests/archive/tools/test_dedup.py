@@ -188,14 +188,13 @@ def test_304_refers_to_the_response_that_its_condition_names(
         tmp_path,
         capture(2, UNCHANGED, request=asked),
         capture(5, UNCHANGED, request=asked),
-        capture(2, UNCHANGED),
+        capture(2, UNCHANGED, request=REQUEST),
     )
     assert named.headers["WARC-Profile"].endswith("/server-not-modified")
     assert named.headers["WARC-Refers-To-Target-URI"] == capture(2).url
     assert named.headers["WARC-Refers-To-Date"] == warc_date(STARTED)
-    for each in (elsewhere, unasked):
-        assert each.headers["WARC-Type"] == "revisit"
-        assert "WARC-Refers-To-Date" not in each.headers
+    assert [each.headers["WARC-Type"] for each in (elsewhere, unasked)] == ["revisit", "response"]
+    assert "WARC-Refers-To-Date" not in elsewhere.headers
 
 
 def test_revisits_of_a_crawl_are_no_originals(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_a_healthy_frontier_is_unchanged_by_a_rebuild(world: World) -> None:
         "robots": 1,
         "outbox": 0,
         "budgets": 0,
+        "pages": 0,
     }
     assert (found.marked, found.short, found.short_hosts) == (0, [], 0)
     after = contents(world)

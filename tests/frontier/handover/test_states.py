@@ -10,7 +10,6 @@ import pytest
 
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
-    BLOCKED,
     CALLED,
     DEFERRED,
     HELD,
@@ -18,10 +17,11 @@ from krowlspider.frontier.hosts.host import (
     IN_FLIGHT,
     SCHEDULED,
     SEALED,
+    WAITING,
+    RobotsFetch,
 )
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import Limits, SessionLimits
-from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
@@ -102,7 +102,7 @@ def _page_not_acknowledged(world: World) -> Finish:
     return end
 
 
-def _blocked_by_its_address(world: World) -> Finish:
+def _waiting_for_its_address(world: World) -> Finish:
     """The neighbour in flight has taken the only place, and its request never ends."""
     world.add("http://n.test/")
     host = _pop(world, "a.test")
@@ -114,7 +114,7 @@ def _blocked_by_its_address(world: World) -> Finish:
 
 
 def _called_for_room(world: World) -> Finish:
-    _blocked_by_its_address(world)
+    _waiting_for_its_address(world)
     world.frontier.schedule.release(world.frontier.schedule.cache.get("n.test"), 1.0)
     return None
 
@@ -150,7 +150,7 @@ def _asked_for_the_robots_txt_of_another(world: World) -> Finish:
     return None
 
 
-def _blocked_while_it_awaits_robots(world: World) -> Finish:
+def _waiting_while_it_awaits_robots(world: World) -> Finish:
     """It is due for the robots.txt of another host, whose own awaits one too."""
     _asked_for_the_robots_txt_of_another(world)
     world.clocks.pass_(100)
@@ -170,8 +170,8 @@ CASES: list[tuple[SchedulingState, Callable[[World], Finish]]] = [
     (SCHEDULED, _in_session),
     (SCHEDULED, _page_not_acknowledged),
     (SCHEDULED, _asked_for_the_robots_txt_of_another),
-    (BLOCKED, _blocked_by_its_address),
-    (BLOCKED, _blocked_while_it_awaits_robots),
+    (WAITING, _waiting_for_its_address),
+    (WAITING, _waiting_while_it_awaits_robots),
     (CALLED, _called_for_room),
     (IN_FLIGHT, _in_flight),
     (AWAITING_ROBOTS, _awaiting_a_queued_robots_fetch),
@@ -203,7 +203,7 @@ def test_host_in_any_state_can_leave(
     other = World(KeptMemoryStore, node="there")
     world.hand_over("a.test", other)
     assert set(other.queued("a.test")) == left
-    assert world.frontier.schedule.transitions.blocked == 0
+    assert world.frontier.schedule.transitions.waiting == 0
     assert world.frontier.schedule._calls._called == {}
 
 

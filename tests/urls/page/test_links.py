@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.canonical import BASE_MAX, normalise
 from krowlspider.urls.page.headers import read_links, read_refresh
 from krowlspider.urls.page.links import (
     MAX_LANG,
     MAX_LINKS,
+    MAX_TEXT,
     MAX_TITLE,
     Page,
     read_page,
+    read_text,
     reading_plan,
 )
 
@@ -318,3 +319,41 @@ def test_links_that_are_no_url_or_too_many_are_counted() -> None:
     hrefs = [*odd, *(f"/{number}" for number in range(MAX_LINKS))]
     page = read_page("".join(f"<a href='{href}'>" for href in hrefs).encode(), "http://a/", None)
     assert (page.refused, page.surplus, len(page.links)) == (5, 6, MAX_LINKS - 6)
+
+
+# --- the text of a page is what a reader sees, as far as it can be told without a layout ---
+
+
+LARGE = b"<p>word <b>x</b><noscript>no</noscript>" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("html", "title", "text"),
+    [
+        (b"<title> A &amp;\n B </title><body>one <b>two</b>\nthree", "A & B", "one two three"),
+        (b"<p>one<style>p {}</style><script>two</script><p>three", "", "one three"),
+        (b"<div>one</div><iframe>two</iframe>three<title>no</title>", "no", "one three"),
+        (b"<svg><title>one</title></svg><title>two</title>", "one", ""),
+        (b"", "", ""),
+    ],
+)
+def test_text_is_what_a_reader_sees(html: bytes, title: str, text: str) -> None:
+    assert read_text(html, None) == (title, text)
+
+
+def test_text_is_decoded_as_the_header_says() -> None:
+    assert read_text("<p>größer".encode("latin-1"), "latin-1") == ("", "größer")
+
+
+@pytest.mark.parametrize("html", [b"<p>" + b"word " * MAX_TEXT, LARGE])
+def test_text_of_a_large_page_is_cut(html: bytes) -> None:
+    _, text = read_text(b"<title>" + b"t" * 999 + b"</title>" + html, None)
+    assert len(text) in {MAX_TEXT, MAX_TEXT - 1}
+    assert text.startswith("word ")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_have_a_text(html: bytes) -> None:
+    title, text = read_text(html, None)
+    assert len(title) <= MAX_TITLE
+    assert text == " ".join(text.split())

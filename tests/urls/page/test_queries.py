@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.canonical import REFERENCE_MAX, normalise
 from krowlspider.urls.page.links import MAX_LINKS, read_page
 from krowlspider.urls.page.queries import QUERIES_MAX, encode_queries
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.frontier.robots.gate import Verdict
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 GOOD = [f"good{number}.test" for number in range(20)]
 LINKS = 1000

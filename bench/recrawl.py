@@ -1,0 +1,196 @@
+"""Simulate recrawls of a web whose changes are known, by our schedule and by others.
+
+No page is fetched: time is a number, and a schedule is what it computes. Freshness is the share of
+time in which the copy of a page is as the page is, over all pages since they were found. Each
+schedule is compared with ours, and with an oracle, at equal requests.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+from html import escape
+from math import ceil, floor, inf, log10
+from typing import TYPE_CHECKING, Any
+
+from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, Ours, StormCrawler
+from bench.recrawlweb import DAY, DAYS, PAGES, SEED, SHARES, web
+from krowlspider.recrawl.threshold import PLANNED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from bench.recrawlpeers import Schedule
+    from bench.recrawlweb import Page
+
+# Runs until ours makes as many requests as another schedule.
+_RUNS = 3
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a schedule reached: freshness, requests a day, and freshness by kind of page."""
+
+    freshness: float
+    requests: float
+    by_kind: dict[str, float] = field(repr=False)
+    late: float = 0.0
+    """Mean seconds by which fetches were later than due."""
+
+
+def simulate(
+    pages: Sequence[Page],
+    schedule: Schedule,
+    days: float = DAYS,
+    afforded: Callable[[float], float] | None = None,
+    fetched: list[float] | None = None,
+) -> Figures:
+    """Return what a schedule reaches.
+
+    ``afforded`` gives the requests a second that can be made at a time; without it each page is
+    fetched when it is due. Times of fetches are appended to ``fetched``.
+    """
+    end, fetches, late, free = days * DAY, 0, 0.0, 0.0
+    fresh: Counter[str] = Counter()
+    last = [page.found for page in pages]
+    # Whoever is found at a time is planned at that time: the heap has both.
+    heap = [(page.found, number, True) for number, page in enumerate(pages)]
+    heapq.heapify(heap)
+    while heap:
+        due, number, is_new = heapq.heappop(heap)
+        page, since, now = pages[number], last[number], due if is_new else max(due, free)
+        if now >= end:
+            continue
+        if is_new:
+            heapq.heappush(heap, (schedule.first(number, page), number, False))
+            continue
+        rate = afforded(now) if afforded else inf
+        again = schedule.asked(number, since, now) if rate else due
+        if again != now:
+            # Postponed, or nothing can be afforded now.
+            free = free if rate else now + 60
+            heapq.heappush(heap, (again, number, False))
+            continue
+        free, fetches, late = now + 1 / rate, fetches + 1, late + now - due
+        if fetched is not None:
+            fetched.append(now)
+        fresh[page.kind] += page.fresh(since, now)
+        last[number] = now
+        planned = schedule.next(number, since, now, changed=page.changed(since, now))
+        heapq.heappush(heap, (planned, number, False))
+    whole: Counter[str] = Counter()
+    for page, since in zip(pages, last, strict=True):
+        fresh[page.kind] += page.fresh(since, end)
+        whole[page.kind] += end - page.found
+    by_kind = {kind: fresh[kind] / whole[kind] for kind in SHARES if whole[kind]}
+    return Figures(fresh.total() / whole.total(), fetches / days, by_kind, late / max(fetches, 1))
+
+
+def peers() -> dict[str, Schedule]:
+    return {
+        "every day": Fixed(DAY),
+        "every 7 days": Fixed(7 * DAY),
+        "halving and doubling, from 1 day": Halving(),
+        "Nutch, from 30 days": Nutch(),
+        "Nutch, from 1 day": Nutch(DAY),
+        "StormCrawler, from 1 day": StormCrawler(),
+    }
+
+
+def ours(pages: Sequence[Page], requests: float, days: float) -> Figures:
+    """Return what our schedule reaches with about so many requests a day."""
+    budget = requests / PLANNED
+    for _ in range(_RUNS):
+        rate = budget / DAY
+        figures = simulate(pages, Ours(pages, lambda _: rate), days, lambda _: rate)  # noqa: B023
+        budget *= requests / max(figures.requests, 1e-9)
+    return figures
+
+
+def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str, Any]:
+    """Return a row for each other schedule, and the freshness by kind at a request a day."""
+    found, rows, kinds = web(pages, days, seed), [], {}
+    for name, schedule in peers().items():
+        theirs = simulate(found, schedule, days)
+        mine = ours(found, theirs.requests, days)
+        made, end = mine.requests * days, days * DAY
+        oracle = simulate(found, Oracle.affording(found, made, end), days)
+        rows.append(
+            {
+                "schedule": name,
+                "requests a day": round(theirs.requests, 1),
+                "its freshness": round(theirs.freshness, 3),
+                "our requests": round(mine.requests, 1),
+                "our freshness": round(mine.freshness, 3),
+                "oracle": round(oracle.freshness, 3),
+                "ours of oracle": round(mine.freshness / oracle.freshness, 3),
+            }
+        )
+        if not kinds:
+            parts = {"fixed": theirs, "ours": mine, "oracle": oracle}
+            kinds = {name: part.by_kind for name, part in parts.items()}
+    return {
+        "pages": pages,
+        "days": days,
+        "changes": sum(len(page.changes) for page in found),
+        "rows": rows,
+        "kinds": kinds,
+    }
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures as Markdown."""
+    rows = figures["rows"]
+    by_kind = [
+        {"kind": kind, **{name: round(part[kind], 3) for name, part in figures["kinds"].items()}}
+        for kind in SHARES
+    ]
+    head = f"{figures['pages']:,} pages, {figures['days']} days, {figures['changes']:,} changes"
+    return "\n\n".join([head, _markdown(rows), _markdown(by_kind)])
+
+
+def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def plot(figures: Mapping[str, Any], path: Path) -> None:
+    """Draw freshness over requests as SVG: others as points, ours and the oracle as lines."""
+    rows = sorted(figures["rows"], key=lambda row: row["requests a day"])
+    left = floor(log10(rows[0]["requests a day"]) * 4) / 4
+    right = ceil(log10(rows[-1]["requests a day"]) * 4) / 4
+
+    def place(requests: float, freshness: float) -> str:
+        across = 60 + 560 * (log10(max(requests, 10**left)) - left) / (right - left)
+        return f"{across:.1f},{330 - 300 * freshness:.1f}"
+
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 380" font-size="12">',
+        '<rect width="820" height="380" fill="white"/>',
+    ]
+    for tenth in range(0, 11, 2):
+        y = 330 - 30 * tenth
+        parts.append(f'<path d="M60 {y}H620" stroke="#ddd"/>')
+        parts.append(f'<text x="30" y="{y + 4}">{tenth / 10}</text>')
+    for row in rows:
+        across = place(row["requests a day"], 0).split(",")[0]
+        parts.append(f'<path d="M{across} 330v5" stroke="#000"/>')
+    for label, key, made, colour in (
+        ("ours", "our freshness", "our requests", "#1b6ca8"),
+        ("oracle", "oracle", "our requests", "#c1660a"),
+    ):
+        line = " ".join(place(row[made], row[key]) for row in rows)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        at = 52 if label == "ours" else 34
+        parts.append(f'<text x="640" y="{at}" fill="{colour}">{label}</text>')
+    for number, row in enumerate(rows):
+        across, down = place(row["requests a day"], row["its freshness"]).split(",")
+        parts.append(f'<circle cx="{across}" cy="{down}" r="4" fill="#555"/>')
+        parts.append(f'<text x="{float(across) + 6}" y="{float(down) + 14}">{number + 1}</text>')
+        requests = f"{row['requests a day']:,}"
+        text = escape(f"{number + 1}  {row['schedule']}: {requests}")
+        parts.append(f'<text x="640" y="{90 + 20 * number}" font-size="10">{text}</text>')
+    parts.append('<text x="230" y="365">requests a day (logarithmic); up: freshness</text></svg>')
+    path.write_text("\n".join(parts) + "\n")

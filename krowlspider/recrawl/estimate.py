@@ -1,0 +1,77 @@
+"""Estimate how often a page changes, from what its fetches saw.
+
+The rate has a Gamma distribution. A fetch sees at most one change of an interval, so counting
+changes gives too low a rate (Cho and Garcia-Molina, "Estimating frequency of change", ACM TOIT
+2003). Here the posterior of "at least one change" is computed, and a Gamma distribution with its
+mean and variance is kept. An interval without change, and one with a known time of its last change,
+have a Gamma posterior as they are.
+"""
+
+from __future__ import annotations
+
+from math import expm1, log1p
+from typing import NamedTuple
+
+# Seconds of an interval that count at most.
+INTERVAL_MAX = 2 * 365 * 86_400.0
+# An interval without change counts at most this many times the seconds of the estimate: a jump of
+# the clock divides the rate of a page by five, not by a thousand.
+_INFLUENCE = 4.0
+# The most changes that are remembered: then the rate of a page may drift.
+SHAPE_MAX = 12.0
+# Seconds between two changes, at least: no page is asked so often that more could be seen.
+_BETWEEN_MIN = 60.0
+# Seconds that are remembered at most: a page that wakes up after a year is noticed.
+SECONDS_MAX = 365 * 86_400.0
+
+
+class Estimate(NamedTuple):
+    """A Gamma distribution of changes a second: ``shape`` changes were seen in ``seconds``.
+
+    Both fit floats of four bytes.
+    """
+
+    shape: float
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        """The expected changes a second."""
+        return self.shape / self.seconds
+
+
+def observe(
+    estimate: Estimate, interval: float, *, changed: bool, last_modified_age: float | None = None
+) -> Estimate:
+    """Return the estimate after a fetch, ``interval`` seconds after the one before it.
+
+    ``changed``: there was at least one change. ``last_modified_age`` is the time since the last of
+    them in seconds, where a date is trusted; a first fetch with one has an infinite interval.
+    """
+    shape, seconds = estimate
+    if not changed:
+        return _bounded(shape, seconds + min(max(interval, 0.0), _INFLUENCE * seconds))
+    if last_modified_age is not None and 0 <= last_modified_age <= interval:
+        return _bounded(shape + 1, seconds + min(last_modified_age, INTERVAL_MAX))
+    return _some_change(shape, seconds, min(interval, INTERVAL_MAX))
+
+
+def _some_change(shape: float, seconds: float, interval: float) -> Estimate:
+    """Return the Gamma distribution with the moments of the posterior of "at least one change".
+
+    The likelihood is 1 − e^(−λt): the posterior is a difference of two Gamma densities.
+    """
+    if interval < 1:
+        # So short a time holds one change, and no digits to compute with.
+        return _bounded(shape + 1, seconds)
+    log = log1p(interval / seconds)
+    none, first, second = (-expm1(-(shape + more) * log) for more in range(3))
+    mean, square = first / none, (shape + 1) / shape * second / none
+    spread = square - mean * mean
+    return _bounded(mean * mean / spread, seconds * mean / (shape * spread))
+
+
+def _bounded(shape: float, seconds: float) -> Estimate:
+    if shape > SHAPE_MAX:
+        shape, seconds = SHAPE_MAX, seconds * SHAPE_MAX / shape
+    return Estimate(shape, min(max(seconds, shape * _BETWEEN_MIN), SECONDS_MAX))

@@ -1,0 +1,105 @@
+"""Decide when a page that is missing or moved is asked again, and when it is dropped.
+
+Two answers in a row count, one does not: sites are broken for an hour. 404 and 410 (RFC 9110,
+sections 15.5.5 and 15.5.11) count alike, since servers send the one for the other.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_DAY = 86_400.0
+# Answers in a row after which a page is a tombstone, or its redirect is believed.
+CONFIRMED = 2
+# Seconds until a page is asked again after the first such answer. Each later one doubles them.
+AGAIN = _DAY
+AGAIN_MAX = 30 * _DAY
+# A tombstone is dropped after these seconds, and as many answers: a clock that jumps ahead drops
+# nothing by itself.
+DROPPED_AFTER = 30 * _DAY
+_DROPPED_ANSWERS = 4
+# Pages of a host that must change into one text before it counts as its page for errors.
+_SOFT_FROM = 3
+_MISSING, _MOVED = frozenset({404, 410}), frozenset({301, 308})
+
+
+class State(IntEnum):
+    """How a page is. The value is stored."""
+
+    PRESENT = 0
+    MISSING = 1
+    MOVED = 2
+
+
+class Absence(NamedTuple):
+    """Answers in a row that say that a page is missing or moved, and the time of the first."""
+
+    state: State = State.PRESENT
+    answers: int = 0
+    since: float = 0.0
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Return whether the page is gone: it is no page of the crawl any more."""
+        return self.state is State.MISSING and self.answers >= CONFIRMED
+
+    @property
+    def is_moved(self) -> bool:
+        """Return whether its target stands for the page."""
+        return self.state is State.MOVED and self.answers >= CONFIRMED
+
+    def is_dropped(self, now: float) -> bool:
+        """Return whether the page is forgotten by the schedule. The archive keeps it."""
+        old = now - self.since >= DROPPED_AFTER
+        return self.is_tombstone and old and self.answers >= _DROPPED_ANSWERS
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until the page is asked again; None: as its change rate says."""
+        if self.state is State.PRESENT:
+            return None
+        return min(AGAIN * 2.0 ** min(self.answers - 1, 9), AGAIN_MAX)
+
+    def answered(self, status: int, now: float, *, soft_404: bool = False) -> Self:
+        """Return the absence after an answer.
+
+        A redirect that is not permanent, and an error that may pass, say nothing.
+        """
+        if status in _MISSING or soft_404:
+            state = State.MISSING
+        elif status in _MOVED:
+            state = State.MOVED
+        elif 200 <= status < 300 or status == 304:
+            return type(self)()
+        else:
+            return self
+        if state is not self.state:
+            return type(self)(state, 1, now)
+        return type(self)(state, min(self.answers + 1, 255), self.since)
+
+
+class SoftNotFound(NamedTuple):
+    """The text into which pages of a host change most, to find 200s that mean 404.
+
+    ``text`` is its digest, ``votes`` the majority vote of Boyer and Moore: pages that changed into
+    it, less pages that changed into another. Ordinary changes never agree.
+    """
+
+    text: bytes = b""
+    votes: int = 0
+
+    def changed_into(self, text: bytes) -> Self:
+        """Return the vote after a page changed into a text."""
+        if text == self.text:
+            return self._replace(votes=min(self.votes + 1, 255))
+        if self.votes:
+            return self._replace(votes=self.votes - 1)
+        return type(self)(text, 1)
+
+    def is_error(self, text: bytes) -> bool:
+        """Return whether a page with this text is missing, though its status says 200."""
+        return self.votes >= _SOFT_FROM and text == self.text

@@ -1,0 +1,101 @@
+"""The schedule of recrawls beside those of others, on a small simulated web."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import expm1
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.recrawl import measure, ours, plot, simulate, table
+from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, StormCrawler
+from bench.recrawlweb import DAY, SHARES, web
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAYS = 30
+PAGES = web(pages=1000, days=DAYS, seed=7)
+
+
+@pytest.mark.parametrize("a_day", [1000, 200])
+def test_ours_is_near_the_oracle_and_above_a_fixed_interval(a_day: int) -> None:
+    """All with equal requests; the oracle knows the rates from the beginning."""
+    fixed = simulate(PAGES, Fixed(1000 / a_day * DAY), DAYS)
+    mine = ours(PAGES, fixed.requests, DAYS)
+    oracle = simulate(PAGES, Oracle.affording(PAGES, mine.requests * DAYS, DAYS * DAY), DAYS)
+    assert mine.requests == pytest.approx(fixed.requests, rel=0.03)
+    assert oracle.requests == pytest.approx(mine.requests, rel=0.03)
+    assert mine.freshness > 0.95 * oracle.freshness
+    assert mine.freshness > fixed.freshness
+
+
+def test_the_oracle_beats_each_fixed_interval() -> None:
+    """One that does not is no oracle."""
+    for interval in (DAY / 2, DAY, 5 * DAY):
+        fixed = simulate(PAGES, Fixed(interval), DAYS)
+        oracle = Oracle.affording(PAGES, fixed.requests * DAYS, DAYS * DAY)
+        assert simulate(PAGES, oracle, DAYS).freshness > fixed.freshness
+
+
+def test_freshness_of_a_fixed_interval_is_the_formula() -> None:
+    """(1 − e^(−λτ))/(λτ), for steady pages (Cho and Garcia-Molina)."""
+    steady = [page for page in PAGES if page.kind == "poisson" and 0.2 < page.rate * DAY < 2]
+    expected = [-expm1(-page.rate * DAY) / (page.rate * DAY) for page in steady]
+    reached = simulate(steady, Fixed(DAY), DAYS).freshness
+    assert reached == pytest.approx(sum(expected) / len(expected), abs=0.02)
+
+
+def test_a_dead_page_is_always_fresh() -> None:
+    figures = simulate(PAGES, Fixed(7 * DAY), DAYS)
+    assert set(figures.by_kind) == set(SHARES)
+    assert figures.by_kind["dead"] == pytest.approx(1)
+
+
+def test_nutch_adapts_as_its_own_test_expects() -> None:
+    """TestAdaptiveFetchSchedule: a fifth less after a change, a fifth more without one."""
+    assert Nutch.adapted(100.0, 0.0, 0.0, changed=True)[0] == pytest.approx(80.0)
+    assert Nutch.adapted(100.0, 0.0, 0.0, changed=False)[0] == pytest.approx(120.0)
+
+
+def test_nutch_synchronises_with_the_last_change() -> None:
+    interval, due = Nutch.adapted(DAY, 10 * DAY, 0.0, changed=False)
+    assert interval == 10 * DAY
+    assert due == 18 * DAY
+    assert Nutch.adapted(60.0, DAY, DAY, changed=True)[0] == Nutch.LEAST
+    assert Nutch.adapted(Nutch.MOST, DAY, DAY, changed=False)[0] == Nutch.MOST
+
+
+def test_stormcrawler_adapts_as_its_own_test_expects() -> None:
+    """AdaptiveSchedulerTest: first 5 minutes, least 2, most 10; then twice unchanged, changed."""
+    schedule = StormCrawler(first=5, least=2, most=10)
+    page = PAGES[0]
+    first = schedule.first(0, page) - page.found
+    later = [schedule.next(0, 0.0, 0.0, changed=changed) for changed in (False, False, True)]
+    assert [first, *later] == [5 * 60, 7 * 60, 10 * 60, 6 * 60]
+    assert schedule.adapted(9, changed=False) == 10
+
+
+def test_halving_and_doubling_is_what_it_says() -> None:
+    schedule = Halving()
+    schedule.first(0, PAGES[0])
+    waits = [schedule.next(0, 0.0, 0.0, changed=changed) for changed in (True, False, False)]
+    assert waits == [DAY / 2, DAY, 2 * DAY]
+
+
+def test_a_burst_changes_more_often_than_the_mean() -> None:
+    bursts = [page for page in PAGES if page.kind == "burst" and len(page.changes) > 10]
+    assert bursts
+    for page in bursts:
+        gaps = sorted(later - earlier for earlier, later in pairwise(page.changes))
+        assert gaps[len(gaps) // 2] < 1 / page.rate / 2
+
+
+def test_the_table_and_the_plot_have_all_schedules(tmp_path: Path) -> None:
+    figures = measure(pages=50, days=35)
+    assert table(figures).count("\n| ") == (2 + 6) + (2 + len(SHARES))
+    plot(figures, tmp_path / "plot.svg")
+    text = (tmp_path / "plot.svg").read_text()
+    assert text.count("<circle") == len(figures["rows"]) == 6
+    assert text.endswith("</svg>\n")
