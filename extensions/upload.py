@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.upload.plan import STALLED_AFTER, Destination
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of, job_of
 from krowlspider.crawl.status import publish
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Upload:
         return cls(crawler)
 
     def _start(self) -> None:
-        folder = Job.of(self._crawler).archive.directory
+        folder = job_of(self._crawler).archive.directory
         put = partial(publish, self._crawler.stats)
         from krowlspider.crawl.archiving.uploading import CrawlUpload  # noqa: PLC0415 - for few crawls
 
@@ -56,4 +56,4 @@ class Upload:
 
     async def _finish(self) -> None:
         if self._upload is not None:
-            Job.of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)
+            crawl_of(self._crawler).not_uploaded = await self._upload.finish(self.stalled_after)

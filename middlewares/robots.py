@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.robots_answers import RobotsAnswers
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class RobotsMiddleware:
 
     @cached_property
     def _answers(self) -> RobotsAnswers:
-        job, count = Job.of(self._crawler), self._crawler.stats.inc_value
+        job, count = job_of(self._crawler), self._crawler.stats.inc_value
         fetches, frontier, charge = job.robots_fetches, job.frontier, self._flights.charge
         return RobotsAnswers(fetches, frontier, job.mark, charge, count)
 

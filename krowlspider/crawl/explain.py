@@ -218,14 +218,14 @@ class Explainer(Struct, frozen=True):
         outcome = outcome_of(self.store, url)
         if captures and outcome in {"", "done", FELL_BACK}:
             return "fetched", _fetched(captures), ""
+        if outcome in {"", "done"} and self._row(url) is not None:
+            why = "It was fetched. No index that was looked at has a capture of it."
+            return "fetched", why, ""
         if outcome:
             return self._gone(url, host)
         if is_of_another_node(self.store, url):
             why = "It is a seed, and another node of its cluster owns its host: ask there."
             return "foreign", why, ""
-        if self._row(url) is not None:
-            why = "It was fetched. No index that was looked at has a capture of it."
-            return "fetched", why, ""
         keys = self.hasher.keys([url, requisite_identity(url)])
         if any(self.is_seen(name, key) for key in keys):
             return self._gone(url, host)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.in_flight import End
-from krowlspider.crawl.seeds import SeedsFirst
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.entry import JSON
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.gate import Verdict
@@ -51,6 +51,7 @@ class Flights:
         *,
         retry_delay: float,
         wake: Callable[[], None],
+        others_have_seeds: Callable[[], bool] | None = None,
     ):
         self.on_the_wire = 0
         self.last_sent = 0.0
@@ -61,8 +62,7 @@ class Flights:
         self._budget = budget
         self._intake = intake
         self._codec = codec
-        others = None if job.node is None else job.node.others_have_seeds
-        self.seeds = SeedsFirst(job.frontier, budget, wake, others)
+        self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get

@@ -10,8 +10,7 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.meta import MAX_URL
-from krowlspider.crawl.seeds import SeedRedirects
+from krowlspider.crawl.seeds_first import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
 from krowlspider.frontier.hosts.queue import SEED_PRIORITY
@@ -19,7 +18,7 @@ from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.blocks import PatternList
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.scope import Scope, ScopeRules
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.seed_table import SeedLine
     from krowlspider.urls.seeds import Seed
@@ -86,13 +86,14 @@ class Intake:
         codec: RequestCodec,
         settings: BaseSettings,
         *,
+        node: Node | None,
         identify: Callable[[Request, str], bytes],
         wake: Callable[[], None],
     ):
         self._job = job
         self._frontier = job.frontier
         self._linkable = job.frontier.linked_ports.admitted
-        self._node = job.node
+        self._node = node
         self._codec = codec
         self.identify = identify
         self.wake = wake
@@ -537,10 +538,10 @@ class Intake:
     ) -> list[Foreign]:
         """Return a URL as a message to its owner; an empty list if it cannot be sent. ``always`` is
         as in `RequestCodec.message`."""
-        if len(entry.url) > MAX_URL:
+        if len(entry.url) > URL_MAX:
             self.count_dropped("length")
             return []
-        if len(entry.via) > MAX_URL:
+        if len(entry.via) > URL_MAX:
             entry.via = entry.path = ""
         try:
             message = self._codec.message(entry, priority, always=always)

@@ -13,6 +13,7 @@ from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
 from krowlspider.crawl.recrawl import OFF
+from krowlspider.errors import SettingsError
 from krowlspider.fetch.client import KEEPALIVE, Client
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
@@ -195,21 +196,23 @@ def warc_writer(
     payloads: PayloadIndex | None,
     on_pair: Callable[[float], None] | None,
 ) -> WarcWriter:
-    """Return the writer of the WARC files in ``folder``, each of which begins with ``about``."""
-    return kind(
-        folder,
-        SeriesOptions(
-            prefix=settings["KROWL_WARC_PREFIX"],
-            hostname=socket.gethostname(),
-            max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
-            info=about,
-            digest=settings["KROWL_WARC_DIGEST"],
-            compression=settings["KROWL_WARC_COMPRESSION"],
-            seed=seed,
-        ),
-        payloads=payloads,
-        on_pair=on_pair,
+    """Return the writer of the WARC files in ``folder``, each of which begins with ``about``.
+
+    :raises SettingsError: the files cannot be named
+    """
+    options = SeriesOptions(
+        prefix=settings["KROWL_WARC_PREFIX"],
+        hostname=socket.gethostname(),
+        max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
+        info=about,
+        digest=settings["KROWL_WARC_DIGEST"],
+        compression=settings["KROWL_WARC_COMPRESSION"],
+        seed=seed,
     )
+    try:
+        return kind(folder, options, payloads=payloads, on_pair=on_pair)
+    except ValueError as error:
+        raise SettingsError(f"KROWL_WARC_PREFIX and the host's name: {error}") from error
 
 
 def crawl_log(settings: BaseSettings, folder: Path, node: str) -> CrawlLog | None:

@@ -66,7 +66,8 @@ class _Waiter:
 class AwaitedRequests:
     """Queues awaited requests, and hands their results to the callers that wait for them.
 
-    While ``most`` of them wait, no page is popped, because pages add more of them.
+    While ``most`` of them wait, no page is popped, because pages add more of them. With
+    ``is_node``, this process is a node of a cluster, which takes none.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class AwaitedRequests:
         flights: Flights,
         *,
         most: int,
+        is_node: bool,
     ):
         # All awaited requests, by token.
         self.waiting: dict[bytes, _Waiter] = {}
         # Those that were popped and are under way, by the request that is sent.
         self.sent: dict[Request, _Waiter] = {}
         self._engine = engine
+        self._is_node = is_node
         self._job = job
         self._schedule = job.frontier.schedule
         self._intake = intake
@@ -131,7 +134,7 @@ class AwaitedRequests:
         url = normalise(request.url)
         if url is None:
             raise self._refusal(request, "url")
-        if self._job.node is not None:
+        if self._is_node:
             raise DownloadFailedError(
                 f"{request} is not downloaded: in a cluster, yield it instead"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured
@@ -16,7 +16,7 @@ from scrapy.http import Response
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.recrawl import OFF
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.listeners import is_heard
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
-
-    from krowlspider.urls.scope import AskedScope
 
 # In the order in which they see a request. Given by name, because middlewares import this package
 # and not the reverse.
@@ -66,13 +64,6 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
 
-@runtime_checkable
-class Scoped(Protocol):
-    """A spider that has a scope."""
-
-    asked_scope: AskedScope
-
-
 class Downloader:
     """Send each request that the scheduler popped through the middlewares to the download handler.
 
@@ -81,13 +72,11 @@ class Downloader:
     """
 
     def __init__(self, crawler: Crawler):
-        """:raises KrowlError: the job cannot be opened, as of `Job.of` and `Job.open`"""
+        """:raises KrowlError: as of `crawl_of`"""
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        # There is no engine yet: an unusable folder stops the start.
+        self._job = job_of(crawler)
         self._count = crawler.stats.inc_value
-        # Open the job before there is an engine, so that an unusable folder stops the start.
-        spider = crawler.spider
-        self._job.open(spider.asked_scope if isinstance(spider, Scoped) else None)
         # With CrawlerProcess the loop does not run yet.
         self._loop = asyncio.get_event_loop()
         self.active: set[Request] = set()

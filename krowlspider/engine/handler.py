@@ -18,7 +18,7 @@ from krowlspider.archive.write.capture import Receipt
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import keeps_pages
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
@@ -97,7 +97,7 @@ class DownloadHandler(BaseDownloadHandler):
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
         settings = crawler.settings
-        self._job = Job.of(crawler)
+        self._job = job_of(crawler)
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters
@@ -159,7 +159,7 @@ class DownloadHandler(BaseDownloadHandler):
         meta, frontier = request.meta, self._job.frontier
         in_flight.memory = FetchMemory(self._job.memory)
         try:
-            exchange = await self._job.client.fetch(
+            exchange = await self._job.fetching.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
                 in_flight.url,
                 request.method,
@@ -171,7 +171,7 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(frontier.schedule.reserve_address, in_flight.host),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
-                spills=self._job.spills if in_flight.robots_fetch is None else None,
+                spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
@@ -206,7 +206,7 @@ class DownloadHandler(BaseDownloadHandler):
         lease = in_flight.lease
         awaited = lease is not None and lease.entry.is_awaited
         try:
-            return await self._job.spills.load(stored, memory, waits=not awaited)
+            return await self._job.fetching.spills.load(stored, memory, waits=not awaited)
         except OSError as error:
             failure = LocalExhausted(f"a large response cannot be read again: {error}")
             raise as_scrapy(failure) from failure
@@ -224,7 +224,7 @@ class DownloadHandler(BaseDownloadHandler):
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = in_flight.mark(self._job.frontier.queues)
                 assert in_flight.memory is not None
-                body = await self._job.decoders.decode(
+                body = await self._job.fetching.decoders.decode(
                     mark, body, coding[-1], most, in_flight.memory, cuts=is_robots
                 )
                 if is_robots and exchange.truncated == "length" and len(body) < most:

@@ -19,19 +19,19 @@ from krowlspider.cluster.tasks import end
 from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
-from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.recrawl import OFF, Recrawl
-from krowlspider.crawl.requisites import RequisiteIntake
+from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.ending import Ending
 from krowlspider.engine.listeners import send_where_heard
-from krowlspider.engine.orders import send_order
+from krowlspider.engine.order_signal import send_order
 from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
@@ -81,7 +81,8 @@ class Scheduler(BaseScheduler):
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        self._crawl = crawl_of(crawler)
+        self._job, self._node = self._crawl.job, self._crawl.node
         self.meters = self._job.meters
         self.throttle = self._job.throttle
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -128,17 +129,22 @@ class Scheduler(BaseScheduler):
 
         The downloader opened the job before the engine existed.
         """
-        job, settings, engine = self._job, self._crawler.settings, self._crawler.engine
+        job, node = self._job, self._node
+        settings, engine = self._crawler.settings, self._crawler.engine
         self._frontier = job.frontier
-        self._node = job.node
         self._waker = Waker(engine, job.frontier.now)
         self._codec = RequestCodec(spider, request_limits(settings))
         self.budget = PageBudget(
-            None if job.node is None else job.node.allowance,
+            None if node is None else node.allowance,
             is_limited=any(map(settings.getint, _LIMITS)),
         )
         self.intake = Intake(
-            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
+            job,
+            self._codec,
+            settings,
+            node=node,
+            identify=self._dupefilter.identity,
+            wake=self._waker.wake,
         )
         self.flights = Flights(
             job,
@@ -147,14 +153,16 @@ class Scheduler(BaseScheduler):
             self._codec,
             retry_delay=settings.getfloat("KROWL_RETRY_DELAY"),
             wake=self._waker.wake,
+            others_have_seeds=None if node is None else node.others_have_seeds,
         )
-        self.requisites = RequisiteIntake(self.intake, job, settings)
+        self.requisites = RequisiteIntake(self.intake, job.hasher, settings, node)
         self.awaited = AwaitedRequests(
             engine,
             job,
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
+            is_node=node is not None,
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         self._dispatcher = Dispatcher(
@@ -178,20 +186,20 @@ class Scheduler(BaseScheduler):
         )
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
-        self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
+        self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
         call_when_over(engine, self.flights.over)
         # Until the spider is opened and the downloader has its runner, nothing is popped: the
         # engine would queue again what was put back.
         start_requests_with(engine, _nothing_yet)
-        if job.node is not None:
-            self._traffic = self._connect(job.node)
+        if node is not None:
+            self._traffic = self._connect(node)
+        self._crawl.stopping = self.ending.stop_text
         job.run(
             on_failure=self._stop_crawl,
             on_wrong=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
-            stopping=self.ending.stop_text,
         )
         reader = spider if isinstance(spider, PageReader) else None
         mark_work(engine.scraper, job, self.flights.get, reader, self.flights.charge_page)
@@ -289,7 +297,7 @@ class Scheduler(BaseScheduler):
                 await self._node.drain()
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
-        await self._job.close()
+        await self._crawl.close()
         if refused := self.intake.seed_redirects.warning():
             logger.warning(refused)
         if reason == "finished" and self._job.failure is None:
@@ -302,7 +310,7 @@ class Scheduler(BaseScheduler):
         why = why_nothing_was_fetched(self._frontier, self.counted(), stats, alone=alone)
         if not why:
             return
-        self._job.nothing_fetched = alone
+        self._crawl.nothing_fetched = alone
         by_whom = "" if alone else " by this node"
         logger.warning("No page was fetched%s: %s", by_whom, why)
 

@@ -14,7 +14,7 @@ from krowlspider.fetch.tcp.race import DELAY, Race
 from krowlspider.fetch.tcp.routes import Order, connect_failure
 from krowlspider.fetch.tls.channel import Channel, crawler_tls, server_name
 from krowlspider.fetch.tls.work import Slices
-from krowlspider.urls.host import BLOCKED
+from krowlspider.urls.host import BAD_PORTS
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns.resolver import Resolver
@@ -258,7 +258,7 @@ class Dialer:
 
 
 def _check_port(port: int) -> None:
-    if port in BLOCKED:
+    if port in BAD_PORTS:
         raise errors.PortForbidden(f"port {port} is of another protocol")
 
 

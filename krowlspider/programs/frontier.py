@@ -18,8 +18,7 @@ from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tree_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
-from krowlspider.crawl.snapshots.restoring import restore
-from krowlspider.crawl.snapshots.taking import take_stopped
+from krowlspider.crawl.snapshots.snapshot import restore, take_stopped
 from krowlspider.crawl.status import total_status
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.coverage import hosts_named

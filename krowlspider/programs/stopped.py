@@ -30,7 +30,7 @@ from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
 from krowlspider.programs.program import BAD_NAMED, BadLines
 from krowlspider.urls.blocks import PatternList
-from krowlspider.urls.canonical import REFERENCE_MAX, IdentityHasher
+from krowlspider.urls.canonical import IdentityHasher, queued_max
 from krowlspider.urls.scope import Scope, ScopeRules
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def import_into(
         wall=time.time,
         pages=PageRows(store, IdentityHasher(head.seed).key),
     )
-    # 0 means no limit, as in Scrapy, except the limit for URLs that are parsed.
-    url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
+    url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
     identify = ImportedIdentity(offline(settings), head.seed)
     parse = partial(parse_line, identify=identify, url_max=url_max)
     return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)

@@ -18,7 +18,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.answers.retries import TRUNCATED
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
@@ -232,7 +232,7 @@ class BroadSpider(Spider):
         """
         scheduler, settings = self.scheduler, self.settings
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
-        kept = Job.of(self.crawler).scope
+        kept = job_of(self.crawler).scope
         assert kept is not None
         # From here on: an earlier start may have queued links, which must wait.
         scheduler.intake.await_seeds()
@@ -252,9 +252,9 @@ class BroadSpider(Spider):
             source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         finally:
             scheduler.intake.have_seeds()
-        log_crawled(Job.of(self.crawler), self.name, source)
+        log_crawled(job_of(self.crawler), self.name, source)
         # URLs of deferred hosts are no pending requests.
-        if not (scheduler.has_pending_requests() or Job.of(self.crawler).frontier.pending):
+        if not (scheduler.has_pending_requests() or job_of(self.crawler).frontier.pending):
             self._warn_of_empty_queue()
         return
         yield  # an asynchronous generator, as Scrapy requires
@@ -266,13 +266,13 @@ class BroadSpider(Spider):
                 self._seeds.source,
             )
             raise CloseSpider("nothing_to_crawl")
-        if self._seeds is None and not len(Job.of(self.crawler).frontier.seen):
+        if self._seeds is None and not len(job_of(self.crawler).frontier.seen):
             logger.warning(
                 "Nothing to crawl: give -a seeds=FILE, or URLs, or a JOBDIR that has URLs queued"
             )
             raise CloseSpider("nothing_to_crawl")
         # If every seed of a new crawl was refused, the warning at the end says why.
-        if len(Job.of(self.crawler).frontier.seen) and not self.scheduler.counted()["queued"]:
+        if len(job_of(self.crawler).frontier.seen) and not self.scheduler.counted()["queued"]:
             logger.warning(
                 "No URL is queued: give new seeds; links that pages already done had, as after a"
                 " change of the scope, need a new JOBDIR or scrapy frontier JOBDIR --import FILE"
@@ -281,7 +281,7 @@ class BroadSpider(Spider):
     async def _plant(self, seeds: SeedsFile | SeedList) -> str:
         """Archive and queue the seeds; return in words how many there were."""
         text, truncated = await run_in_thread(seeds.text)
-        Job.of(self.crawler).notes.seeds(text, truncated=truncated)
+        job_of(self.crawler).notes.seeds(text, truncated=truncated)
         new = last = 0
         end: int | None = None
         chunks, intake = seeds.chunks(), self.scheduler.intake

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # Characters of a reference without its fragment: eight times URLLENGTH_LIMIT, as parsing removes
 # spaces, line ends and dot segments.
 REFERENCE_MAX = 16 * 1024
-# Characters of the longest base of a document that is used: each joined reference may be as long,
-# and longer URLs are not queued.
-BASE_MAX = 2048
+# Characters of a seed, of a URL that another node sends, and of the base of a document: each joined
+# reference may be as long as its base. No longer URL is queued by default.
+URL_MAX = 2048
 # Characters of a non-ASCII authority, percent-decoded: a name has at most 253, and a root dot and a
 # port may follow.
 AUTHORITY_MAX = 253 + len(".:65535")
@@ -62,6 +62,15 @@ def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
             room -= width
         found.append(reference)
     return found
+
+
+def queued_max(limit: int) -> int:
+    """Return the most characters of a URL that is queued. ``limit`` is URLLENGTH_LIMIT.
+
+    0 means no limit, as in Scrapy, but a URL longer than REFERENCE_MAX would not be parsed on a
+    retry.
+    """
+    return min(limit or REFERENCE_MAX, REFERENCE_MAX)
 
 
 def _width(reference: str, room: int) -> int | None:

@@ -118,8 +118,8 @@ def queued_as(url: str) -> str:
 
 
 # Ports of other protocols, whose servers must receive no HTTP request: Fetch standard, section 2.9,
-# "port blocking".
-BLOCKED = frozenset(
+# "bad ports".
+BAD_PORTS = frozenset(
     {
         *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95),
         *(101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179),
@@ -155,8 +155,8 @@ def orders_for(host: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def is_blocked(host: str) -> bool:
-    return port_of(host) in BLOCKED
+def has_bad_port(host: str) -> bool:
+    return port_of(host) in BAD_PORTS
 
 
 class Ports:
@@ -164,7 +164,7 @@ class Ports:
 
     A single port is allowed on every host name. Of the ports in ranges, each host name may use one.
 
-    :raises ValueError: a text is neither a port nor a range, or a single port is blocked
+    :raises ValueError: a text is neither a port nor a range, or a single port is bad
     """
 
     def __init__(self, given: Iterable[str]):
@@ -177,7 +177,7 @@ class Ports:
                 raise ValueError(f"{text!r} is no range of ports: its first is above its last")
             if dash:
                 self._ranges.append(found)
-            elif found.start in BLOCKED:
+            elif found.start in BAD_PORTS:
                 raise ValueError(f"{text!r} is a port of another protocol, which is never asked")
             else:
                 self._listed.add(found.start)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.canonical import REFERENCE_MAX
-from krowlspider.urls.host import domain_of, is_blocked
+from krowlspider.urls.canonical import queued_max
+from krowlspider.urls.host import domain_of, has_bad_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,14 +96,13 @@ def _text(value: object) -> str:
 class Scope:
     """Applies the rules of a crawl to the URLs it discovers.
 
-    ``max_url_length`` is in characters; 0 means no limit, but no URL may have more than
-    REFERENCE_MAX. The expressions of ``rules`` are searched in the URL.
+    ``max_url_length`` is as the limit of `queued_max`. The expressions of ``rules`` are searched in
+    the URL.
     """
 
     def __init__(self, rules: ScopeRules, *, max_url_length: int, traps: Traps | None = None):
         self._max_depth = inf if rules.max_depth is None else rules.max_depth
-        # A longer URL would not be parsed again on a retry.
-        self._max_url_length = min(max_url_length or REFERENCE_MAX, REFERENCE_MAX)
+        self._max_url_length = queued_max(max_url_length)
         self._allow = [re.compile(pattern) for pattern in rules.allow]
         self._deny = [re.compile(pattern) for pattern in rules.deny]
         self._same_host = rules.same_host
@@ -136,7 +135,7 @@ class Scope:
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
-        the URL, so only depth, length and blocked ports apply. The rules about hosts and ``allow``
+        the URL, so only depth, length and bad ports apply. The rules about hosts and ``allow``
         say which pages are followed, so they do not apply to a requisite of such a page.
         """
         if depth > self._max_depth:
@@ -148,7 +147,7 @@ class Scope:
             reason = None
             if len(url) > longest:
                 reason = "length"
-            elif ":" in host and is_blocked(host):
+            elif ":" in host and has_bad_port(host):
                 reason = "port"
             elif has_rules:
                 reason = self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)

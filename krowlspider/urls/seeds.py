@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of, is_blocked, port_of
+from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.host import has_bad_port, host_of, port_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     ReadLine = Callable[[bytes], "Seed | None"]
 
-
-# Characters of the longest seed; longer URLs are not queued.
-MAX_SEED = 2048
 
 # Bytes of a line that are read; the rest of the line is skipped.
 _LINE_MAX = 65536
@@ -100,8 +97,8 @@ def _shown(text: str) -> str:
 
 
 def _check(text: str) -> None:
-    if len(text) > MAX_SEED:
-        raise BadSeed(f"longer than {MAX_SEED} characters")
+    if len(text) > URL_MAX:
+        raise BadSeed(f"longer than {URL_MAX} characters")
     if _CONTROL.search(text):
         raise BadSeed("a control character inside")
     fields = text.split()
@@ -127,7 +124,7 @@ def _url(url: str, text: str) -> str:
     host = host_of(normal)
     if not _HOST.fullmatch(host):
         raise BadSeed(f"not a host name: {host[:80]!r}")
-    if ":" in host and is_blocked(host):
+    if ":" in host and has_bad_port(host):
         raise BadSeed(f"port {port_of(host)} is of another protocol, and never asked")
     return normal
 

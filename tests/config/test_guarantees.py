@@ -17,7 +17,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 from krowlspider import __version__
 from krowlspider.config.guarantees import HANDLER, NEEDED, misplaced, missing
 from krowlspider.config.validation import validate
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.downloader import middlewares_of
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.handler import DownloadHandler
@@ -138,10 +138,10 @@ def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
     async def main() -> None:
         crawler = start(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9}, JOBDIR=str(tmp_path / "job"))
         crawler.stats = MemoryStatsCollector(crawler)
-        Job.of(crawler).open()
+        job_of(crawler)
         nearest = [type(each) for each in middlewares_of(crawler).middlewares[-3:]]
         assert nearest == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
-        await Job.of(crawler).close()
+        await job_of(crawler).close()
 
     asyncio.run(main())
 
@@ -195,7 +195,6 @@ def start(how: str = "custom_settings", **changes: Any) -> Crawler:
         settings.setdict({"CHANGES": changes, "ADDONS": {**settings["ADDONS"], Changing: 9}})
     crawler = Crawler(Spiteful, settings)
     crawler.addons.load_settings(crawler.settings)
-    Job.of(crawler)
     return crawler
 
 
@@ -237,7 +236,7 @@ def test_no_way_to_a_setting_leads_round_the_checks(attack: dict[str, Any]) -> N
 
     def is_refused(how: str, addons: dict[str, Any]) -> bool:
         try:
-            start(how, **attack, **addons)
+            job_of(start(how, **attack, **addons))
         except SettingsError:
             return True
         return False

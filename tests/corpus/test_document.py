@@ -304,9 +304,6 @@ def test_each_language_has_codes_and_a_place() -> None:
         (response("http://a/", b"", status="404 Not Found"), NoPage, "not status 200"),
         (response("http://a/", b"", "Content-Type: text/css"), NoPage, "not HTML"),
         (response("http://a/", b"", "Content-Type: application/pdf"), NoPage, "PDF"),
-        (response("http://a/", b"<html>", "Content-Type: text/plain"), NoPage, "not HTML"),
-        (response("http://a/", b"\x89PNG<html>", "Content-Type: */*"), NoPage, "not HTML"),
-        (response("http://a/", b"%PDF-1.4", "Content-Type: none"), NoPage, "PDF"),
         (response("http://a/", b"<html>", "X-Content-Type-Options: nosniff"), NoPage, "not HTML"),
         (response("http://a/", b"x" * 999)[:-500], Unreadable, "cut off"),
         (response("http://a/", b"x" * (1 << 24)), Unreadable, "too large"),
@@ -321,12 +318,8 @@ def test_other_responses_are_no_pages(record: bytes, error: type[Exception], rea
     ("headers", "body", "media_type"),
     [
         ("A: b", b"<html>", "text/html"),
-        ("Content-Type: */*", b"\n<!DOCTYPE html>", "text/html"),
-        ("Content-Type: charset=utf-8", b"<title>x", "text/html"),
         ("Content-Type: unknown/unknown", b"%PDF-1.4", "application/pdf"),
         ("Content-Type: text/html\r\nContent-Type: none", b"x", "text/html"),
-        ("Content-Type: text/html, text/html; charset=utf-8", b"x", "text/html"),
-        ("Content-Type: application/xhtml+xml", b"x", "application/xhtml+xml"),
     ],
 )
 def test_a_page_is_what_browsers_take_for_one(headers: str, body: bytes, media_type: str) -> None:

@@ -112,3 +112,18 @@ def test_a_page_that_cannot_be_stored_again_is_dropped_once(tmp_path: Path) -> N
         assert crawl.job.frontier.pending == 0
 
     asyncio.run(run())
+
+
+def test_an_excused_page_keeps_its_place(tmp_path: Path) -> None:
+    """And no try of it is counted."""
+
+    async def run() -> None:
+        first = Answer(LATENCY, failure=errors.LocalExhausted)
+        crawl = Simulation(_Busy(first), lambda _: MemoryStore(), tmp_path)
+        crawl.discover(["http://a.test/1", "http://a.test/2"])
+        while len(crawl.web.log) < 3:
+            crawl.run_until(crawl.clocks.monotonic + 0.1)
+        assert [entry.path for entry in crawl.web.log] == ["/robots.txt", "/1", "/1"]
+        assert crawl.crawler.stats.get_value("retry/count") is None
+
+    asyncio.run(run())

@@ -33,9 +33,9 @@ PROXY = {"proxy": "http://user:secret@127.0.0.1:9"}
 class JobOfNode(SimulatedJob):
     """The job of a node, whose client has no connections."""
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
-        self.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
+        self.fetching.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
 
 
 def test_refused_requests_of_a_node_say_why(
@@ -47,9 +47,9 @@ def test_refused_requests_of_a_node_say_why(
         node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=JobOfNode)
         scheduler, frontier = node.scheduler, node.job.frontier
         members = {name: Record(Member(name)) for name in "ab"}
-        node.job.node.cluster._controller.view = View("a", Reading.of(1, members), ())
+        node.node.cluster._controller.view = View("a", Reading.of(1, members), ())
         names = [f"site{number}.test" for number in range(30)]
-        owners = node.job.node.others(names)
+        owners = node.node.others(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))
 
         assert not any(scheduler.enqueue_request(Request(f"data:,{n}")) for n in range(3))

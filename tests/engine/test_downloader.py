@@ -9,7 +9,7 @@ from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.downloader import Downloader
 from krowlspider.spiders.broad import BroadSpider
 from tests.archive.captures import capture
@@ -37,7 +37,7 @@ def test_nothing_is_popped_while_the_archive_queue_is_full(
         crawler = Crawler(BroadSpider, settings)
         crawler.stats = MemoryStatsCollector(crawler)
         downloader = Downloader(crawler)
-        job = Job.of(crawler)
+        job = job_of(crawler)
         archive = job.archive
         archive.queue_bytes = 2 * size
         archive.write(capture(1))

@@ -19,8 +19,8 @@ from krowlspider.frontier.admin.words import data_size
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Lease
 from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.host_record import HostFigures, encode_host
 from krowlspider.frontier.hosts.queue import HostQueue
-from krowlspider.frontier.hosts.record import HostFigures, encode_host
 from krowlspider.frontier.outcomes import Outcomes
 from krowlspider.frontier.store import schema
 from krowlspider.views.report import _rates, _tsv, write_report

@@ -223,12 +223,11 @@ def test_interrupted_crawl_uploads_its_files(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [0, 2])
 def test_folder_that_another_process_uploads_is_reported(
-    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy, known: int
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
 ) -> None:
     """Files that the other process has noted for the same place do not wait."""
-    warc = tmp_path / "warc"
+    known, warc = 2, tmp_path / "warc"
     warc.mkdir()
     running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2, KROWL_WARC_DIR=str(warc))
     with closing(UploadLog(warc, Destination(BUCKET, tmp_path.name, proxy.url))) as notes:

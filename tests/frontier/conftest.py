@@ -11,11 +11,11 @@ import pytest
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
-from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
+from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.seen_set import SeenSet

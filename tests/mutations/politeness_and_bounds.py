@@ -98,7 +98,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/crawl/answers/host_feedback.py",
         "asked = longest_retry_after(retry_after, self._wall())",
         "asked = None",
-        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept_and_capped",),
+        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept",),
     ),
     Mutation(
         "crawl-delay-not-kept",
@@ -220,7 +220,7 @@ POLITENESS_AND_BOUNDS = (
         "port-of-another-protocol-dialled",
         "no port of another protocol is connected to",
         f"{_FETCH}/dial.py",
-        "if port in BLOCKED:",
+        "if port in BAD_PORTS:",
         "if not port:",
         ("tests/fetch/test_dial.py",),
     ),

@@ -37,7 +37,7 @@ PURE = (
     *("urls", "politeness", "recrawl", "cluster.ring", "internals.frostwork"),
     *("corpus.copies.fingerprints",),
     *("corpus.quality.measures", "corpus.quality.personal_data", "corpus.quality.repetition"),
-    *("corpus.text.noise", "corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
+    *("corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.

@@ -12,13 +12,13 @@ from tldextract import TLDExtract
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import (
-    BLOCKED,
+    BAD_PORTS,
     RULES,
     Ports,
     authority_of,
     domain_of,
+    has_bad_port,
     host_of,
-    is_blocked,
     name_of,
     port_of,
 )
@@ -171,10 +171,10 @@ def test_a_host_is_a_name_and_maybe_a_port(host: str, name: str, port: int | Non
 
 def test_the_ports_that_browsers_block_are_blocked() -> None:
     """The whole table of the Fetch standard."""
-    assert len(BLOCKED) == 83
-    assert all(is_blocked(f"a.test:{port}") for port in BLOCKED)
+    assert len(BAD_PORTS) == 83
+    assert all(has_bad_port(f"a.test:{port}") for port in BAD_PORTS)
     for host in ("a.test", "a.test:80", "a.test:443", "a.test:8080", "a.test:6379", "[::25]"):
-        assert not is_blocked(host)
+        assert not has_bad_port(host)
 
 
 def test_single_ports_are_listed_and_ranges_span() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.seeds import MAX_SEED, BadSeed, Seed, parse_seed, seed_text
+from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, seed_text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_bad_line_says_why(line: bytes, reason: str) -> None:
 
 
 def test_the_longest_seed_is_taken_and_a_longer_one_is_bad() -> None:
-    longest = b"https://example.com/".ljust(MAX_SEED, b"x")
+    longest = b"https://example.com/".ljust(URL_MAX, b"x")
     assert parse_seed(longest) == Seed(longest.decode(), bare=False)
     with pytest.raises(BadSeed, match="longer than 2048"):
         parse_seed(longest + b"x")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host import DEFERRED, Host
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.queue import Level, level_of
-from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.outbox import FOREIGN
 from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema

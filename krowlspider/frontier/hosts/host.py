@@ -38,25 +38,26 @@ class Health(IntEnum):
     ROBOTS = 1  # waiting for its robots.txt
     ACTIVE = 2  # its last answer was an ordinary one
     BACKING_OFF = 3  # it was throttling, or did not answer
-    DEAD = 4  # deferred: errors, no robots.txt, or it held the event loop
+    DEFERRED = 4  # errors, no robots.txt, or it held the event loop
     RETIRED = 5  # it asks for a slower rate than this crawl keeps
 
     @property
     def words(self) -> str:
         """Return the name of the health as people read it, in lower case."""
-        own = {Health.ROBOTS: "waiting for robots", Health.DEAD: "deferred"}
-        return own.get(self, self.name.lower().replace("_", " "))
+        if self is Health.ROBOTS:
+            return "waiting for robots"
+        return self.name.lower().replace("_", " ")
 
 
 # The health that each health may change to. A retired host is new again once it was forgotten.
 LEGAL_HEALTH_CHANGES: dict[Health, frozenset[Health]] = {
     Health.NEW: frozenset(
-        {Health.ROBOTS, Health.ACTIVE, Health.BACKING_OFF, Health.DEAD, Health.RETIRED}
+        {Health.ROBOTS, Health.ACTIVE, Health.BACKING_OFF, Health.DEFERRED, Health.RETIRED}
     ),
-    Health.ROBOTS: frozenset({Health.ACTIVE, Health.BACKING_OFF, Health.DEAD, Health.RETIRED}),
-    Health.ACTIVE: frozenset({Health.ROBOTS, Health.BACKING_OFF, Health.DEAD, Health.RETIRED}),
-    Health.BACKING_OFF: frozenset({Health.ROBOTS, Health.ACTIVE, Health.DEAD, Health.RETIRED}),
-    Health.DEAD: frozenset({Health.ACTIVE, Health.BACKING_OFF}),
+    Health.ROBOTS: frozenset({Health.ACTIVE, Health.BACKING_OFF, Health.DEFERRED, Health.RETIRED}),
+    Health.ACTIVE: frozenset({Health.ROBOTS, Health.BACKING_OFF, Health.DEFERRED, Health.RETIRED}),
+    Health.BACKING_OFF: frozenset({Health.ROBOTS, Health.ACTIVE, Health.DEFERRED, Health.RETIRED}),
+    Health.DEFERRED: frozenset({Health.ACTIVE, Health.BACKING_OFF}),
     Health.RETIRED: frozenset(),
 }
 

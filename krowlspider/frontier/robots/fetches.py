@@ -18,7 +18,7 @@ from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise_without_user
-from krowlspider.urls.host import domain_of, host_of, is_blocked
+from krowlspider.urls.host import domain_of, has_bad_port, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ class RobotsFetches:
         if not url.partition("?")[0].lower().endswith(".txt"):
             return False
         host = host_of(url)
-        return ":" not in host or (not is_blocked(host) and self._linked_ports.admits(host))
+        return ":" not in host or (not has_bad_port(host) and self._linked_ports.admits(host))
 
     def _would_wait_for_ever(self, host: str, target: str) -> bool:
         """Return whether ``host`` would wait for a day or more for a robots.txt on ``target``, or

@@ -16,8 +16,8 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.positions import HostPositions
-from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 
@@ -170,7 +170,7 @@ class HostCache:
         is written.
         """
         for host in hosts:
-            if host.queue.pending and host.health is not Health.DEAD:
+            if host.queue.pending and host.health is not Health.DEFERRED:
                 self._due.put_place(host, batch)
             else:
                 self._due.delete_place(host, batch)

@@ -60,7 +60,7 @@ class Deferral:
         """Defer a host in flight until the next round, and for ``wait`` seconds at least. Where
         ``wait`` ends before the next round, the host is due at its end. Its record is written,
         together with what is in ``batch``."""
-        host.set_health(Health.DEAD)
+        host.set_health(Health.DEFERRED)
         self._transitions.move(host, Event.DEFER)
         if wait:
             host.due = host.ready = whole_microseconds(self._now() + wait)

@@ -15,7 +15,7 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.record import place_in
+from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.store.schema import DUE, due_key, split_due_key
 
 if TYPE_CHECKING:

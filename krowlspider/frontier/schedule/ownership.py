@@ -88,7 +88,7 @@ class Ownership:
 
     def unseal(self, host: Host) -> None:
         """Keep a sealed host, and schedule it again."""
-        if host.health is Health.DEAD:
+        if host.health is Health.DEFERRED:
             self._transitions.move(host, Event.IS_DEFERRED)
             self._deferral.schedule(host)
             return

@@ -24,7 +24,7 @@ from krowlspider.frontier.hosts.host import (
     Host,
     RobotsFetch,
 )
-from krowlspider.frontier.hosts.record import rate_in
+from krowlspider.frontier.hosts.host_record import rate_in
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.schedule.cache import HostCache
 from krowlspider.frontier.schedule.deferral import Deferral

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import BASE_MAX, normalise, normalise_all
+from krowlspider.urls.canonical import URL_MAX, normalise, normalise_all
 from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.headers import FOLLOWED, refresh_target
@@ -171,7 +171,7 @@ def _label(body: bytes, charset: str | None) -> str | None:
 def _base(hrefs: list[str], url: str) -> str:
     """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
     base = normalise(hrefs[0], url) if hrefs else None
-    return url if base is None or len(base) > BASE_MAX else base
+    return url if base is None or len(base) > URL_MAX else base
 
 
 def refusals_in(rules: set[str]) -> tuple[bool, bool]:

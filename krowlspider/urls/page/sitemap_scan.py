@@ -9,7 +9,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Protocol
 
-from krowlspider.urls.canonical import BASE_MAX, REFERENCE_MAX, normalise
+from krowlspider.urls.canonical import REFERENCE_MAX, URL_MAX, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,7 +97,7 @@ class Locations:
     def joined(self, base: str) -> str | None:
         """Return the base within an element with this ``xml:base``, the outer one if it is bad."""
         url = normalise(base.strip(), self.base)
-        return self.base if url is None or len(url) > BASE_MAX else url
+        return self.base if url is None or len(url) > URL_MAX else url
 
 
 def _is_no_url(attributes: Mapping[str, str]) -> bool:

@@ -330,9 +330,8 @@ def test_index_that_breaks_later_is_left_out(tmp_path: Path) -> None:
 def test_start_that_is_stopped_leaves_the_folder(tmp_path: Path) -> None:
     ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
     given = {"KROWL_WARC_DEDUP": [str(tmp_path / "none")], "JOBDIR": str(tmp_path / "job")}
-    crawl = Job(Settings({**ours, **given, "KROWL_CONTACT": CONTACT}))
     with pytest.raises(SettingsError, match=r"^KROWL_WARC_DEDUP: "):
-        crawl.open()
+        Job(Settings({**ours, **given, "KROWL_CONTACT": CONTACT}))
     folder = JobFolder(tmp_path / "job")
     folder.take()
     folder.leave()

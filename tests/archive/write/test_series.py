@@ -15,7 +15,7 @@ from krowlspider.archive.payloads.digests import ALGORITHMS
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.write.capture import FetchNote
+from krowlspider.archive.write.capture import FetchNote, Resource
 from krowlspider.archive.write.records import dns_resource, seeds_resource
 from krowlspider.archive.write.series import INDEX_MAX, WarcSeries
 from tests.archive.captures import (
@@ -399,3 +399,11 @@ def test_file_ends_when_its_index_is_full(tmp_path: Path) -> None:
     sizes = [index_path(path).stat().st_size for path in finished(tmp_path)]
     assert len(sizes) == 2
     assert INDEX_MAX <= sizes[0] < INDEX_MAX + 3 * len(url)
+
+
+def test_a_head_that_cannot_be_composed_leaves_no_file(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.seeds(Resource("urn:x\n", STARTED, "text/plain", b""))
+    with pytest.raises(ValueError, match="urn:x"):
+        files.append(capture(0))
+    assert list(tmp_path.iterdir()) == []

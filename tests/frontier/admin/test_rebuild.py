@@ -9,7 +9,7 @@ import pytest
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries, entry_keys, records

@@ -16,8 +16,8 @@ from krowlspider.frontier.admin.rebuild import rebuild_indexes
 from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.fetched import validators_in
-from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, encode_chunk
-from krowlspider.frontier.handover.forgetting import forget_now
+from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
+from krowlspider.frontier.moves.forgetting import forget_now
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import page_prefix, seen_prefix
@@ -25,7 +25,7 @@ from krowlspider.frontier.store.store import put
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.trust import Trust
 from tests.frontier.conftest import KeptMemoryStore, World
-from tests.frontier.handover.hosts import chunks
+from tests.frontier.moves.hosts import chunks
 from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
 
 if TYPE_CHECKING:

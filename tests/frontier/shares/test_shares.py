@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts.host import Host
-from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import MemoryLimits, SessionLimits
 from krowlspider.frontier.shares import addresses, shares

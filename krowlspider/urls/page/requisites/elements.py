@@ -11,7 +11,7 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import BASE_MAX, normalise
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.requisites.found import References
 from krowlspider.urls.page.requisites.import_map import ImportMap
@@ -259,6 +259,6 @@ def _of_srcdoc(document: str, outer: str, level: int) -> Requisites:
     html = bounded(document.encode("utf-8", "replace"))
     *columns, bases = _srcdoc_plan().extract(html, "utf-8")
     base = normalise(bases[0], outer) if bases else None
-    if base is None or len(base) > BASE_MAX:
+    if base is None or len(base) > URL_MAX:
         base = outer
     return requisites_of(columns, base, lambda: "UTF-8", level)

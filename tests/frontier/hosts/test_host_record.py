@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
-from krowlspider.frontier.hosts.record import decode_host, encode_host, figures_in
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host, figures_in
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
 
 
@@ -30,12 +31,12 @@ def test_decode_returns_the_encoded_host(health: Health, extras: int, origin: in
         level: (q.head, q.tail) for level, q in host.queue.levels.items()
     }
     assert again.state is (
-        SchedulingState.DEFERRED if health is Health.DEAD else SchedulingState.SCHEDULED
+        SchedulingState.DEFERRED if health is Health.DEFERRED else SchedulingState.SCHEDULED
     )
 
 
 def test_a_record_of_another_version_is_refused() -> None:
     record = bytearray(encode_host(Host("a.test")))
     record[0] = 99
-    with pytest.raises(ValueError, match=r"host record of a\.test has version 99"):
+    with pytest.raises(StoreError, match=r"host record of a\.test has version 99"):
         decode_host("a.test", bytes(record))

@@ -19,7 +19,7 @@ from krowlspider.frontier.store.schema import GONE, POISON, robots_key
 from krowlspider.politeness.delay import PARKED
 from krowlspider.politeness.robots import RobotsRecord
 from tests.frontier.conftest import LIMITS, Clocks, KeptMemoryStore, World
-from tests.frontier.handover.hosts import HOST_NAME, content, do, put_retry, url, urls
+from tests.frontier.moves.hosts import HOST_NAME, content, do, put_retry, url, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.schema import GONE, QUEUE, SEEN, marked_by, seen_prefix
 from krowlspider.frontier.store.store import LevelStore
 from tests.frontier.conftest import LIMITS, World
-from tests.frontier.handover.hosts import HOST_NAME, chunks, do, url, urls
+from tests.frontier.moves.hosts import HOST_NAME, chunks, do, url, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

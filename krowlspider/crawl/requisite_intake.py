@@ -21,16 +21,21 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.intake import Intake
-    from krowlspider.crawl.job import Job
+    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.outbox import Foreign
+    from krowlspider.urls.canonical import IdentityHasher
 
 
 class RequisiteIntake:
-    """Queues the requisites of documents that this node has fetched."""
+    """Queues the requisites of documents that this process has fetched. ``node`` is None for a
+    crawl of one process."""
 
-    def __init__(self, intake: Intake, job: Job, settings: BaseSettings):
+    def __init__(
+        self, intake: Intake, hasher: IdentityHasher, settings: BaseSettings, node: Node | None
+    ):
         self._intake = intake
-        self._job = job
+        self._hasher = hasher
+        self._node = node
         self._same_domain = settings["KROWL_REQUISITES"] != "any"
         self._keeps_via = "metadata" in settings.getlist("KROWL_WARC_ALSO")
 
@@ -50,14 +55,14 @@ class RequisiteIntake:
 
         :raises StoreError: as of `Intake.add`
         """
-        intake, node = self._intake, self._job.node
+        intake, node = self._intake, self._node
         via = host_of(page)
         urls = self._of_site(found, via)
         hosts = [host_of(url) for url in urls]
         owners = None if node is None else node.others(hosts)
-        keys = self._job.hasher.keys(map(requisite_identity, urls))
+        keys = self._hasher.keys(map(requisite_identity, urls))
         # A target with the identity of the URL that redirects to it was not fetched.
-        itself = bool(chain) and keys == self._job.hasher.keys([requisite_identity(chain[-1])])
+        itself = bool(chain) and keys == self._hasher.keys([requisite_identity(chain[-1])])
         kinds = [found[url].kind for url in urls]
         hop = "R" if chain else "E"
         known = [False] if itself else self._known(urls, keys, kinds, hosts, owners)
@@ -101,7 +106,7 @@ class RequisiteIntake:
         asked = [
             at for at, is_known in enumerate(known) if not is_known and kinds[at] in {IMAGE, OTHER}
         ]
-        pages = self._job.hasher.keys([urls[at] for at in asked])
+        pages = self._hasher.keys([urls[at] for at in asked])
         of_asked = None if owners is None else [owners[at] for at in asked]
         is_page = self._intake.known_here(pages, lambda at: hosts[asked[at]], of_asked)
         for at, is_known in zip(asked, is_page, strict=True):

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.handover.chunks import (
+from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED
+from krowlspider.frontier.hosts.host_record import encode_host
+from krowlspider.frontier.moves.chunks import (
     CHUNK_BYTES,
     CHUNK_ITEMS,
     KEYS_AN_ITEM,
@@ -22,9 +24,7 @@ from krowlspider.frontier.handover.chunks import (
     EntryItem,
     HostRecord,
 )
-from krowlspider.frontier.handover.transfer import entries_of, give_up
-from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED
-from krowlspider.frontier.hosts.record import encode_host
+from krowlspider.frontier.moves.transfer import entries_of, give_up
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.seed_table import states_of
 from krowlspider.frontier.store import schema

@@ -172,7 +172,7 @@ def _merge(frontier: Frontier, host: Host, other: Host) -> None:
         frontier.budget.charge(host.domain, other.queue.done)
     if host.health is Health.NEW and host.state in (IDLE, SCHEDULED, HELD):
         host.set_health(other.health)
-        if other.health is Health.DEAD:
+        if other.health is Health.DEFERRED:
             frontier.schedule.transitions.move(host, Event.IS_DEFERRED)
             host.ready = host.due if other.ready else 0.0
             frontier.schedule.deferral.schedule(host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.handover.transfer import give_up
+from krowlspider.frontier.moves.transfer import give_up
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier

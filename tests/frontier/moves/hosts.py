@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from krowlspider.frontier.handover.chunks import Chunk, decode_chunk, encode_chunk
+from krowlspider.frontier.moves.chunks import Chunk, decode_chunk, encode_chunk
 
 if TYPE_CHECKING:
     from tests.frontier.conftest import World

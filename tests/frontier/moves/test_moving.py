@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.handover import departure
+from krowlspider.frontier.moves import departure
 from krowlspider.frontier.store.schema import POSITION, position_prefix
 from krowlspider.urls.host import domain_of, position_of
 

@@ -9,9 +9,9 @@ import pytest
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
+from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from tests.frontier.conftest import LIMITS, World
-from tests.frontier.handover.hosts import HOST_NAME, chunks, content, url, urls
+from tests.frontier.moves.hosts import HOST_NAME, chunks, content, url, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

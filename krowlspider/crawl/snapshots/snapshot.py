@@ -1,4 +1,4 @@
-"""Take a snapshot of a crawl's folder, as it is at one commit.
+"""Take a snapshot of a crawl's folder, as it is at one commit, and make a folder of one.
 
 It has what a start needs: head, frontier, saved seen filter and archive. Whatever is derived from
 these, or describes a process, is left out.
@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.disk import OPEN
+from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.archive.upload.notes import NOTES
 from krowlspider.crawl.folder import SNAPSHOT
-from krowlspider.crawl.snapshots.copier import Copier, Made
-from krowlspider.crawl.snapshots.draft import check_new, kept_if_whole
+from krowlspider.crawl.snapshots.copier import Copier, Made, check_new, kept_if_whole
 from krowlspider.errors import JobError
 from krowlspider.frontier.store.disk import sync
 from krowlspider.frontier.store.live_copy import LevelCopy
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HEAD = "job.json"
 ARCHIVE = "warc"
 _DRAFT = ".new"
+# Files that no crawl changes: it replaces or removes them.
+_LINKED = (".ldb", ".sst", WARC, INDEX, f"{WARC}{OPEN}.damaged")
 
 
 def take_stopped(folder: JobFolder, store: LevelStore, archive: Path, target: Path) -> Made:
@@ -169,3 +171,24 @@ class Snapshot:
             self._copier.copy(file, target / name, size)
         if (notes := self._archive / NOTES).exists():
             self._copier.copy_file(notes, target / NOTES)
+
+
+def restore(snapshot: Path, jobdir: Path) -> Made:
+    """Make ``jobdir`` of a snapshot, which stays as it is.
+
+    :raises JobError: it is no snapshot, or ``jobdir`` cannot be made
+    :raises OSError: the disk failed or has no room
+    """
+    if not (snapshot / SNAPSHOT).is_file() or not (snapshot / HEAD).is_file():
+        raise JobError(f"{snapshot} is not a snapshot: give a folder that --snapshot has made")
+    copier = Copier()
+    with kept_if_whole(jobdir) as draft:
+        for source in sorted(snapshot.rglob("*")):
+            target = draft / source.relative_to(snapshot)
+            if source.is_dir():
+                target.mkdir()
+            elif source.name.endswith(_LINKED):
+                copier.take(source, target)
+            elif source != snapshot / SNAPSHOT:
+                copier.copy_file(source, target)
+    return copier.made(jobdir)

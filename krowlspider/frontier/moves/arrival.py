@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.handover.chunks import read_chunk
-from krowlspider.frontier.handover.transfer import take_over
 from krowlspider.frontier.hosts.host import SEALED
+from krowlspider.frontier.moves.chunks import read_chunk
+from krowlspider.frontier.moves.transfer import take_over
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.handover.chunks import Chunk
+    from krowlspider.frontier.moves.chunks import Chunk
     from krowlspider.frontier.part import Identify
     from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.store.store import Store

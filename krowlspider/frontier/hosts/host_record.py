@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from krowlspider.frontier.hosts.host import DEFERRED, SCHEDULED, Health, Host
 from krowlspider.frontier.hosts.queue import LANE_AT, LANES, HostQueue, Level, level_of
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
 
 # Version, health; due and ready times; latency average, robots.txt delay, quiet answers, throttling
@@ -24,7 +25,7 @@ _HAS_EXTRAS = 2
 _VERSIONS = range(_VERSION, _VERSION + _HAS_ORIGIN + _HAS_EXTRAS + 1)
 _IN_LANE = 0xFFFFFFFF
 _HEALTHS = tuple(Health)
-_DEAD = Health.DEAD
+_DEAD = Health.DEFERRED
 
 
 def encode_host(host: Host) -> bytes:
@@ -61,12 +62,12 @@ def encode_host(host: Host) -> bytes:
 def decode_host(name: str, record: bytes) -> Host:
     """Return the host that a record describes: deferred, scheduled or idle.
 
-    :raises ValueError: the record is of another version
+    :raises StoreError: the record is of another version
     """
     version, health, due, ready, *rest = _HEAD.unpack_from(record)
     ema, floor, good_answers, throttling, errors, queued, done, dropped = rest
     if version not in _VERSIONS:
-        raise ValueError(
+        raise StoreError(
             f"host record of {name} has version {version}, not {_VERSIONS[0]} to {_VERSIONS[-1]}"
         )
     levels: dict[int, Level] = {}

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk
 from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk
 from krowlspider.frontier.store.queues import records
 from krowlspider.politeness.delay import BACKOFF_MAX, PARKED
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.robots_groups import BODY_MAX
 from tests.frontier.conftest import LIMITS, RULE, KeptMemoryStore, World
-from tests.frontier.handover.hosts import HOST_NAME, content, do, url, urls
+from tests.frontier.moves.hosts import HOST_NAME, content, do, url, urls
 
 
 def take(world: World, said: object) -> int:
