@@ -45,7 +45,7 @@ crawl-arguments:
 		'make crawl SEEDS=seeds/example.txt CONTACT=you@example.org' >&2; exit 2; }
 	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you:' \
 		'give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
-	@$(if $(PYTHON),'$(PYTHON)' -B -m krowlspider.config.first_look)
+	@$(if $(PYTHON),'$(PYTHON)' -B -m krowlspider.config.contact)
 
 demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.support.demo

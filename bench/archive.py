@@ -25,7 +25,7 @@ from bench.contenders import CONTENDERS, OPTIONS, Web, payloads_in
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.payloads.digests import Original, digest, label, raw_digest
 from krowlspider.archive.reading import Location
-from krowlspider.archive.write.compression import compressor
+from krowlspider.archive.write.open_file import compressor
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from bench.venvs import python_of
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import Rule, read_rules, rule_names
-from krowlspider.corpus.text.document import Document, Reading, document
-from krowlspider.corpus.text.encodings import decoded
+from krowlspider.corpus.text.document import Document, Reading, decoded, document
 from krowlspider.corpus.text.languages import detected
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from krowlspider.crawl.handover.sender import HandoverSender
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.departure import Departures
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet

@@ -32,7 +32,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"krowlspider/politeness/(robots|path_rules)\.py",
             r"crawl/answers/robots_answers\.py",
             r"middlewares/robots\.py",
-            r"Dispatcher\.(_verdict|_own_robots_fetch)",
+            r"Dispatcher\.(_verdict|_keep_crawl_delay|_own_robots_fetch)",
         ),
     ),
     (
@@ -89,18 +89,17 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"IdentityHasher",
             r"identity \(krowlspider/urls/canonical\.py",
             r"frontier/seen/",
-            r"urls/rules/duplicates\.py",
+            r"DuplicateBodies\.",
             r"engine/dupefilter\.py",
             r"rbloom",
         ),
     ),
-    ("canonicalise", (r"urls/(canonical|length)\.py", r"can_ada")),
+    ("canonicalise", (r"urls/canonical\.py", r"can_ada")),
     ("parse", (r"urls/page/", r"BroadSpider\._?(parse|read)", r"frostwork")),
     (
         "scope",
         (
-            r"urls/(host|ports)\.py",
-            r"urls/rules/(scope|traps|exclude)\.py",
+            r"urls/(host|scope|traps|blocks)\.py",
             r"Intake\.(refusal|_may_link)",
         ),
     ),
@@ -142,7 +141,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"frontier/work_mark\.py",
             r"engine/crash_marking\.py",
-            r"crawl/answers/crash_marks\.py",
+            r"InFlight\.mark ",
         ),
     ),
     (

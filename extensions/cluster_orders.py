@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.engine.orders import order_received
+from krowlspider.engine.order_signal import order_received
 from krowlspider.views.control.ordering import carry_out
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.exclude_file import ExcludeFile
-from krowlspider.crawl.job import Job
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.urls.rules.exclude import PatternList
+    from krowlspider.urls.blocks import PatternList
 
 
 class Exclude:
@@ -48,7 +48,7 @@ class Exclude:
         Scheduler.of(self._crawler).intake.exclusions = found
 
     def _start(self) -> None:
-        Job.of(self._crawler).reloads["KROWL_EXCLUDE"] = self._file.reload
+        crawl_of(self._crawler).reloads["KROWL_EXCLUDE"] = self._file.reload
         self._watch = asyncio.get_running_loop().create_task(self._file.watch())
 
     def _stop(self) -> None:

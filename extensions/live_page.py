@@ -15,7 +15,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of, job_of
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, Secret
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
@@ -129,11 +129,12 @@ class LivePage:
         return cls(crawler)
 
     def _offer(self) -> None:
-        job = Job.of(self._crawler)
-        self._history = History(job.folder.path / "history.json")
-        job.page = self._routes
-        if where := self._token.keep(job.folder.path / CONTROL_TOKEN):
-            job.watched_at.append(f"token of its buttons {where}")
+        crawl = crawl_of(self._crawler)
+        folder = crawl.job.folder.path
+        self._history = History(folder / "history.json")
+        crawl.page = self._routes
+        if where := self._token.keep(folder / CONTROL_TOKEN):
+            crawl.watched_at.append(f"token of its buttons {where}")
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
@@ -147,7 +148,7 @@ class LivePage:
 
     def _sample(self) -> None:
         self._crawler.signals.send_catch_log(figures_wanted)
-        self._history.add(Job.of(self._crawler).wall(), self._control.sample())
+        self._history.add(job_of(self._crawler).wall(), self._control.sample())
 
     def _stop(self) -> None:
         if self._sampling.running:

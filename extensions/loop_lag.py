@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.status import figures_wanted, publish
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class LoopLag:
         if (late := self._timer.late) is None:
             return
         self._publish(late.figures())
-        if (meters := Job.of(self._crawler).meters) is not None:
+        if (meters := job_of(self._crawler).meters) is not None:
             late.whole.fill(meters.loop_lag)
 
     def _stop(self) -> None:

@@ -8,7 +8,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.metrics.registry import registry_of, text
 from krowlspider.crawl.monitoring.access import METRICS, PAGE, forget_urls, note_url
 from krowlspider.crawl.monitoring.page_server import Recent
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.monitoring.endpoint import Route
 
 
@@ -46,12 +47,12 @@ class Metrics:
         return cls(crawler)
 
     async def _start(self) -> None:
-        settings, job = self._crawler.settings, Job.of(self._crawler)
-        labels = {"spider": job.spider, "version": __version__}
-        self._registry = registry_of(job, self._crawler.stats.get_stats, labels)
+        settings, crawl = self._crawler.settings, crawl_of(self._crawler)
+        labels = {"spider": crawl.job.spider, "version": __version__}
+        self._registry = registry_of(crawl, self._crawler.stats.get_stats, labels)
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         why_not = Control(self._crawler).why_nothing_is_sent
-        self._server = MetricsServer(job, path, self._text, why_not)
+        self._server = MetricsServer(crawl, path, self._text, why_not)
         await self._server.start(settings)
 
     def _text(self) -> bytes:
@@ -64,31 +65,33 @@ class Metrics:
 
 
 class MetricsServer:
-    """Serves what ``text`` returns at ``path``, and the page of ``job.page``. ``why_not`` returns
+    """Serves what ``text`` returns at ``path``, and the page of ``crawl.page``. ``why_not`` returns
     why the crawl may not fetch, "" if it may."""
 
-    def __init__(self, job: Job, path: str, text: Callable[[], bytes], why_not: Callable[[], str]):
-        self._job = job
+    def __init__(
+        self, crawl: Crawl, path: str, text: Callable[[], bytes], why_not: Callable[[], str]
+    ):
+        self._crawl = crawl
         self._path = path
         self._text = text
         self._why_not = why_not
         self._recent = Recent()
-        self._servers = Servers(self._routes, job.page, job.turns.serve)
+        self._servers = Servers(self._routes, crawl.page, crawl.job.turns.serve)
 
     async def start(self, settings: BaseSettings) -> None:
         """Listen, and tell the folder, the cluster and the log where. If that fails, log it."""
-        job, watched = self._job, []
+        folder, watched = self._crawl.job.folder.path, []
         page, metrics = await self._servers.open(settings)
         if page:
-            note_url(job.folder.path, PAGE, page)
+            note_url(folder, PAGE, page)
             watched.append(f"page {page}/")
         if metrics:
             url = shown(metrics) + self._path
-            note_url(job.folder.path, METRICS, url)
+            note_url(folder, METRICS, url)
             watched.append(f"metrics {url}")
-            if job.node is not None:
-                job.node.cluster.serve_metrics(*reached_at(metrics))
-        job.watched_at[:0] = watched
+            if (node := self._crawl.node) is not None:
+                node.cluster.serve_metrics(*reached_at(metrics))
+        self._crawl.watched_at[:0] = watched
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
@@ -100,4 +103,4 @@ class MetricsServer:
 
     def close(self) -> None:
         self._servers.close()
-        forget_urls(self._job.folder.path)
+        forget_urls(self._crawl.job.folder.path)

@@ -8,7 +8,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.monitoring.notices import Condition, Event, Sender, Watch
 from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.scheduler import Scheduler
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
+
+    from krowlspider.crawl.crawls import Crawl
 
 
 # Seconds between two looks, and seconds that the end of the crawl waits for the last notice.
@@ -49,7 +51,7 @@ class Notify:
     def _start(self) -> None:
         settings, stats = self._crawler.settings, self._crawler.stats
         self._notifier = Notifier(
-            Job.of(self._crawler),
+            crawl_of(self._crawler),
             settings["KROWL_NOTIFY"],
             counted=Scheduler.of(self._crawler).counted,
             ended=lambda: stats.get_value("downloader/request_count", 0),
@@ -74,27 +76,28 @@ class Notifier:
 
     def __init__(
         self,
-        job: Job,
+        crawl: Crawl,
         target: str,
         *,
         counted: Callable[[], Counter[str]],
         ended: Callable[[], int],
     ):
-        self._job = job
+        self._crawl = crawl
+        self._job = crawl.job
         self._sender = Sender(target)
-        self._watch = Watch(job.monotonic())
+        self._watch = Watch(crawl.job.monotonic())
         self._counted = counted
         self._ended = ended
 
     def look(self) -> None:
         """Send a notice of each event that has begun. Call it every `INTERVAL` seconds."""
-        job, node = self._job, self._job.node
+        job, node = self._job, self._crawl.node
         found = Condition(
             ended=self._ended(),
             due=job.frontier.schedule.count_due(),
-            paused=pause_reason(job),
+            paused=pause_reason(self._crawl),
             full=job.full,
-            outage=job.outages.what if job.outages.paused else "",
+            outage=job.outages.what if job.outages.is_out else "",
             dead=node.dead if node is not None and node.running else frozenset(),
         )
         for event in self._watch.look(job.monotonic(), found):
@@ -122,7 +125,7 @@ class Notifier:
             "hosts": job.frontier.schedule.host_count,
         }
         crawl = {"spider": job.spider, "folder": str(job.folder.path)}
-        if job.node is not None:
-            crawl["node"] = job.node.own
+        if (node := self._crawl.node) is not None:
+            crawl["node"] = node.own
         notice = {"event": event.name, "message": event.message, "time": round(job.wall())}
         self._sender.send({**notice, "crawl": crawl, "figures": figures})

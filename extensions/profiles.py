@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -45,10 +45,10 @@ class Profiles:
         return cls(crawler)
 
     def _start(self) -> None:
-        job = Job.of(self._crawler)
-        tags = {"spider": self._crawler.spidercls.name, "job": str(job.folder.path)}
-        if job.node is not None:
-            tags["node"] = job.node.own
+        crawl = crawl_of(self._crawler)
+        tags = {"spider": self._crawler.spidercls.name, "job": str(crawl.job.folder.path)}
+        if crawl.node is not None:
+            tags["node"] = crawl.node.own
         self._agent.configure(
             application_name="krowlspider", server_address=self._server, tags=tags
         )

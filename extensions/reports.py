@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.report.record import INTERVAL, Record
 from krowlspider.views.report import report_on
 
@@ -32,7 +32,7 @@ class Reports:
         return cls(crawler)
 
     def _start(self) -> None:
-        self._record = Record(Job.of(self._crawler))
+        self._record = Record(job_of(self._crawler))
         self._call = create_looping_call(self._record.sample)
         self._call.start(INTERVAL, now=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.limits import Limits
 from krowlspider.crawl.start_log import log_terms
 from krowlspider.crawl.status import Progress, figures_wanted
@@ -32,14 +32,23 @@ class Status:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        settings, self._job = crawler.settings, Job.of(crawler)
+        crawler.signals.connect(self._open, signals.spider_opened)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def _open(self) -> None:
+        crawler, settings = self._crawler, self._crawler.settings
+        self._crawl = crawl_of(crawler)
+        self._job = self._crawl.job
         self._now = self._job.monotonic
         self._limits = Limits(
             answers=settings.getint("CLOSESPIDER_PAGECOUNT"),
             seconds=settings.getfloat("CLOSESPIDER_TIMEOUT"),
         )
         self._progress = Progress(
-            self._job, crawler.stats, self._measure, self._now(), self._limits
+            self._crawl, crawler.stats, self._measure, self._now(), self._limits
         )
         interval = settings.getfloat("KROWL_STATUS_INTERVAL")
         self._lines = StatusLog(
@@ -55,21 +64,17 @@ class Status:
         # After all that Scrapy logs at the end, and after the last upload.
         crawler.signals.connect(self._sum_up, signals.engine_stopped)
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
-
     def _measure(self) -> tuple[Counter[str], int]:
         scheduler = Scheduler.of(self._crawler)
         # A person may have changed it.
         self._limits.pages = scheduler.budget.total
         self._limits.last = scheduler.ending.limit_text()
-        self._limits.is_stopping = bool(self._job.stopping())
+        self._limits.is_stopping = bool(self._crawl.stopping())
         return scheduler.counted(), scheduler.flights.on_the_wire
 
     def _start(self) -> None:
         self._progress.begin(self._now())
-        log_terms(self._job, self._crawler.settings, self._job.spider)
+        log_terms(self._crawl, self._crawler.settings, self._job.spider)
         self._lines.start()
 
     def _end(self, reason: str) -> None:

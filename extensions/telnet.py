@@ -17,7 +17,7 @@ from twisted.conch.telnet import (
 from twisted.internet.defer import fail, succeed
 from twisted.internet.error import CannotListenError
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.monitoring.access import TELNET_PASSWORD, Secret
 from krowlspider.views.control.console import Console
 
@@ -135,11 +135,11 @@ class TelnetConsole(ScrapyTelnetConsole):
                 error.socketError,
             )
             return
-        job = Job.of(self.crawler)
-        where = self._secret.keep(job.folder.path / TELNET_PASSWORD) or "as set"
+        crawl = crawl_of(self.crawler)
+        where = self._secret.keep(crawl.job.folder.path / TELNET_PASSWORD) or "as set"
         assert self.port is not None
         at = self.port.getHost()
-        job.watched_at.append(
+        crawl.watched_at.append(
             f"telnet {at.host} {at.port} (user {self.username}, password {where})"
         )
 

@@ -19,8 +19,8 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
-from krowlspider.config.json_log import JsonFormatter
-from krowlspider.crawl.job import Job
+from krowlspider.config.log import JsonFormatter
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
 from krowlspider.frontier.hosts.holds import NOTES
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, MARK_AT
@@ -43,7 +43,7 @@ class Watchdog:
     """Makes the event loop beat once a second, and starts a process that watches these beats."""
 
     def __init__(self, crawler: Crawler):
-        self._job = Job.of(crawler)
+        self._crawler = crawler
         self._stats = crawler.stats
         self._call = create_looping_call(self._beat)
         crawler.signals.connect(self._start, signals.engine_started)
@@ -54,9 +54,10 @@ class Watchdog:
         return cls(crawler)
 
     def _start(self) -> None:
-        aside = sum(hold.aside for hold in self._job.holds)
+        job = self._job = job_of(self._crawler)
+        aside = sum(hold.aside for hold in job.last_process.holds)
         self._stats.set_value("krowl/watchdog/set_aside_count", aside)
-        self._watch = LoopWatch(self._job.folder.path)
+        self._watch = LoopWatch(job.folder.path)
         try:
             self._watch.start()
         except OSError as error:

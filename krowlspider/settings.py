@@ -208,6 +208,14 @@ KROWL_DOMAIN_BUDGET: Annotated[int, integer(0, "URLs")] = 0
 # host. Each takes about 100 bytes of disk with its seen key. With less than twice KROWL_DISK_FLOOR
 # free, further ones are dropped with the reason "frontier", seeds and imported URLs excepted.
 KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
+# True: the frontier keeps a row of each page that was fetched: URL, status, times, validators,
+# digest, record in the archive. `scrapy frontier JOBDIR --pages` prints them. Each takes about 120
+# bytes of disk.
+KROWL_PAGES: bool = True
+# Fetch again what earlier starts have fetched: off; once: this start asks each such page again,
+# once, beside what is new, and then ends. Pages are asked by conditional requests. Then rows are
+# kept also without KROWL_PAGES.
+KROWL_RECRAWL: Annotated[str, one_of("off", "once")] = "off"
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import node_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.broad import BroadSpider
 
@@ -24,7 +24,7 @@ class Joining(BaseSpiderMiddleware):
     """
 
     def __init__(self, crawler: Crawler):
-        if Job.of(crawler).node is None or issubclass(crawler.spidercls, BroadSpider):
+        if node_of(crawler) is None or issubclass(crawler.spidercls, BroadSpider):
             raise NotConfigured
         super().__init__(crawler)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.host_feedback import HostFeedback
 from krowlspider.crawl.answers.ways import Way
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class PolitenessMiddleware:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        job, count = Job.of(crawler), crawler.stats.inc_value
+        job, count = job_of(crawler), crawler.stats.inc_value
         self._feedback = HostFeedback(
             job.frontier, job.outages, job.rule, job.wall, count, chance=job.chance
         )

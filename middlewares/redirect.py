@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 
-from krowlspider.urls.length import fits
+from krowlspider.urls.canonical import fits
 
 if TYPE_CHECKING:
     from typing import Self

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.robots_answers import RobotsAnswers
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class RobotsMiddleware:
     """Passes the response or failure of each robots fetch to the gate, and ends the request.
 
     The gate has decided about each page before its request comes here. A finished robots fetch is
-    returned to the scheduler, which knows that it is over: this is far cheaper than an exception on
-    its way through Scrapy's scraper.
+    returned as a request that goes back to its queue, where nothing waits for it: this is far
+    cheaper than an exception on its way through Scrapy's scraper.
     """
 
     def __init__(self, crawler: Crawler):
@@ -40,10 +40,9 @@ class RobotsMiddleware:
 
     @cached_property
     def _answers(self) -> RobotsAnswers:
-        job, count = Job.of(self._crawler), self._crawler.stats.inc_value
-        charge, fall_back = self._flights.charge, Scheduler.of(self._crawler).intake.fall_back_at
-        fetches, frontier = job.robots_fetches, job.frontier
-        return RobotsAnswers(fetches, frontier, job.mark, charge, count, fall_back=fall_back)
+        job, count = job_of(self._crawler), self._crawler.stats.inc_value
+        fetches, frontier, charge = job.robots_fetches, job.frontier, self._flights.charge
+        return RobotsAnswers(fetches, frontier, job.mark, charge, count)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         in_flight = self._flights.get(request)

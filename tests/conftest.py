@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import signal
+from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,7 @@ from tests.support.crawling import end_all
 from tests.support.simulated_loop import clocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # A loaded machine is not a failure; pytest's own timeout finds what hangs.
 settings.register_profile("krowlspider", deadline=None)
@@ -54,6 +56,25 @@ def _examples(item: pytest.Item) -> tuple[Any, str] | None:
     if machine is not None and hasattr(machine, "settings"):
         return machine, "settings"
     return getattr(function, "__func__", function), "_hypothesis_internal_use_settings"
+
+
+@pytest.fixture
+def run() -> Callable[..., None]:
+    """Return what runs the coroutine of an ``async def`` test; a room may have its own."""
+    return asyncio.run
+
+
+def pytest_pycollect_makeitem(collector: pytest.Module, name: str, obj: object) -> None:
+    if iscoroutinefunction(obj) and collector.istestfunction(obj, name):
+        pytest.mark.usefixtures("run")(obj)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in signature(pyfuncitem.obj).parameters}
+    pyfuncitem.funcargs["run"](pyfuncitem.obj(**given))
+    return True
 
 
 @pytest.fixture(autouse=True)

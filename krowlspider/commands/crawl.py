@@ -17,11 +17,10 @@ from scrapy.utils.log import configure_logging
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.signals import StopSignalError
 from krowlspider.config.guarantees import unloadable
-from krowlspider.config.json_log import follow_settings, name_spider
-from krowlspider.config.start_lines import lower_start_lines
-from krowlspider.config.texts import check_mappings
+from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
+from krowlspider.config.table import check_mappings
 from krowlspider.config.validation import validate
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import opened_crawl
 from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
     from scrapy.spiderloader import SpiderLoaderProtocol
+
+    from krowlspider.crawl.crawls import Crawl
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +206,24 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
         return 1, repr(error)
-    job = Job.of(crawler)
+    crawl = opened_crawl(crawler)
+    if crawl is not None and (outcome := _outcome_of(crawl, crawler.settings)):
+        return outcome
+    stats = crawler.stats.get_stats().items()
+    if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
+        why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
+        print(f"krowlspider: {why}", file=sys.stderr)
+        return NOT_UPLOADED, why
+    reason = crawler.stats.get_value("finish_reason")
+    if reason is None:
+        # A signal came before the crawl was open, or a second one while it stopped.
+        logger.warning("The crawl was cut short: the same command continues it")
+    return _OF_REASON.get(reason, 0), str(reason)
+
+
+def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
+    """Return the exit code that job and node decide, and why; None if they decide none."""
+    job, node = crawl.job, crawl.node
     failure = job.failure
     if isinstance(failure, ClusterError):
         print(f"krowlspider: {failure}", file=sys.stderr)
@@ -218,29 +236,20 @@ def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
     if job.wrong:
         print(f"krowlspider: {job.wrong}", file=sys.stderr)
         return BAD_INPUT, job.wrong
-    if job.nothing_fetched:
+    if crawl.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
-    if job.node is not None and job.node.left_behind:
-        why = f"not handed over: {counted(job.node.left_behind, 'URL')}; start this node again"
+    if node is not None and node.left_behind:
+        why = f"not handed over: {counted(node.left_behind, 'URL')}; start this node again"
         print(f"krowlspider: {why}", file=sys.stderr)
         return LEFT_BEHIND, why
-    if left := job.not_uploaded:
-        url = crawler.settings["KROWL_WARC_UPLOAD"]
+    if left := crawl.not_uploaded:
+        url = settings["KROWL_WARC_UPLOAD"]
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"
         )
         print(f"krowlspider: {why}", file=sys.stderr)
         return NOT_UPLOADED, why
-    stats = crawler.stats.get_stats().items()
-    if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
-        why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
-        print(f"krowlspider: {why}", file=sys.stderr)
-        return NOT_UPLOADED, why
-    reason = crawler.stats.get_value("finish_reason")
-    if reason is None:
-        # A signal came before the crawl was open, or a second one while it stopped.
-        logger.warning("The crawl was cut short: the same command continues it")
-    return _OF_REASON.get(reason, 0), str(reason)
+    return None
 
 
 def _raise_open_files() -> None:

@@ -12,7 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy.utils.spider import iter_spider_classes
 
 from krowlspider.commands.crawl import checked_start, run_crawl
-from krowlspider.config.json_log import name_spider
+from krowlspider.config.log import name_spider
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
 

@@ -21,8 +21,8 @@ from scrapy.utils.misc import load_object
 from w3lib.url import file_uri_to_path
 
 from krowlspider.archive.payloads.digests import ALGORITHMS
-from krowlspider.archive.upload.destination import Destination, is_endpoint
-from krowlspider.archive.write.compression import COMPRESSIONS
+from krowlspider.archive.upload.plan import Destination, is_endpoint
+from krowlspider.archive.write.open_file import COMPRESSIONS
 from krowlspider.archive.write.records import info_fault
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.record import REDIS_URL
@@ -32,7 +32,7 @@ from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
 from krowlspider.config.kinds import Checker, boolean, each, one_of, parsed, text
 from krowlspider.errors import install_with, pip_install
 from krowlspider.fetch.dns.hosts_file import is_address
-from krowlspider.urls.ports import Ports
+from krowlspider.urls.host import Ports
 
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535

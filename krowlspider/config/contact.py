@@ -1,12 +1,18 @@
 """Check contacts, and recognise those through which no site owner can reach anybody.
 
-The Makefile runs this before anything is installed: it needs the standard library alone.
+``make crawl`` runs this before anything is installed, to look at SEEDS and CONTACT: it needs a
+Python of 3.11 or later, and its standard library alone.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from krowlspider.urls.seeds_given import is_file_name, way_out
 
 HEADER = r"[ -~]*[!-~][ -~]*"
 NO_HEADER = "must be plain printable ASCII: it is sent in a header"
@@ -66,3 +72,35 @@ def is_placeholder(contact: str) -> bool:
 def is_unreachable(contact: str) -> bool:
     """Return whether an e-mail address or URL is at a reserved domain, where nobody reads it."""
     return _RESERVED.search(_parts(contact)[1]) is not None
+
+
+def faults(seeds: str, contact: str) -> list[str]:
+    """Return a line for each that the crawl would refuse at its start."""
+    found = [_seeds_fault(seeds)]
+    if fault := contact_fault(contact):
+        found.append(f"CONTACT={contact!r} {fault}")
+    return [fault for fault in found if fault]
+
+
+def _seeds_fault(given: str) -> str:
+    exists = os.path.exists(given)  # noqa: PTH110 - Path.exists() raises for a long list
+    if not (exists or is_file_name(given)):
+        return ""
+    # It may be a pipe, of which nothing may be read here.
+    if not exists:
+        return f"SEEDS={given!r}: there is no such file{way_out(given)}"
+    if Path(given).is_dir():
+        return f"SEEDS={given!r} is a folder: give a file"
+    return "" if os.access(given, os.R_OK) else f"SEEDS={given!r} cannot be read"
+
+
+def main() -> int:
+    """Print the faults of what the environment has, and return the exit code."""
+    found = faults(os.environ["SEEDS"], os.environ["CONTACT"])
+    for fault in found:
+        print(f"make crawl: {fault}", file=sys.stderr)
+    return 2 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

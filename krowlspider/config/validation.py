@@ -12,12 +12,19 @@ from scrapy.settings import BaseSettings
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
-from krowlspider.config.ignored import without_effect
-from krowlspider.config.json_log import name_spider
-from krowlspider.config.misspelt import misspelt
+from krowlspider.config.ignored import misspelt, without_effect
+from krowlspider.config.log import name_spider
 from krowlspider.config.scrapy_politeness import is_set
-from krowlspider.config.table import CHECKERS, KNOWN, LISTS, ROWS, SCRAPYS, SIZES
-from krowlspider.config.texts import read_lists, read_sizes
+from krowlspider.config.table import (
+    CHECKERS,
+    KNOWN,
+    LISTS,
+    ROWS,
+    SCRAPYS,
+    SIZES,
+    read_lists,
+    read_sizes,
+)
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ class ValidationAddon:
 def check(settings: BaseSettings) -> None:
     """Check the settings of a crawler after all add-ons, and its components.
 
-    Unlike the add-on, no setting can remove this: `krowlspider.crawl.job.Job.of` calls it.
+    Unlike the add-on, no setting can remove this: `krowlspider.crawl.crawls.crawl_of` calls it.
 
     :raises SettingsError: as `validate`, or a component that a guarantee needs is missing
     """

@@ -13,7 +13,7 @@ import msgspec
 from krowlspider.corpus.finish import DUPLICATE, NEAR_DUPLICATE
 from krowlspider.corpus.folder import read_options, read_summaries
 from krowlspider.corpus.quality.rules import rule_names
-from krowlspider.corpus.shards import ENDINGS
+from krowlspider.corpus.record import ENDINGS
 from krowlspider.corpus.tallies import OTHERS, Tallies
 from krowlspider.errors import KrowlError
 

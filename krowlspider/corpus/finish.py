@@ -12,8 +12,7 @@ import msgspec
 
 from krowlspider.corpus.copies.duplicates import Place
 from krowlspider.corpus.folder import LINES, read_lines, write_lines
-from krowlspider.corpus.record import Line, Refusal
-from krowlspider.corpus.shards import ENDINGS, write_shard
+from krowlspider.corpus.record import ENDINGS, Line, Refusal, write_shard
 from krowlspider.corpus.tallies import HOSTS_OF_SLICE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from krowlspider.archive.index.cdxj import payload_digest
 from krowlspider.archive.payloads.payload import body_of, head_bytes, status_of, unfolded
 from krowlspider.archive.readable import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record, read_records
-from krowlspider.urls.content.media_type import HTML, PDF, ContentType, computed_type
+from krowlspider.urls.media_type import HTML, PDF, ContentType, computed_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

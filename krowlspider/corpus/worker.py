@@ -26,8 +26,7 @@ from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_o
 from krowlspider.corpus.quality.personal_data import mask
 from krowlspider.corpus.quality.repetition import HostLines, without
 from krowlspider.corpus.record import Line, Refusal, record_of
-from krowlspider.corpus.sites.hearing import signals_of
-from krowlspider.corpus.sites.index import SiteFile
+from krowlspider.corpus.sites.index import SiteFile, signals_of
 from krowlspider.corpus.sites.scan import findings, findings_file
 from krowlspider.corpus.tallies import name_of
 from krowlspider.corpus.text.document import Reading, document, pdf_document, with_markdown

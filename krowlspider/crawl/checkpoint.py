@@ -4,45 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 
-class CommittedJob(Protocol):
-    """The parts of a job that the timer needs."""
-
-    pauses: int
-
-    @property
-    def full(self) -> Path | None: ...
-    async def commit(self) -> None: ...
-    def fail(self, error: Exception) -> None: ...
-    def give_up(self) -> None: ...
-
-
 class Checkpoint:
-    """Commits a job every ``interval`` seconds.
+    """Calls ``commit`` every ``interval`` seconds, and ``fail`` with the error of one that fails.
 
-    It also logs when the job pauses because its disk is full, and when the job goes on. ``on_room``
-    is called when there is room again. While ``is_ending`` returns true, nothing waits for a full
-    disk.
+    It also logs when the crawl pauses because its disk is full, and when it goes on: ``full``
+    returns the folder that has no room, None if there is room. ``pauses`` counts the pauses.
+    ``on_room`` is called when there is room again. While ``is_ending`` returns true, nothing waits
+    for a full disk: ``give_up`` ends the wait.
     """
 
     def __init__(
         self,
-        job: CommittedJob,
         interval: float,
         *,
+        commit: Callable[[], Awaitable[None]],
+        fail: Callable[[Exception], None],
+        full: Callable[[], Path | None],
+        give_up: Callable[[], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
     ):
-        self._job = job
         self._interval = interval
+        self._commit_all = commit
+        self._fail = fail
+        self._is_full = full
+        self._give_up = give_up
+        self.pauses = 0
         self.on_room = on_room
         self._is_ending = is_ending
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,10 +59,10 @@ class Checkpoint:
         while True:
             await asyncio.sleep(self._interval)
             try:
-                await self._job.commit()
+                await self._commit_all()
             except Exception as error:  # noqa: BLE001
                 # Whatever it is, nothing can be acknowledged from now on.
-                self._job.fail(error)
+                self._fail(error)
                 return
 
     async def _watch(self) -> None:
@@ -75,9 +71,9 @@ class Checkpoint:
             self._look()
 
     def _look(self) -> None:
-        before, self._full = self._full, self._job.full
+        before, self._full = self._full, self._is_full()
         if self._full is not None and before is None:
-            self._job.pauses += 1
+            self.pauses += 1
             logger.warning(
                 "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is"
                 " lost",
@@ -88,4 +84,4 @@ class Checkpoint:
             self.on_room()
         if self._full is not None and self._is_ending():
             # The engine waits for requests that wait for room: without this it would never end.
-            self._job.give_up()
+            self._give_up()

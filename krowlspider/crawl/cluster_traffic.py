@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.mark import Acknowledgement
 from krowlspider.cluster.transport.mark import encode as encode_mark
 from krowlspider.cluster.transport.message import TURN, Message, decode, encode
-from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
+from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
 from krowlspider.cluster.transport.order_post import reply_to
 from krowlspider.cluster.transport.robots_message import RobotsAsk
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.departure import Departures
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.schedule.standing import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
-    from krowlspider.crawl.seeds import SeedsFirst
+    from krowlspider.crawl.seeds_first import SeedsFirst
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.robots.fetches import RobotsFetches
 
@@ -83,9 +83,9 @@ class ClusterTraffic:
         # Called when there is something new to fetch.
         self.wake: Callable[[], None] = intake.wake
         # Acknowledge the finished pages; stop the crawl because of an error; close all connections.
-        self.commit: Callable[[], Awaitable[None]] = job.commit
+        self.commit: Callable[[], Awaitable[None]] = job.commits.commit
         self.fail: Callable[[Exception], None] = job.fail
-        self.hang_up: Callable[[], None] = job.client.hang_up
+        self.hang_up: Callable[[], None] = job.fetching.client.hang_up
         frontier, store = job.frontier, job.store
         self.outbox = frontier.outbox
         self._robots = job.robots_fetches
@@ -97,7 +97,7 @@ class ClusterTraffic:
             frontier, store, self._robots, node=node.own, identify=self.identity
         )
         self.arrivals = Arrivals(
-            frontier, store, self._robots.cache, self.identity, url_max=MAX_URL
+            frontier, store, self._robots.cache, self.identity, url_max=URL_MAX
         )
 
     def identity(self, entry: Entry) -> bytes | None:
@@ -172,7 +172,7 @@ class ClusterTraffic:
                 found = Acknowledgement(mark.stream, arrived.last, has_gap)
                 acknowledgements[mark.finder] = encode_mark(found)
         try:
-            await self._job.make_durable(batch)
+            await self._job.commits.make_durable(batch)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise

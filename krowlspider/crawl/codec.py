@@ -21,9 +21,8 @@ from scrapy.utils.request import request_from_dict
 from krowlspider.cluster.transport.message import Message, dumps, encode, loads
 from krowlspider.cluster.transport.meta import carried
 from krowlspider.frontier.entry import AS_JSON, JSON, OPT_OUT, PICKLE, REQUISITE, SITEMAP, Entry
-from krowlspider.urls.data import is_data
-from krowlspider.urls.host import host_of
-from krowlspider.urls.page.requisites.found import Requisite
+from krowlspider.urls.host import host_of, is_data
+from krowlspider.urls.page.requisites.requisite import Requisite
 from krowlspider.urls.page.sitemap import BYTES_MAX
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ class RequestCodec:
         )
 
     def request(self, entry: Entry) -> Request:
-        if not entry.request:
+        if entry.is_plain:
             request = self._page(entry.url, {"depth": entry.depth})
         elif entry.is_requisite:
             request = self._requisite(entry)
@@ -169,7 +168,7 @@ class RequestCodec:
 
         :raises ValueError: it cannot be JSON, or is too long, or its meta names a proxy
         """
-        if always or (entry.request and not entry.is_requisite):
+        if always or not (entry.is_plain or entry.is_requisite):
             request = self.request(entry)
             if request.meta.get("proxy"):
                 raise ValueError(
@@ -227,7 +226,7 @@ class RequestCodec:
 
         :raises ValueError: it is a pickle, not of Scrapy's classes, or not of this spider
         """
-        if entry.is_requisite:
+        if entry.is_plain or entry.is_requisite:
             return self.request(entry)
         if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle")

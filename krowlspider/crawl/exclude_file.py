@@ -11,13 +11,13 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.errors import SettingsError
 from krowlspider.frontier.admin.words import counted
-from krowlspider.urls.rules.exclude import parse_patterns
+from krowlspider.urls.blocks import parse_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.urls.rules.exclude import PatternList
+    from krowlspider.urls.blocks import PatternList
 
 logger = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,12 +15,12 @@ from krowlspider.frontier.admin.host_view import LOOKED_AT
 from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.seed_table import followed_for, is_of_another_node, outcome_of
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
-from krowlspider.politeness.deciding_rule import deciding_line
-from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.politeness.robots import RobotsRecord, deciding_line
 from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Acknowledged
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.pages.row import PageRow
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Store
+    from krowlspider.urls.blocks import PatternList
     from krowlspider.urls.canonical import IdentityHasher
-    from krowlspider.urls.rules.exclude import PatternList
-    from krowlspider.urls.rules.scope import Scope
+    from krowlspider.urls.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
 # noted for each URL.
@@ -71,6 +73,7 @@ class Explanation:
     - ``robots``: the line of robots.txt that decides, with its number; "" if no rule matches.
     - ``captures``: how many captures the indexes of the archive have of it.
     - ``owner``: the other node of the cluster that owns its host; "" if there is none.
+    - ``page``: what its row says, in words; "" without one.
     """
 
     url: str
@@ -83,6 +86,7 @@ class Explanation:
     robots: str = ""
     captures: int = 0
     owner: str = ""
+    page: str = ""
 
 
 class _Place(NamedTuple):
@@ -191,7 +195,11 @@ class Explainer(Struct, frozen=True):
             tries=0 if place is None else place.entry.retries + place.entry.throttling,
             robots=self._robots_line(url),
             captures=len(captures),
+            page="" if (row := self._row(url)) is None else _words_of(row),
         )
+
+    def _row(self, url: str) -> PageRow | None:
+        return PageRows(self.store, self.hasher.key).get(url)
 
     def _not_in_queue(
         self, url: str, name: str, host: Host | None, captures: list[IndexLine]
@@ -210,6 +218,9 @@ class Explainer(Struct, frozen=True):
         outcome = outcome_of(self.store, url)
         if captures and outcome in {"", "done", FELL_BACK}:
             return "fetched", _fetched(captures), ""
+        if outcome in {"", "done"} and self._row(url) is not None:
+            why = "It was fetched. No index that was looked at has a capture of it."
+            return "fetched", why, ""
         if outcome:
             return self._gone(url, host)
         if is_of_another_node(self.store, url):
@@ -229,7 +240,7 @@ class Explainer(Struct, frozen=True):
         for key, value in islice(entries(self.store, host.name), LOOKED_AT):
             is_leased = split_queue_key(key) in leased
             entry = entry_of(key, value)
-            if entry.url == url or (not entry.request and self.hasher.key(entry.url) == wanted):
+            if entry.url == url or (entry.is_plain and self.hasher.key(entry.url) == wanted):
                 return _Place(ahead, is_leased, entry)
             ahead += not is_leased
         return None
@@ -359,6 +370,15 @@ def _same(url: str) -> str:
 
 def _with_http(url: str) -> str:
     return url.replace("https:", "http:", 1)
+
+
+def _words_of(row: PageRow) -> str:
+    when = datetime.fromtimestamp(row.last, UTC)
+    unchanged = f", {row.unmodified:,} of them not modified" if row.unmodified else ""
+    return (
+        f"status {row.status}; fetched {counted(row.fetches, 'time')}{unchanged}, last at"
+        f" {when:%Y-%m-%d %H:%M:%S}Z; {counted(row.changes, 'change')}"
+    )
 
 
 def _fetched(captures: Iterable[IndexLine]) -> str:

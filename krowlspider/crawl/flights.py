@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.seeds import SeedsFirst
+from krowlspider.crawl.in_flight import End
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.entry import JSON
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.gate import Verdict
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.limits import PageBudget
-    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.store.store import Batch
+
+logger = logging.getLogger(__name__)
 
 # URLs of a retired host dropped at a time, about 10 ms of work. The rest are dropped when popped.
 _DROPPED_AT_ONCE = 1000
@@ -37,7 +43,15 @@ class Flights:
     """
 
     def __init__(
-        self, job: Job, budget: PageBudget, *, retry_delay: float, wake: Callable[[], None]
+        self,
+        job: Job,
+        budget: PageBudget,
+        intake: Intake,
+        codec: RequestCodec,
+        *,
+        retry_delay: float,
+        wake: Callable[[], None],
+        others_have_seeds: Callable[[], bool] | None = None,
     ):
         self.on_the_wire = 0
         self.last_sent = 0.0
@@ -46,8 +60,9 @@ class Flights:
         self._frontier = job.frontier
         self._schedule = job.frontier.schedule
         self._budget = budget
-        others = None if job.node is None else job.node.others_have_seeds
-        self.seeds = SeedsFirst(job.frontier, budget, wake, others)
+        self._intake = intake
+        self._codec = codec
+        self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -71,7 +86,7 @@ class Flights:
         self.last_sent = self._job.monotonic()
         if self._job.traces is not None:
             in_flight.trace = self._job.traces.begin(in_flight.url)
-        if self._job.outages.paused:
+        if self._job.outages.is_out:
             self._job.outages.sent(in_flight.host)
         lease = in_flight.lease
         if _counts(lease):
@@ -81,7 +96,7 @@ class Flights:
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
-        in_flight.turned_back = True
+        in_flight.end = End.TURNED_BACK
         self.on_the_wire -= 1
         robots_fetch = in_flight.robots_fetch
         if robots_fetch is not None and not (
@@ -90,10 +105,10 @@ class Flights:
             # A fresh fetch of the host's own is made again at the next pop: it need not keep its
             # host in memory.
             in_flight.host.robots.fetches.insert(0, robots_fetch)
-        self.unpop(in_flight)
+        self._unpop(in_flight)
         self._schedule.turn_back(in_flight.host, address)
 
-    def unpop(self, in_flight: InFlight) -> None:
+    def _unpop(self, in_flight: InFlight) -> None:
         """Put a page back to its old place in the queue; its host stays in flight."""
         if (lease := in_flight.lease) is not None:
             self._frontier.queues.unpop(lease)
@@ -118,16 +133,22 @@ class Flights:
 
     # --- ends ---
 
-    def end(self, in_flight: InFlight) -> None:
-        """Release the host of a request that left the wire: it is due again after its delay."""
-        if in_flight.turned_back:
+    def end(self, in_flight: InFlight, again: Request | None = None) -> None:
+        """Apply what was decided about a request that left the wire.
+
+        Its page goes back to its queue if ``again`` is the request: it was excused, or is to be
+        tried again. Its host is due after its wait. Both are written in one batch.
+        """
+        end, host, wait = in_flight.end, in_flight.host, in_flight.wait
+        if end is End.TURNED_BACK:
             return
-        host = in_flight.host
-        wait = in_flight.wait
         if in_flight.memory is not None:
             # The host was asked: the answer came neither from a cache nor from a data: URL.
             wait = max(wait, self._job.rule.of(host.name).delay(host.rate))
         self.on_the_wire -= 1
+        if end is End.FELL_BACK:
+            self._fall_back(in_flight)
+        batch = None if again is None else self._put_back(in_flight, again)
         self._set_health(host)
         if (robots_fetch := in_flight.robots_fetch) is not None:
             if self._job.robots.too_slow(host.name):
@@ -137,9 +158,48 @@ class Flights:
                 self._job.robots_fetches.cache.outlast(robots_fetch.authority, wait)
         is_open = host.health is not Health.RETIRED and not host.robots.awaited
         if in_flight.defers and is_open:
-            self._schedule.deferral.defer(host, wait)
+            self._schedule.deferral.defer(host, wait, batch)
         else:
-            self._schedule.release(host, wait)
+            self._schedule.release(host, wait, batch)
+
+    def _fall_back(self, in_flight: InFlight) -> None:
+        """Queue the http URL of a bare seed, or of those that wait for this robots.txt."""
+        if in_flight.robots_fetch is not None:
+            self._intake.fall_back_at(in_flight.host)
+        elif in_flight.lease is not None:
+            self._intake.fall_back(in_flight.lease.entry)
+
+    def _put_back(self, in_flight: InFlight, request: Request) -> Batch | None:
+        """Put a page back into the queue of its host. Return the batch that has its new entry, with
+        the present retry counts; None if its old entry stays.
+
+        An awaited request goes back to its caller instead. One that cannot be stored is dropped.
+        """
+        lease = in_flight.lease
+        if in_flight.end is End.EXCUSED:
+            self._unpop(in_flight)
+            return None
+        if lease is None or lease.entry.is_awaited:
+            return None
+        before = lease.entry
+        try:
+            entry = self._codec.entry(request, before.url)
+        except ValueError as error:
+            logger.error("%s cannot be queued: %s", request, error)
+            in_flight.fail("unserializable", defers=in_flight.defers)
+            return None
+        entry.strikes, entry.via, entry.path = before.strikes, before.via, before.path
+        if before.is_plain and not entry.request:
+            entry.request = before.request
+        tries = entry.retries + entry.throttling
+        if tries > before.retries + before.throttling:
+            entry.due = self._frontier.now() + next_try(tries, self.retry_delay)
+        batch = self._frontier.store.batch()
+        self._frontier.queues.put_back(lease, entry, batch)
+        in_flight.lease = None
+        if _counts(lease):
+            self._budget.give_back()
+        return batch
 
     def _set_health(self, host: Host) -> None:
         """Set the health of a host whose request has ended."""
@@ -162,19 +222,6 @@ class Flights:
                 return
             self._frontier.acknowledge(lease, dropped=Verdict.TOO_SLOW.value)
 
-    def put_back(self, in_flight: InFlight, lease: Lease, entry: Entry) -> None:
-        """Put a page back into the queue of its host with its new retry counts."""
-        before = lease.entry
-        entry.url, entry.strikes = before.url, before.strikes
-        entry.via, entry.path = before.via, before.path
-        tries = entry.retries + entry.throttling
-        if tries > before.retries + before.throttling:
-            entry.due = self._frontier.now() + next_try(tries, self.retry_delay)
-        self._frontier.queues.replace(lease, entry)
-        in_flight.lease = None
-        if _counts(lease):
-            self._budget.give_back()
-
     def make_page(self, request: Request | None) -> bool:
         """Count a request in flight for a sitemap as one for a page: HTML has come.
 
@@ -187,6 +234,20 @@ class Flights:
         entry.request = JSON + entry.request[1:]
         self._budget.take()
         return True
+
+    def not_modified(self, request: Request, in_flight: InFlight) -> None:
+        """Acknowledge a page that has not changed: nothing else is done with its answer, and it
+        counts as no page."""
+        lease, note = in_flight.lease, in_flight.note
+        if lease is None or in_flight.stays:
+            return
+        if note is not None:
+            # Before the acknowledgement, as in `over`.
+            self._job.notes.hand_in(note, request.meta)
+            in_flight.note = None
+        in_flight.lease = None
+        self._budget.give_back()
+        self._frontier.acknowledge(lease)
 
     def keep_all(self) -> None:
         """Leave the pages of all present requests queued for the next start when they are over."""
@@ -202,7 +263,7 @@ class Flights:
             self.seeds.over(request)
         if in_flight.memory is not None:
             in_flight.memory.release()
-        if in_flight.trace is not None and not in_flight.turned_back:
+        if in_flight.trace is not None and in_flight.end is not End.TURNED_BACK:
             in_flight.trace.over(in_flight.failure)
         if in_flight.note is not None:
             # Before the acknowledgement: the next commit makes both durable.

@@ -22,7 +22,7 @@ from krowlspider.frontier.work_mark import MARK
 
 # msgspec reads the annotations of `JobHead` as the program runs.
 from krowlspider.politeness.delay import DelayPolicy  # noqa: TC001
-from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules  # noqa: TC001
+from krowlspider.urls.scope import AskedScope, ScopeRules  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

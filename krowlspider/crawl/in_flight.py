@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from krowlspider.frontier.store.schema import host_key
+from krowlspider.frontier.work_mark import NOTHING, mark_of
+
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
+    from krowlspider.crawl.recrawl import Asked
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
-    from krowlspider.frontier.entry_queues import Lease
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.entry_queues import EntryQueues, Lease
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
+
+
+class End(Enum):
+    """How a request has ended, as far as is known."""
+
+    ANSWERED = "answered"
+    """Nothing else is known: its page is done once the engine forgets the request."""
+    FAILED = "failed"
+    """Its page is dropped, unless the request is tried again."""
+    FELL_BACK = "fell back"
+    """A bare seed has no https: its http URL is queued in its place."""
+    EXCUSED = "excused"
+    """Neither host nor page is the cause: the page keeps its place in the queue."""
+    EXCUSED_LAST = "excused, last"
+    """The same, but the page goes behind the others of its host."""
+    TURNED_BACK = "turned back"
+    """Nothing was sent."""
+
+
+EXCUSED = frozenset({End.EXCUSED, End.EXCUSED_LAST})
 
 
 class InFlight(Struct, eq=False):
@@ -23,17 +47,15 @@ class InFlight(Struct, eq=False):
 
     - ``lease``: of the page; None for a robots.txt, and once the page is back in its queue.
     - ``wait``: seconds from the end of the request to the next request of the host, at least.
+    - ``end``: how it has ended.
     - ``failure``: the reason for which the page is dropped, unless it is queued again.
     - ``defers``: the host is out of the heap for minutes or a day.
-    - ``falls_back``: a bare seed has no https: its http URL follows.
-    - ``is_blameless``: neither the host nor the page caused the failure.
-    - ``goes_last``: the page goes behind the others of its host.
-    - ``turned_back``: nothing was sent.
     - ``stays``: the page stays queued for the next start when the request is over.
     - ``note``: written to the archive when the request is over.
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
+    - ``asked``: the conditions of a request for a page that is fetched again.
     """
 
     host: Host
@@ -41,28 +63,28 @@ class InFlight(Struct, eq=False):
     lease: Lease | None = None
     robots_fetch: RobotsFetch | None = None
     wait: float = 0.0
+    end: End = End.ANSWERED
     failure: str | None = None
     defers: bool = False
-    falls_back: bool = False
-    is_blameless: bool = False
-    goes_last: bool = False
-    turned_back: bool = False
     stays: bool = False
     note: FetchNote | None = None
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
+    asked: Asked | None = None
+
+    def mark(self, queues: EntryQueues) -> bytes:
+        """Return the mark for the work on its page, or on the robots.txt of a host."""
+        if self.lease is not None:
+            return mark_of(queues.key_of(self.lease), self.url)
+        if self.robots_fetch is not None:
+            return mark_of(host_key(self.robots_fetch.host.name), self.url)
+        return NOTHING
 
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""
         self.wait = max(self.wait, seconds)
 
-    def fail(self, reason: str, *, defers: bool = False) -> None:
-        """Set the reason for which the page is dropped, and whether its host is deferred."""
-        self.failure = reason
-        self.defers = defers
-
-    def excuse(self, seconds: float) -> None:
-        """Count the failure against neither host nor page. The host waits for so many seconds."""
-        self.is_blameless = True
-        self.must_wait(seconds)
+    def fail(self, reason: str, end: End = End.FAILED, *, defers: bool = False) -> None:
+        """Set how the request has failed, and whether its host is deferred."""
+        self.end, self.failure, self.defers = end, reason, defers

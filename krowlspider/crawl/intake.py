@@ -10,20 +10,18 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.meta import MAX_URL
-from krowlspider.crawl.seeds import SeedRedirects
-from krowlspider.frontier.entry import HOPS_MAX, Entry
+from krowlspider.crawl.seeds_first import SeedRedirects
+from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.blocks import PatternList
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.page.headers import escape_octets
-from krowlspider.urls.rules.exclude import PatternList
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.seed_table import SeedLine
     from krowlspider.urls.seeds import Seed
@@ -87,13 +86,14 @@ class Intake:
         codec: RequestCodec,
         settings: BaseSettings,
         *,
+        node: Node | None,
         identify: Callable[[Request, str], bytes],
         wake: Callable[[], None],
     ):
         self._job = job
         self._frontier = job.frontier
         self._linkable = job.frontier.linked_ports.admitted
-        self._node = job.node
+        self._node = node
         self._codec = codec
         self.identify = identify
         self.wake = wake
@@ -208,6 +208,9 @@ class Intake:
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
         key = None if always else self.identify(request, url)
+        if key is None and not entry.request:
+            # It may have a row: its fetch is not the first.
+            entry.request = UNMARKED
         priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
         candidate = Candidate(host, key, entry, priority)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
@@ -535,10 +538,10 @@ class Intake:
     ) -> list[Foreign]:
         """Return a URL as a message to its owner; an empty list if it cannot be sent. ``always`` is
         as in `RequestCodec.message`."""
-        if len(entry.url) > MAX_URL:
+        if len(entry.url) > URL_MAX:
             self.count_dropped("length")
             return []
-        if len(entry.via) > MAX_URL:
+        if len(entry.via) > URL_MAX:
             entry.via = entry.path = ""
         try:
             message = self._codec.message(entry, priority, always=always)

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
+from krowlspider.crawl.recrawl import OFF
+from krowlspider.errors import SettingsError
 from krowlspider.fetch.client import KEEPALIVE, Client
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
 from krowlspider.fetch.tcp.routes import Routes
 from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.politeness.delay import DelayPolicy
-from krowlspider.urls.ports import Ports
-from krowlspider.urls.rules.traps import Traps
+from krowlspider.urls.host import Ports
+from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +40,10 @@ if TYPE_CHECKING:
     from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.asks import Peers
-    from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
+    from krowlspider.urls.canonical import IdentityHasher
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -63,6 +67,16 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
         verify=settings.getbool("KROWL_SEEN_VERIFY"),
         file=FilterFile(folder.seen),
     )
+
+
+def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher) -> PageRows | None:
+    """Return the rows of the pages that were fetched; None if none are kept."""
+    return PageRows(store, hasher.key) if keeps_pages(settings) else None
+
+
+def keeps_pages(settings: BaseSettings) -> bool:
+    """Return whether each page that is fetched gets a row."""
+    return settings.getbool("KROWL_PAGES") or settings["KROWL_RECRAWL"] != OFF
 
 
 def frontier_limits(settings: BaseSettings) -> Limits:
@@ -182,21 +196,23 @@ def warc_writer(
     payloads: PayloadIndex | None,
     on_pair: Callable[[float], None] | None,
 ) -> WarcWriter:
-    """Return the writer of the WARC files in ``folder``, each of which begins with ``about``."""
-    return kind(
-        folder,
-        SeriesOptions(
-            prefix=settings["KROWL_WARC_PREFIX"],
-            hostname=socket.gethostname(),
-            max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
-            info=about,
-            digest=settings["KROWL_WARC_DIGEST"],
-            compression=settings["KROWL_WARC_COMPRESSION"],
-            seed=seed,
-        ),
-        payloads=payloads,
-        on_pair=on_pair,
+    """Return the writer of the WARC files in ``folder``, each of which begins with ``about``.
+
+    :raises SettingsError: the files cannot be named
+    """
+    options = SeriesOptions(
+        prefix=settings["KROWL_WARC_PREFIX"],
+        hostname=socket.gethostname(),
+        max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
+        info=about,
+        digest=settings["KROWL_WARC_DIGEST"],
+        compression=settings["KROWL_WARC_COMPRESSION"],
+        seed=seed,
     )
+    try:
+        return kind(folder, options, payloads=payloads, on_pair=on_pair)
+    except ValueError as error:
+        raise SettingsError(f"KROWL_WARC_PREFIX and the host's name: {error}") from error
 
 
 def crawl_log(settings: BaseSettings, folder: Path, node: str) -> CrawlLog | None:

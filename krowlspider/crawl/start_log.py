@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import logging
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.indexes import files_gone
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.config.contact import is_unreachable
-from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.status import pause_reason
 from krowlspider.errors import scrapy_with
 from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.poison import POISON_STRIKES, is_poison
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from scrapy.settings import BaseSettings
 
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.job import Job
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.hosts.holds import Hold
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +39,10 @@ _ONE_DOCUMENT = ("json", "xml")
 def log_start(job: Job) -> None:
     """Log what the last process left behind, and what is unusual about the job folder."""
     path = job.folder.path
-    for entry in job.struck:
+    last = job.last_process
+    for entry in last.struck:
         log_strike(entry, path)
-    log_holds(job.holds, path)
+    log_holds(last.holds, path)
     if job.folder.temporary:
         logger.warning(
             "No JOBDIR: this crawl is stored in %s; to resume it later, give -s JOBDIR=that folder",
@@ -47,18 +52,18 @@ def log_start(job: Job) -> None:
         logger.warning(
             "Others can get into JOBDIR %s, which has mode %s: chmod 700 keeps them out", path, mode
         )
-    if job.mended.files:
+    if last.mended.files:
         logger.log(
-            logging.WARNING if job.mended.bytes_cut else logging.INFO,
+            logging.WARNING if last.mended.bytes_cut else logging.INFO,
             "Mended %s of a killed crawl: cut off %s without a whole record",
-            counted(job.mended.files, "WARC file"),
-            counted(job.mended.bytes_cut, "byte"),
+            counted(last.mended.files, "WARC file"),
+            counted(last.mended.bytes_cut, "byte"),
         )
-    for damaged in job.mended.damaged:
+    for damaged in last.mended.damaged:
         logger.error("A WARC file is damaged: it is kept as %s", damaged)
-    for salvaged, records in job.mended.salvaged:
+    for salvaged, records in last.mended.salvaged:
         logger.warning("Salvaged %s of it into %s", counted(records, "whole record"), salvaged)
-    if (lost := job.lost) is not None:
+    if (lost := last.lost) is not None:
         logger.error(
             "WARC file %s %s: %s of %s that were on the disk are lost; queued %s again",
             lost.file,
@@ -88,11 +93,12 @@ def _log_gone(archive: Path) -> None:
         )
 
 
-def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
+def log_terms(crawl: Crawl, settings: BaseSettings, spider: str) -> None:
     """Log where the crawl begins, how polite it is, where its results go and how to watch it.
 
     A spider with a scope logs what it crawls by `log_crawled`, once it has read its seeds.
     """
+    job = crawl.job
     logger.info("Job folder: %s, %s", job.folder.path, _state(job))
     logger.info("Politeness: %s", _politeness(job, settings))
     logger.info("Results: %s", _results(job, settings))
@@ -103,12 +109,12 @@ def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
                 _USER.sub("//...@", str(feed)),
                 fate,
             )
-    watch = "; ".join([scrapy_with("frontier", job.folder.path), *job.watched_at])
+    watch = "; ".join([scrapy_with("frontier", job.folder.path), *crawl.watched_at])
     logger.info("Watch: %s; Ctrl-C stops, the same command continues", watch)
     if job.scope is None:
         log_crawled(job, spider, "from its own start requests")
     if job.is_paused:
-        logger.warning("The crawl is %s", pause_reason(job))
+        logger.warning("The crawl is %s", pause_reason(crawl))
     if is_unreachable(job.contact):
         logger.warning(
             "KROWL_CONTACT=%s is at a reserved domain: no site owner can reach you there",
@@ -162,3 +168,39 @@ def _results(job: Job, settings: BaseSettings) -> str:
     feeds = [_USER.sub("//...@", str(feed)) for feed in settings.getdict("FEEDS")]
     items = f"items in {', '.join(feeds)}" if feeds else "no items (-o FILE.jsonl writes them)"
     return f"WARC files and indexes in {job.archive.directory}; {items}"
+
+
+def log_strike(entry: Entry, folder: Path) -> None:
+    """Log the page that the last process was working on when it died."""
+    if is_poison(entry):
+        logger.warning(
+            "%s is set aside: the process has died %d times while it worked on this page."
+            ' `scrapy frontier %s --export` shows it as "state": "poison"; --import of that line'
+            " queues it again.",
+            entry.url,
+            entry.strikes,
+            quote(str(folder)),
+        )
+    else:
+        logger.warning(
+            "The last process died while it worked on %s: strike %d of %d",
+            entry.url,
+            entry.strikes,
+            POISON_STRIKES,
+        )
+
+
+def log_holds(holds: Iterable[Hold], folder: Path) -> None:
+    """Log each host that is set aside because it held the event loop."""
+    for hold in holds:
+        if hold.aside:
+            logger.warning(
+                "%s is set aside for a day: it has held the event loop for over 5 s %d times, the"
+                " last with %s. Nothing of it is lost: `scrapy frontier %s --host %s` shows it;"
+                " --export and --forget with --import queue it again.",
+                hold.host,
+                hold.times,
+                hold.url or "its queue",
+                quote(str(folder)),
+                quote(hold.host),
+            )

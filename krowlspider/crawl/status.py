@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy.statscollectors import StatsCollector
 
-    from krowlspider.crawl.job import Job
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.limits import Limits
 
 logger = logging.getLogger(__name__)
@@ -55,13 +55,14 @@ class Progress:
 
     def __init__(
         self,
-        job: Job,
+        crawl: Crawl,
         stats: StatsCollector,
         measure: Callable[[], tuple[Counter[str], int]],
         now: float,
         limits: Limits,
     ):
-        self._job = job
+        self._crawl = crawl
+        self._job = crawl.job
         self._limits = limits
         self._stats = stats
         self._measure = measure
@@ -80,17 +81,17 @@ class Progress:
 
     def publish(self) -> None:
         counted, in_flight = self._measure()
-        publish(self._stats, figures_of(self._job, counted, in_flight))
+        publish(self._stats, figures_of(self._crawl, counted, in_flight))
         self._stats.set_value("krowl/crawl/ending", int(self._may_end(counted["done"], in_flight)))
 
     def _may_end(self, done: int, in_flight: int) -> bool:
         """Return whether the crawl is being stopped, or may soon end by itself."""
-        job, seconds = self._job, time.monotonic() - self._began
-        if job.stopping() or self._limits.is_stopping or (job.node is not None and job.node.over):
+        job, node, seconds = self._job, self._crawl.node, time.monotonic() - self._began
+        if self._crawl.stopping() or self._limits.is_stopping or (node is not None and node.over):
             return True
         left = job.frontier.queued - job.frontier.deferred_queued + in_flight
         # What is queued here is not all of a cluster.
-        return may_end(self._limits, done, left if job.node is None else None, seconds)
+        return may_end(self._limits, done, left if node is None else None, seconds)
 
     def due_line(self, now: float, interval: float) -> str:
         """Publish the figures, and return the status line that is due each ``interval`` seconds;
@@ -133,7 +134,7 @@ class Progress:
         seconds, pages = now - since[0], counted["done"] - since[1]
         frontier = self._job.frontier
         queued, due = frontier.queued - frontier.deferred_queued, frontier.schedule.count_due()
-        paused = pause_reason(self._job)
+        paused = pause_reason(self._crawl)
         return {
             "time": time.time(),
             "so_far": progress(
@@ -268,27 +269,27 @@ def reasons_of_all(reasons: Mapping[str, str]) -> str:
     )
 
 
-def pause_reason(job: Job) -> str:
+def pause_reason(crawl: Crawl) -> str:
     """Return why no request is sent; usually empty."""
-    if stopping := job.stopping():
+    job, node = crawl.job, crawl.node
+    if stopping := crawl.stopping():
         return stopping
     if job.is_paused:
         return (
             "paused by a person: the button of the live page or krowl.resume() at the telnet"
             " console lets it go on"
         )
-    if job.node is not None and job.node.is_paused:
+    if node is not None and node.is_paused:
         return (
             "paused by a person at all nodes: the button of a live page, krowl.resume() or scrapy"
             " ring --signal RUNNING lets them go on"
         )
     if (full := job.full) is not None:
         return f"paused: no room in {full}"
-    if job.outages.paused:
+    if job.outages.is_out:
         return f"paused: {job.outages.what}"
     if job.memory.keeps_out:
         return "waits: bodies in memory take KROWL_MEMORY_LIMIT"
-    node = job.node
     waits = "" if node is None or not node.running else node.waits_for
     return f"waits {waits}" if waits else ""
 
@@ -306,9 +307,10 @@ def _finished_files(archive: Path) -> str:
     return f"{len(sizes):,} finished, {size}, in {archive}; the index of each is its {INDEX}"
 
 
-def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, object]:
+def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str, object]:
     """Return the stats of a crawl; the arguments are as in `Progress`."""
-    frontier, archive, names = job.frontier, job.archive.stats, job.names
+    job, node = crawl.job, crawl.node
+    frontier, archive, names = job.frontier, job.archive.stats, job.fetching.resolver.stats
     seen = frontier.seen
     figures: dict[str, object] = {
         "scheduler/enqueued": counted["queued"],
@@ -346,10 +348,10 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
         figures[f"krowl/frontier/dropped_count/{reason}"] = count
     for kind, count in names.failures.items():
         figures[f"krowl/dns/failed_count/{kind}"] = count
-    if job.node is not None and job.node.running:
+    if node is not None and node.running:
         figures["krowl/frontier/foreign_count"] = counted["foreign"]
         figures["krowl/frontier/outbox"] = frontier.outbox.depth
-        figures |= {f"krowl/cluster/{name}": count for name, count in job.node.counts().items()}
+        figures |= {f"krowl/cluster/{name}": count for name, count in node.counts().items()}
     return figures
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from twisted.python.failure import Failure
 
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry import AWAITED, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED, Health
 from krowlspider.internals.engine import is_closing
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from krowlspider.crawl.job import Job
     from krowlspider.frontier.entry_queues import Lease
 
-# The first byte of the request of such an entry; the codec has others.
-_AWAITED = b"A"
 # Above the priorities of pages: a page in memory waits for an awaited request.
 _PRIORITY = 1_000_000
 # Seconds between two looks for hosts that are out of reach, and for the end of the crawl.
@@ -68,7 +66,8 @@ class _Waiter:
 class AwaitedRequests:
     """Queues awaited requests, and hands their results to the callers that wait for them.
 
-    While ``most`` of them wait, no page is popped, because pages add more of them.
+    While ``most`` of them wait, no page is popped, because pages add more of them. With
+    ``is_node``, this process is a node of a cluster, which takes none.
     """
 
     def __init__(
@@ -79,12 +78,14 @@ class AwaitedRequests:
         flights: Flights,
         *,
         most: int,
+        is_node: bool,
     ):
         # All awaited requests, by token.
         self.waiting: dict[bytes, _Waiter] = {}
         # Those that were popped and are under way, by the request that is sent.
         self.sent: dict[Request, _Waiter] = {}
         self._engine = engine
+        self._is_node = is_node
         self._job = job
         self._schedule = job.frontier.schedule
         self._intake = intake
@@ -133,7 +134,7 @@ class AwaitedRequests:
         url = normalise(request.url)
         if url is None:
             raise self._refusal(request, "url")
-        if self._job.node is not None:
+        if self._is_node:
             raise DownloadFailedError(
                 f"{request} is not downloaded: in a cluster, yield it instead"
             )
@@ -146,7 +147,7 @@ class AwaitedRequests:
         wait = next_try(tries, self._flights.retry_delay)
         due = self._job.frontier.now() + wait if tries else 0.0
         token = self._run + next(self._numbers).to_bytes(8)
-        return Entry(url, retries=tries, due=due, request=_AWAITED + token), host
+        return Entry(url, retries=tries, due=due, request=AWAITED + token), host
 
     def _refusal(self, request: Request, reason: str) -> IgnoreRequest:
         self._intake.count_dropped(reason)
@@ -154,14 +155,9 @@ class AwaitedRequests:
 
     # --- from the pop to the result ---
 
-    def holds(self, lease: Lease) -> bool:
-        """Return whether the entry of a lease is that of an awaited request, of this start or of
-        an earlier one."""
-        return lease.entry.request[:1] == _AWAITED
-
     def is_left_over(self, lease: Lease) -> bool:
         """Return whether the entry of a lease is of an awaited request whose caller is gone."""
-        return self.holds(lease) and lease.entry.request[1:] not in self.waiting
+        return lease.entry.is_awaited and lease.entry.request[1:] not in self.waiting
 
     def refuse(self, lease: Lease, reason: str) -> None:
         """Fail the awaited request of a lease, which was dropped at its pop for ``reason``."""
@@ -169,7 +165,7 @@ class AwaitedRequests:
             waiter.fail(IgnoreRequest(f"{waiter.request} is not downloaded: {reason}"))
 
     def request(self, lease: Lease) -> Request:
-        """Return the request to send for the entry of a lease, which `holds`."""
+        """Return the request to send for the entry of a lease, which is awaited."""
         waiter = self.waiting[lease.entry.request[1:]]
         # A copy: the engine counts the original as under way by itself.
         request: Request = waiter.request.copy()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.index.indexes import indexes_in
 from krowlspider.archive.index.lookup import captures_of
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.explain import Explainer
-from krowlspider.crawl.job import Job
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.status import by_last_part, counters_of, pause_reason
@@ -91,7 +91,8 @@ class Control:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        self._crawl = crawl_of(crawler)
+        self._job, self._node = self._crawl.job, self._crawl.node
 
     def status(self) -> dict[str, Any]:
         """Return the figures of the crawl now, and why no request is sent, "" usually.
@@ -118,7 +119,7 @@ class Control:
             "statuses": by_last_part(stats, "downloader/response_status_count/"),
             "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
             "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 4),
-            "paused": pause_reason(self._job),
+            "paused": pause_reason(self._crawl),
             **counters_of(counted, frontier.counters),
         }
 
@@ -132,10 +133,10 @@ class Control:
     def why_nothing_is_sent(self) -> str:
         """Return why the crawl may not fetch, or not send what it finds: a failure, a pause, its
         disk, its memory, the network, the cluster or its Redis; "" if it may."""
-        failure, node = self._job.failure, self._job.node
+        failure, node = self._job.failure, self._node
         if failure:
             return f"failed: {error_text(failure)}"
-        if reason := pause_reason(self._job):
+        if reason := pause_reason(self._crawl):
             return reason
         lost = node is not None and node.running and node.waiting < 0
         return (
@@ -208,12 +209,12 @@ class Control:
 
     def nodes(self) -> list[NodeRow]:
         """Return the nodes of the cluster; none without one."""
-        node = self._job.node
+        node = self._node
         return [] if node is None else node_rows(node)
 
     def explain(self, url: str) -> Explanation:
         """Return where a URL is and why it is not being fetched, as `Explainer.explain`."""
-        job, node, settings = self._job, self._job.node, self._crawler.settings
+        job, node, settings = self._job, self._node, self._crawler.settings
         intake = Scheduler.of(self._crawler).intake
         indexes = indexes_in(warc_folder(settings, job.folder.path), _INDEXES).there
         return Explainer(
@@ -236,7 +237,7 @@ class Control:
         ).explain(url)
 
     def _why(self, host: Host) -> Reason:
-        if paused := pause_reason(self._job):
+        if paused := pause_reason(self._crawl):
             return Reason(f"The crawl is {paused}.")
         now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds
         is_due = host.state is SchedulingState.SCHEDULED and host.due <= now

@@ -18,7 +18,6 @@ from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from twisted.python.failure import Failure
 
-from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.frontier.work_mark import NOTHING
 from krowlspider.internals.engine import process_output, wrap_scrape
 
@@ -54,15 +53,16 @@ class Marked(Generator[Any, Any, _T]):
         return self
 
     def send(self, value: Any) -> Any:
-        return self._step(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._step(self._coroutine.throw, *error)
-
-    def _step(self, resume: Callable[..., Any], *args: Any) -> Any:
         begun = thread_time()
         try:
-            return self._mark.during(self._page, resume, *args)
+            return self._mark.during(self._page, self._coroutine.send, value)
+        finally:
+            self.spent += thread_time() - begun
+
+    def throw(self, *error: Any) -> Any:
+        begun = thread_time()
+        try:
+            return self._mark.during(self._page, self._coroutine.throw, *error)
         finally:
             self.spent += thread_time() - begun
 
@@ -107,7 +107,9 @@ def mark_work(
                 work: Any = _read(scraper, reader, result, request)
             else:
                 work = scrape(result, request)
-            step = Marked(work, job.mark, page_mark(job.frontier, in_flight_of(request)))
+            in_flight = in_flight_of(request)
+            mark = NOTHING if in_flight is None else in_flight.mark(job.frontier.queues)
+            step = Marked(work, job.mark, mark)
             await step
             if reader and charge:
                 charge(request, step.spent)

@@ -14,13 +14,11 @@ from scrapy import Request
 
 from krowlspider.crawl.in_flight import InFlight
 from krowlspider.frontier.entry_queues import FELL_BACK
-from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.robots.fetch import RobotsFetch
+from krowlspider.frontier.hosts.host import Health, RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
-from krowlspider.urls.data import DATA_HOST
-from krowlspider.urls.host import authority_of
+from krowlspider.urls.host import DATA_HOST, authority_of
 from krowlspider.urls.robots_groups import BODY_MAX
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.recrawl import Asked, Recrawl
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.engine.waker import Waker
     from krowlspider.frontier.entry_queues import Lease
@@ -70,6 +69,7 @@ class Dispatcher:
         waker: Waker,
         *,
         awaited: AwaitedRequests,
+        recrawl: Recrawl | None,
         obey_robots: bool,
         on_page: Callable[[Host, str, int], None] | None,
     ):
@@ -82,6 +82,7 @@ class Dispatcher:
         self._codec = codec
         self._waker = waker
         self._awaited = awaited
+        self._recrawl = recrawl
         self._obey_robots = obey_robots
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
@@ -94,11 +95,14 @@ class Dispatcher:
         :raises StoreError: the frontier cannot be read or written
         """
         outages, clock = self._job.outages, self._frontier.now
-        is_out = outages.paused
-        if is_out and (wait := outages.next_probe()) > 0:
-            self._waker.wake_at(clock() + wait)
-            return None
-        if self._awaited.waiting and not outages.paused:
+        is_out = outages.is_out
+        if is_out:
+            if (wait := outages.next_probe()) > 0:
+                self._waker.wake_at(clock() + wait)
+                return None
+            # That may have ended it.
+            is_out = outages.is_out
+        if self._awaited.waiting and not is_out:
             if (request := self.next_awaited()) is not None:
                 return request
             if self._awaited.are_many:
@@ -108,9 +112,7 @@ class Dispatcher:
         end = now + _TURN
         seeds_only = self._flights.seeds.only()
         while now < end:
-            host = (
-                self._pop_probe() if outages.paused else self._schedule.pop(seeds_only=seeds_only)
-            )
+            host = self._pop_probe() if is_out else self._schedule.pop(seeds_only=seeds_only)
             if host is None:
                 due = self._schedule.next_due(seeds_only=seeds_only)
                 if seeds_only:
@@ -118,7 +120,7 @@ class Dispatcher:
                 if due is not None and due < inf:
                     self._waker.wake_at(due)
                 return None
-            if (request := self._send(host, seeds_only=seeds_only)) is not None:
+            if (request := self._begin(host, seeds_only=seeds_only)) is not None:
                 return request
             now = clock()
         self._waker.wake()
@@ -129,18 +131,20 @@ class Dispatcher:
         host is due. It may be a robots.txt fetch."""
         for name in self._awaited.hosts():
             host = self._schedule.pop_named(name)
-            if host is not None and (request := self._send(host)) is not None:
+            if host is not None and (request := self._begin(host)) is not None:
                 return request
         return None
 
-    def _send(self, host: Host, *, seeds_only: bool = False) -> Request | None:
+    def _begin(self, host: Host, *, seeds_only: bool = False) -> Request | None:
+        """Return the next request of a popped host, which is in flight from now on; None if it has
+        none that may be sent now."""
         begun = self._job.cpu()
         # Matching robots.txt and exclusions may hold the event loop: mark the host.
         mark = mark_of(host_key(host.name))
-        sent = self._job.mark.during(mark, self._next_of, host, begun, seeds_only)
-        if sent is None:
+        found = self._job.mark.during(mark, self._next_of, host, begun, seeds_only)
+        if found is None:
             return None
-        request, in_flight = sent
+        request, in_flight = found
         self._flights.begin(request, in_flight)
         self._flights.charge(in_flight, self._job.cpu() - begun)
         return request
@@ -176,18 +180,18 @@ class Dispatcher:
             if lease is None:
                 break
             url = lease.entry.url
-            if lease.entry.request and self._awaited.is_left_over(lease):
-                self._frontier.acknowledge(lease, dropped="not_awaited")
-                continue
-            if self._intake.exclusions.match(url):
-                self._drop(lease, "exclude")
+            asked = self._asked(lease) if lease.entry.is_again else None
+            if refusal := self._refusal(lease, asked):
+                self._drop(lease, refusal)
                 continue
             authority = authority_of(url)
             verdict = self._verdict(host, authority, url)
+            if verdict is Verdict.ALLOWED and not self._keep_crawl_delay(host):
+                verdict = Verdict.TOO_SLOW
             if verdict is Verdict.ALLOWED:
                 if self._on_page is not None and host.robots.looked_at != authority:
                     self._look(host, lease, authority)
-                return self._page(host, lease)
+                return self._page(host, lease, asked)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
@@ -203,21 +207,38 @@ class Dispatcher:
 
     # --- pages ---
 
+    def _asked(self, lease: Lease) -> Asked | None:
+        """Return how a page is asked that is fetched again; None without conditions."""
+        return None if self._recrawl is None else self._recrawl.asked(lease.entry.url)
+
+    def _refusal(self, lease: Lease, asked: Asked | None) -> str:
+        """Return the reason to drop an entry before robots.txt is looked at; "" for none."""
+        if lease.entry.request and self._awaited.is_left_over(lease):
+            return "not_awaited"
+        if self._intake.exclusions.match(lease.entry.url):
+            return "exclude"
+        is_done = asked is not None and self._recrawl is not None and self._recrawl.is_done(asked)
+        return "recrawled" if is_done else ""
+
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
-        """Return the decision about a page. If it is allowed, set the host's Crawl-delay; retire
-        the host if that is too long."""
+        """Return the decision about a page."""
         if not self._obey_robots or host.name == DATA_HOST:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW
-        verdict = self._gate.verdict(authority, url)
-        if verdict is Verdict.ALLOWED:
-            delay = self._gate.crawl_delay(host.name)
-            if delay > self._gate.crawl_delay_max:
-                self._schedule.retire(host)
-                return Verdict.TOO_SLOW
-            host.rate.floor = delay
-        return verdict
+        return self._gate.verdict(authority, url)
+
+    def _keep_crawl_delay(self, host: Host) -> bool:
+        """Set the Crawl-delay of a host, and return True. If it is too long, retire the host
+        instead."""
+        if not self._obey_robots or host.name == DATA_HOST:
+            return True
+        delay = self._gate.crawl_delay(host.name)
+        if delay > self._gate.crawl_delay_max:
+            self._schedule.retire(host)
+            return False
+        host.rate.floor = delay
+        return True
 
     def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
         """Drop an entry that robots.txt does not allow.
@@ -225,7 +246,7 @@ class Dispatcher:
         Return True if the entry stays queued instead, because robots.txt cannot be fetched now. For
         a seed without a scheme (``bare``), the http URL is queued in its place then.
         """
-        if self._awaited.holds(lease):
+        if lease.entry.is_awaited:
             self._drop(lease, verdict.value)
             return False
         if verdict is Verdict.UNREACHABLE and not lease.entry.may_fall_back:
@@ -241,7 +262,7 @@ class Dispatcher:
         return False
 
     def _drop(self, lease: Lease, reason: str) -> None:
-        if self._awaited.holds(lease):
+        if lease.entry.is_awaited:
             self._awaited.refuse(lease, reason)
         self._frontier.acknowledge(lease, dropped=reason)
 
@@ -260,11 +281,11 @@ class Dispatcher:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry.depth)
 
-    def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
+    def _page(self, host: Host, lease: Lease, asked: Asked | None) -> tuple[Request, InFlight]:
         entry = lease.entry
-        is_awaited = entry.request and self._awaited.holds(lease)
+        is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
-        return request, InFlight(host, entry.url, lease=lease)
+        return request, InFlight(host, entry.url, lease=lease, asked=asked)
 
     # --- robots.txt ---
 
@@ -272,7 +293,6 @@ class Dispatcher:
         """Return the request for the first robots fetch that waits at a host; None if the URL is
         excluded."""
         robots_fetch = host.robots.fetches.pop(0)
-        assert isinstance(robots_fetch, RobotsFetch)
         if self._intake.exclusions.match(robots_fetch.url):
             self._job.robots_fetches.failed(robots_fetch, final=True)
             self._schedule.give_back(host)
@@ -285,7 +305,6 @@ class Dispatcher:
         It is the fetch that waits at this host, or a new one.
         """
         for robots_fetch in host.robots.fetches:
-            assert isinstance(robots_fetch, RobotsFetch)
             if robots_fetch.authority == authority:
                 host.robots.fetches.remove(robots_fetch)
                 return robots_fetch

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured
@@ -16,16 +16,16 @@ from scrapy.http import Response
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
+from krowlspider.crawl.recrawl import OFF
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import start_requests_with
-from krowlspider.internals.middlewares import DownloaderMiddlewares
-from krowlspider.urls.data import is_data
+from krowlspider.internals.engine import DownloaderMiddlewares, start_requests_with
+from krowlspider.urls.host import is_data
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
 
-    from krowlspider.urls.rules.scope_rules import AskedScope
-
 # In the order in which they see a request. Given by name, because middlewares import this package
 # and not the reverse.
 _NEAREST_THE_HANDLER = (
     "middlewares.robots.RobotsMiddleware",
     "middlewares.politeness.PolitenessMiddleware",
 )
+
+# Only where pages are fetched again.
+_NOT_MODIFIED = "middlewares.not_modified.NotModifiedMiddleware"
 
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (
@@ -56,15 +57,11 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     No setting can move these two: no other middleware keeps an answer from them.
     """
     chosen = build_from_crawler(DownloaderMiddlewares, crawler).middlewares
-    nearest = [build_from_crawler(load_object(path), crawler) for path in _NEAREST_THE_HANDLER]
+    paths: tuple[str, ...] = _NEAREST_THE_HANDLER
+    if crawler.settings["KROWL_RECRAWL"] != OFF:
+        paths = (_NOT_MODIFIED, *paths)
+    nearest = [build_from_crawler(load_object(path), crawler) for path in paths]
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
-
-
-@runtime_checkable
-class Scoped(Protocol):
-    """A spider that has a scope."""
-
-    asked_scope: AskedScope
 
 
 class Downloader:
@@ -75,13 +72,11 @@ class Downloader:
     """
 
     def __init__(self, crawler: Crawler):
-        """:raises KrowlError: the job cannot be opened, as of `Job.of` and `Job.open`"""
+        """:raises KrowlError: as of `crawl_of`"""
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        # There is no engine yet: an unusable folder stops the start.
+        self._job = job_of(crawler)
         self._count = crawler.stats.inc_value
-        # Open the job before there is an engine, so that an unusable folder stops the start.
-        spider = crawler.spider
-        self._job.open(spider.asked_scope if isinstance(spider, Scoped) else None)
         # With CrawlerProcess the loop does not run yet.
         self._loop = asyncio.get_event_loop()
         self.active: set[Request] = set()
@@ -137,10 +132,7 @@ class Downloader:
         return len(self.active) >= self.total_concurrency or self._job.archive.full
 
     def fetch(self, request: Request) -> Deferred[Response | Request]:
-        if self._scheduler.flights.get(request) is not None:
-            self.active.add(request)
-            work = self.download(request)
-        elif is_data(request.url):
+        if is_data(request.url):
             work = self._through_middlewares(request)
         else:
             work = self._scheduler.awaited.fetch(request, self._send_awaited)
@@ -154,14 +146,19 @@ class Downloader:
         )
 
     async def download(self, request: Request) -> Response | Request:
-        """Download a request that is in ``active``, then remove it from there."""
-        scheduler = self._scheduler
-        in_flight = scheduler.flights.get(request)
+        """Download a request that is in ``active``, then remove it from there.
+
+        If the request itself is the result, it was put back into its queue.
+        """
+        flights, again = self._scheduler.flights, None
+        in_flight = flights.get(request)
         try:
             result = await self._through_middlewares(request)
             if isinstance(result, Response):
                 # extensions.core_stats does not listen for responses.
                 self._count("response_received_count")
+            elif result is request:
+                again = request
             return result
         except Exception as error:
             if in_flight is not None and in_flight.failure is None:
@@ -170,13 +167,10 @@ class Downloader:
         finally:
             self.active.discard(request)
             if in_flight is not None:
-                scheduler.flights.end(in_flight)
+                flights.end(in_flight, again)
 
     async def _download(self, request: Request) -> Response | Request:
-        """Return the response, or the request itself if it was turned back.
-
-        Scrapy takes a returned request to the scheduler again.
-        """
+        """Return the response, or the request itself if it was turned back."""
         count, send = self._count, None
         if is_heard(self._crawler, *_SENT):
             send = partial(self._crawler.signals.send_catch_log, spider=self._crawler.spider)

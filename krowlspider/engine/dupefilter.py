@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scrapy.dupefilters import BaseDupeFilter
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.frontier.store.schema import KEY_SIZE
 from krowlspider.urls.canonical import normalise, requisite_identity
 from krowlspider.urls.host import host_of
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from krowlspider.urls.canonical import IdentityHasher
 
 
 class DupeFilter(BaseDupeFilter):
@@ -28,11 +31,15 @@ class DupeFilter(BaseDupeFilter):
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._job = Job.of(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
+
+    @cached_property
+    def hasher(self) -> IdentityHasher:
+        """Computes the identities of URLs: that of the job, unless another one is set."""
+        return job_of(self._crawler).hasher
 
     def identity(self, request: Request, url: str) -> bytes:
         """Return the 8-byte identity of a request for a normalised URL.
@@ -42,7 +49,7 @@ class DupeFilter(BaseDupeFilter):
         """
         if request.method == "GET" and not request.body:
             is_requisite = "krowl_requisite" in request.meta
-            return self._job.hasher.key(requisite_identity(url) if is_requisite else url)
+            return self.hasher.key(requisite_identity(url) if is_requisite else url)
         fingerprint = self._crawler.request_fingerprinter.fingerprint(request)
         # A fingerprinter of a user may return fewer bytes.
         return fingerprint[:KEY_SIZE].ljust(KEY_SIZE, b"\0")
@@ -52,4 +59,5 @@ class DupeFilter(BaseDupeFilter):
         url = normalise(request.url)
         if url is None:
             return False
-        return self._job.frontier.seen.known(host_of(url), self.identity(request, url))
+        seen = job_of(self._crawler).frontier.seen
+        return seen.known(host_of(url), self.identity(request, url))

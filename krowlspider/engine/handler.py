@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cached_property, partial
+from http.client import NOT_MODIFIED
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -13,18 +14,22 @@ from scrapy.exceptions import StopDownload
 from twisted.python.failure import Failure
 
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.write.capture import Receipt
 from krowlspider.archive.write.records import RecordIds
-from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
+from krowlspider.crawl.parts import keeps_pages
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError, LocalExhausted, TooLarge
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.frontier.fetched import Fetched, validators_in
 from krowlspider.politeness.delay import THROTTLING
+from krowlspider.recrawl.validators import Meaning
+from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Location
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.recrawl import Asked
     from krowlspider.fetch.exchange import Exchange
     from krowlspider.fetch.http.request import Proxy
     from krowlspider.fetch.spills import StoredResponse
@@ -91,11 +97,12 @@ class DownloadHandler(BaseDownloadHandler):
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
         settings = crawler.settings
-        self._job = Job.of(crawler)
+        self._job = job_of(crawler)
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters
         self._throttle = self._job.throttle
+        self._keeps_rows = keeps_pages(settings)
         self._ids = RecordIds()
         self._last_tries = LastTries(settings, self._count)
         # Whether the archive has failed and this has been logged.
@@ -152,11 +159,11 @@ class DownloadHandler(BaseDownloadHandler):
         meta, frontier = request.meta, self._job.frontier
         in_flight.memory = FetchMemory(self._job.memory)
         try:
-            exchange = await self._job.client.fetch(
+            exchange = await self._job.fetching.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
                 in_flight.url,
                 request.method,
-                self._request_headers(request),
+                self._request_headers(request, in_flight),
                 request.body,
                 timeout=meta.get("download_timeout", self._timeout),
                 max_size=self._size_limit(request) or sys.maxsize,
@@ -164,7 +171,7 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(frontier.schedule.reserve_address, in_flight.host),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
-                spills=self._job.spills if in_flight.robots_fetch is None else None,
+                spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
@@ -197,9 +204,9 @@ class DownloadHandler(BaseDownloadHandler):
         A response that a callback awaits does not wait: that callback's page may be one of them.
         """
         lease = in_flight.lease
-        awaited = lease is not None and Scheduler.of(self.crawler).awaited.holds(lease)
+        awaited = lease is not None and lease.entry.is_awaited
         try:
-            return await self._job.spills.load(stored, memory, waits=not awaited)
+            return await self._job.fetching.spills.load(stored, memory, waits=not awaited)
         except OSError as error:
             failure = LocalExhausted(f"a large response cannot be read again: {error}")
             raise as_scrapy(failure) from failure
@@ -215,9 +222,9 @@ class DownloadHandler(BaseDownloadHandler):
                 quarter = int(min(self._job.memory.limit / 4, sys.maxsize))
                 most = self._size_limit(request) or quarter
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
-                mark = page_mark(self._job.frontier, in_flight)
+                mark = in_flight.mark(self._job.frontier.queues)
                 assert in_flight.memory is not None
-                body = await self._job.decoders.decode(
+                body = await self._job.fetching.decoders.decode(
                     mark, body, coding[-1], most, in_flight.memory, cuts=is_robots
                 )
                 if is_robots and exchange.truncated == "length" and len(body) < most:
@@ -239,7 +246,12 @@ class DownloadHandler(BaseDownloadHandler):
             return _Signals(self.crawler, request)
         return None
 
-    def _request_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
+    def _request_headers(self, request: Request, in_flight: InFlight) -> list[tuple[bytes, bytes]]:
+        if in_flight.asked is not None:
+            return [*self._own_headers(request), *headers_of_conditions(in_flight.asked.sent)]
+        return self._own_headers(request)
+
+    def _own_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         if not request.headers:
             return self._defaults
         Scheduler.of(self.crawler).warnings.of_headers(request)
@@ -259,6 +271,13 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
+            capture.receipt = Receipt()
+            fetched = self._fetched(exchange, capture.receipt, in_flight.asked)
+            in_flight.lease.fetched = fetched
+            if in_flight.asked is not None and exchange.status == NOT_MODIFIED:
+                capture.says_nothing = fetched.meaning is not Meaning.NOT_MODIFIED
+                capture.original = in_flight.asked.original()
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
@@ -266,6 +285,15 @@ class DownloadHandler(BaseDownloadHandler):
             written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
+
+    def _fetched(self, exchange: Exchange, receipt: Receipt, asked: Asked | None) -> Fetched:
+        status = exchange.status
+        etag, modified = validators_in(exchange.headers, self._count_left)
+        meaning = Meaning.ORDINARY if asked is None else asked.meaning(status, etag, modified)
+        return Fetched(exchange.times.started, status, etag, modified, meaning, receipt)
+
+    def _count_left(self, validator: str) -> None:
+        self._count(f"krowl/pages/validator_left_count/{validator}")
 
     def _count_answer(self, status: int, size: int) -> None:
         count = self._count
@@ -290,6 +318,6 @@ def _proxy_of(request: Request) -> Proxy:
 
     :raises ProxyInvalid: it is no usable URL
     """
-    from krowlspider.fetch.proxy.url import parse_proxy  # noqa: PLC0415 - few crawls use one
+    from krowlspider.fetch.proxy.protocols import parse_proxy  # noqa: PLC0415 - few crawls use one
 
     return parse_proxy(request.meta["proxy"], request.headers.get(b"Proxy-Authorization") or b"")

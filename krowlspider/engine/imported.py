@@ -10,7 +10,6 @@ from scrapy.crawler import Crawler
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.crawl.codec import RequestCodec
-from krowlspider.crawl.job import Job
 from krowlspider.frontier.entry import AS_JSON, JSON, Entry
 from krowlspider.urls.canonical import IdentityHasher, normalise
 
@@ -36,11 +35,10 @@ def _dupefilter(settings: Settings, seed: int) -> DupeFilter:
     crawler.request_fingerprinter = build_from_crawler(
         load_object(crawler.settings["REQUEST_FINGERPRINTER_CLASS"]), crawler
     )
-    # The job is never opened: identities need its hasher alone.
-    Job.of(crawler).hasher = IdentityHasher(seed)
     found: DupeFilter = build_from_crawler(
         load_object(crawler.settings["DUPEFILTER_CLASS"]), crawler
     )
+    found.hasher = IdentityHasher(seed)
     return found
 
 
@@ -61,7 +59,7 @@ class ImportedIdentity:
         return None if request.dont_filter else self._dupefilter.identity(request, entry.url)
 
     def _request(self, entry: Entry) -> Request:
-        if entry.is_requisite:
+        if entry.is_plain or entry.is_requisite:
             return self._codec.request(entry)
         if entry.request[:1] not in AS_JSON:
             raise ValueError("its request is a pickle, which only the crawl that wrote it may read")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.export import line_of
 from krowlspider.frontier.entry import entry_of
@@ -16,9 +16,8 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise, queued_max
 from krowlspider.urls.host import host_of
-from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.seeds import Seed
 
 if TYPE_CHECKING:
@@ -64,12 +63,11 @@ class LineIntake:
 
     def __init__(self, crawler: Crawler):
         scheduler = Scheduler.of(crawler)
-        self._job = Job.of(crawler)
+        crawl = crawl_of(crawler)
+        self._job, self._node = crawl.job, crawl.node
         self._intake = scheduler.intake
         self._codec = scheduler.codec
-        # 0 means no limit, as in Scrapy, except the limit for URLs that are parsed.
-        most = crawler.settings.getint("URLLENGTH_LIMIT")
-        self._url_max = min(most or REFERENCE_MAX, REFERENCE_MAX)
+        self._url_max = queued_max(crawler.settings.getint("URLLENGTH_LIMIT"))
         # Few: each of them has cost three processes.
         poison = self._job.store.items(schema.POISON)
         self._poison = {entry_of(key, value).url: key for key, value in poison}
@@ -135,7 +133,7 @@ class LineIntake:
         return None if request.dont_filter else self._intake.identify(request, entry.url)
 
     def _queue(self, entries: list[tuple[Candidate, bytes | None]]) -> None:
-        node, intake = self._job.node, self._intake
+        node, intake = self._node, self._intake
         hosts = [candidate.host for candidate, _ in entries]
         owners = [None] * len(hosts) if node is None else node.others(hosts)
         foreign: list[Foreign] = []

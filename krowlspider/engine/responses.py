@@ -11,7 +11,7 @@ from scrapy.responsetypes import responsetypes
 from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.write.capture import Capture, Wire
-from krowlspider.urls.content.media_type import HTML, computed_type
+from krowlspider.urls.media_type import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.log import logformatter_adapter
 from twisted.python.failure import Failure
@@ -71,7 +72,9 @@ class RequestRunner:
             self._slot.nextcall.schedule()
             if self._awaited.sent and self._awaited.settle(request, result):
                 return
-            if isinstance(result, Request):
+            if result is request:
+                self._put_back(request)
+            elif isinstance(result, Request):
                 self._engine.crawl(result)
             else:
                 await scrape(self._engine.scraper, result, request)
@@ -83,6 +86,15 @@ class RequestRunner:
             del self._tasks[request]
             self._slot.remove_request(request)
             self._slot.nextcall.schedule()
+
+    def _put_back(self, request: Request) -> None:
+        """Report a request that is back in its queue, as Scrapy does."""
+        self._engine.signals.send_catch_log(
+            signals.request_scheduled,
+            request=request,
+            spider=self._engine.spider,
+            dont_log=IgnoreRequest,
+        )
 
     async def _downloaded(self, request: Request) -> Response | Request | Failure:
         try:

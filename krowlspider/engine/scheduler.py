@@ -19,26 +19,31 @@ from krowlspider.cluster.tasks import end
 from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
-from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.requisites import RequisiteIntake
+from krowlspider.crawl.recrawl import OFF, Recrawl
+from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.ending import Ending
 from krowlspider.engine.listeners import send_where_heard
-from krowlspider.engine.orders import send_order
+from krowlspider.engine.order_signal import send_order
 from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.internals.engine import call_when_over, is_closing, is_starting
+from krowlspider.internals.engine import (
+    call_when_over,
+    is_closing,
+    is_starting,
+    start_requests_with,
+)
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.data import is_data, queued_as
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import host_of, is_data, queued_as
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -51,9 +56,8 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.fetch import RobotsFetch
-    from krowlspider.urls.rules.scope import Scope
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
+    from krowlspider.urls.scope import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +65,10 @@ logger = logging.getLogger(__name__)
 _LIMITS = ("CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_ITEMCOUNT")
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
+
+
+def _nothing_yet() -> bool:
+    return False
 
 
 class Scheduler(BaseScheduler):
@@ -73,7 +81,8 @@ class Scheduler(BaseScheduler):
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        self._crawl = crawl_of(crawler)
+        self._job, self._node = self._crawl.job, self._crawl.node
         self.meters = self._job.meters
         self.throttle = self._job.throttle
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -86,6 +95,8 @@ class Scheduler(BaseScheduler):
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
+        self.recrawl: Recrawl | None = None
+        self._recrawling: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -118,32 +129,42 @@ class Scheduler(BaseScheduler):
 
         The downloader opened the job before the engine existed.
         """
-        job, settings, engine = self._job, self._crawler.settings, self._crawler.engine
+        job, node = self._job, self._node
+        settings, engine = self._crawler.settings, self._crawler.engine
         self._frontier = job.frontier
-        self._node = job.node
         self._waker = Waker(engine, job.frontier.now)
         self._codec = RequestCodec(spider, request_limits(settings))
         self.budget = PageBudget(
-            None if job.node is None else job.node.allowance,
+            None if node is None else node.allowance,
             is_limited=any(map(settings.getint, _LIMITS)),
+        )
+        self.intake = Intake(
+            job,
+            self._codec,
+            settings,
+            node=node,
+            identify=self._dupefilter.identity,
+            wake=self._waker.wake,
         )
         self.flights = Flights(
             job,
             self.budget,
+            self.intake,
+            self._codec,
             retry_delay=settings.getfloat("KROWL_RETRY_DELAY"),
             wake=self._waker.wake,
+            others_have_seeds=None if node is None else node.others_have_seeds,
         )
-        self.intake = Intake(
-            job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
-        )
-        self.requisites = RequisiteIntake(self.intake, job, settings)
+        self.requisites = RequisiteIntake(self.intake, job.hasher, settings, node)
         self.awaited = AwaitedRequests(
             engine,
             job,
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
+            is_node=node is not None,
         )
+        self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -151,6 +172,7 @@ class Scheduler(BaseScheduler):
             self._codec,
             self._waker,
             awaited=self.awaited,
+            recrawl=self.recrawl,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
             # Without requisites, a page waits for each robots.txt.
             on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
@@ -164,23 +186,51 @@ class Scheduler(BaseScheduler):
         )
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
-        self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
+        self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
         call_when_over(engine, self.flights.over)
-        if job.node is not None:
-            self._traffic = self._connect(job.node)
+        # Until the spider is opened and the downloader has its runner, nothing is popped: the
+        # engine would queue again what was put back.
+        start_requests_with(engine, _nothing_yet)
+        if node is not None:
+            self._traffic = self._connect(node)
+        self._crawl.stopping = self.ending.stop_text
         job.run(
             on_failure=self._stop_crawl,
             on_wrong=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
-            stopping=self.ending.stop_text,
         )
         reader = spider if isinstance(spider, PageReader) else None
         mark_work(engine.scraper, job, self.flights.get, reader, self.flights.charge_page)
         send_where_heard(self._crawler)
         log_start(job)
         self.warnings.of_spider(spider)
+
+    def _recrawl_of(self, kind: str) -> Recrawl | None:
+        """Return what fetches pages again, and begin to queue them; None if nothing does."""
+        pages = self._frontier.pages
+        if kind == OFF or pages is None:
+            return None
+        half = self._crawler.settings.getint("KROWL_FRONTIER_MAX") // 2
+        recrawl = Recrawl(
+            self._frontier,
+            pages,
+            # Those of deferred hosts may wait for long.
+            is_full=lambda: (
+                self.is_holding or self._frontier.queued - self._frontier.deferred_queued > half
+            ),
+            wake=self._waker.wake,
+        )
+        logger.info("Fetch again: what earlier starts have fetched; %s", recrawl.text())
+        self._recrawling = asyncio.ensure_future(self._queue_again(recrawl))
+        return recrawl
+
+    async def _queue_again(self, recrawl: Recrawl) -> None:
+        try:
+            await recrawl.run()
+        except STORE_ERRORS as error:
+            self._job.fail(error)
 
     def _connect(self, node: Node) -> ClusterTraffic:
         """Return the traffic with the other nodes, once `join` runs the node."""
@@ -239,14 +289,15 @@ class Scheduler(BaseScheduler):
         return deferred_from_coro(self._close(reason))
 
     async def _close(self, reason: str) -> None:
-        if self._shrinking is not None:
-            await end([self._shrinking])
+        await end([task for task in (self._shrinking, self._recrawling) if task is not None])
+        if self.recrawl is not None and reason == "finished" and self._job.failure is None:
+            self.recrawl.end()
         if self._node is not None and self._job.failure is None and reason not in _FOR_ALL:
             try:
                 await self._node.drain()
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
-        await self._job.close()
+        await self._crawl.close()
         if refused := self.intake.seed_redirects.warning():
             logger.warning(refused)
         if reason == "finished" and self._job.failure is None:
@@ -259,7 +310,7 @@ class Scheduler(BaseScheduler):
         why = why_nothing_was_fetched(self._frontier, self.counted(), stats, alone=alone)
         if not why:
             return
-        self._job.nothing_fetched = alone
+        self._crawl.nothing_fetched = alone
         by_whom = "" if alone else " by this node"
         logger.warning("No page was fetched%s: %s", by_whom, why)
 
@@ -302,15 +353,10 @@ class Scheduler(BaseScheduler):
     # --- queueing ---
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request durably; return False if it is known or refused.
+        """Queue a new request durably; return False if it is known or refused.
 
-        Each refusal is counted with its reason. A request in flight goes back to the queue of its
-        host with its new retry counts, to be tried again later.
+        Each refusal is counted with its reason.
         """
-        in_flight = self.flights.get(request)
-        if in_flight is not None and in_flight.lease is None:
-            # Its page is back in the queue already, or it was a robots fetch and is over.
-            return True
         self.warnings.of_meta(request)
         url = self._queued_as(request)
         if url is None:
@@ -321,9 +367,6 @@ class Scheduler(BaseScheduler):
         except ValueError as error:
             logger.error("%s cannot be queued: %s", request, error)
             return self._refuse("unserializable")
-        if in_flight is not None and in_flight.lease is not None:
-            self.flights.put_back(in_flight, in_flight.lease, entry)
-            return True
         self.warnings.of_cookies(request)
         return self.intake.request(request, url, entry)
 
@@ -381,7 +424,7 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
-        if (left is not None and left <= 0) or job.failure is not None or self.paused:
+        if (left is not None and left <= 0) or job.failure is not None or self.is_holding:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -403,7 +446,7 @@ class Scheduler(BaseScheduler):
 
         The limits of memory do not hold, because it is the pages in memory that wait.
         """
-        if self._job.failure is not None or self.paused or self._job.outages.paused:
+        if self._job.failure is not None or self.is_holding or self._job.outages.is_out:
             return None
         try:
             return self._dispatcher.next_awaited()
@@ -412,8 +455,9 @@ class Scheduler(BaseScheduler):
             return None
 
     @property
-    def paused(self) -> bool:
-        """Return whether the crawl waits for room on its disk, or is paused by a person."""
+    def is_holding(self) -> bool:
+        """Return whether nothing may be sent: the crawl waits for room on its disk, or a person has
+        paused it."""
         return self._job.is_paused or self._job.full is not None
 
     def has_pending_requests(self) -> bool:
@@ -424,8 +468,13 @@ class Scheduler(BaseScheduler):
         return (
             self._job.stalled is not None
             or len(self.flights) > 0
-            or (self._frontier.hopeful and not self.budget.is_spent)
+            or (self._has_work and not self.budget.is_spent)
         )
+
+    @property
+    def _has_work(self) -> bool:
+        is_pending = self.recrawl is not None and self.recrawl.is_pending
+        return is_pending or self._frontier.hopeful
 
     @property
     def _is_out_of_work(self) -> bool:
@@ -440,6 +489,7 @@ class Scheduler(BaseScheduler):
         return not (
             is_starting(self._crawler.engine)
             or is_hopeful
+            or (self.recrawl is not None and self.recrawl.is_pending)
             or self._job.stalled is not None
             or len(self.flights)
             or frontier.leased

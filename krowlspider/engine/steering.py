@@ -16,9 +16,9 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
-from krowlspider.crawl.snapshots.taking import Snapshot
+from krowlspider.crawl.snapshots.snapshot import Snapshot
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.importing import LineIntake
 from krowlspider.engine.scheduler import Scheduler
@@ -26,11 +26,11 @@ from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.coverage import coverage, covered_hosts
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.words import counted
-from krowlspider.frontier.handover.forgetting import FORGOTTEN_MAX, forget_now
+from krowlspider.frontier.moves.forgetting import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.standing import DELAY, PAUSE, OrderError, StandingOrder
+from krowlspider.urls.blocks import rule_name
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
-from krowlspider.urls.rules.blocks import rule_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,7 +68,8 @@ class Steering:
 
     def __init__(self, crawler: Crawler, who: str):
         self._crawler = crawler
-        self._job = Job.of(crawler)
+        self._crawl = crawl_of(crawler)
+        self._job, self._node = self._crawl.job, self._crawl.node
         self._who = who
 
     # --- the crawl ---
@@ -88,9 +89,9 @@ class Steering:
 
         :raises OrderError: the server of the signal does not answer
         """
-        assert self._job.node is not None
+        assert self._node is not None
         try:
-            await self._job.node.set_paused(paused=paused)
+            await self._node.set_paused(paused=paused)
         except UnansweredError as error:
             raise OrderError(
                 f"the signal to all nodes may be sent or not: {error}; give the order again"
@@ -118,11 +119,11 @@ class Steering:
             cluster are not known yet
         """
         job = self._job
-        if job.takes_lines:
+        if self._crawl.takes_lines:
             raise OrderError("another file is being taken: give this one again after it")
-        if job.node is not None and not job.node.knows:
+        if self._node is not None and not self._node.knows:
             raise OrderError("the nodes of the cluster are not known yet: try again in a minute")
-        job.takes_lines = True
+        self._crawl.takes_lines = True
         try:
             lines = LineIntake(self._crawler)
             begun = perf_counter()
@@ -139,9 +140,9 @@ class Steering:
                     if (took := perf_counter() - begun) >= _TURN:
                         await asyncio.sleep(took)
                         begun = perf_counter()
-            await job.make_durable()
+            await job.commits.make_durable()
         finally:
-            job.takes_lines = False
+            self._crawl.takes_lines = False
         taken = lines.taken
         what = f"{taken.new:,} new, {taken.sent:,} for other nodes, {taken.known:,} known"
         self._note_if(bool(taken.new or taken.sent), "import", what)
@@ -156,7 +157,12 @@ class Steering:
         :raises ForeignHostError: another node owns its host
         :raises KrowlError: as of `add`
         """
-        self._check_owner(host_of(self._checked(url)))
+        checked = self._checked(url)
+        self._check_owner(host_of(checked))
+        if (pages := self._job.frontier.pages) is not None:
+            batch = self._job.store.batch()
+            pages.forget([checked], batch)
+            batch.write()
         return self._queue(Request(url, dont_filter=True), "forget")
 
     def _queue(self, request: Request, order: str) -> bool:
@@ -169,7 +175,7 @@ class Steering:
 
         :raises KrowlError: no setting names a file that can be read again
         """
-        if not (reloads := self._job.reloads):
+        if not (reloads := self._crawl.reloads):
             raise KrowlError("there is nothing to reload: KROWL_EXCLUDE is not set")
         for reload in reloads.values():
             reload()
@@ -225,7 +231,7 @@ class Steering:
         if kind == DELAY and not (ended or 0 <= seconds <= DELAY_MAX):
             raise OrderError(f"{seconds:g} s is no delay: give 0 to {DELAY_MAX:,.0f}")
         moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(self._job.wall()))
-        node = "" if self._job.node is None else f" at node {self._job.node.own}"
+        node = "" if self._node is None else f" at node {self._node.own}"
         note = f"{self._who}{node}, {moment}"
         order = self._orders.made(kind, rule, note, seconds, ended=ended)
         return order, self.take_order(order)
@@ -300,24 +306,24 @@ class Steering:
 
         :raises OwnerError: it cannot carry it out, or does not answer
         """
-        assert self._job.node is not None
-        return await self._job.node.orders.ask(owner, self._who, name, fields)
+        assert self._node is not None
+        return await self._node.orders.ask(owner, self._who, name, fields)
 
     @property
     def is_node(self) -> bool:
         """Return whether this process is a node of a cluster."""
-        return self._job.node is not None
+        return self._node is not None
 
     @property
     def other_nodes(self) -> list[str]:
         """Return the other nodes of the cluster, those away included; none without one."""
-        node = self._job.node
+        node = self._node
         return [] if node is None else node.other_nodes
 
     def tell_again(self, node: str) -> None:
         """Send a node all standing orders again, once it is there: it has not answered."""
-        assert self._job.node is not None
-        self._job.node.tell_again(node)
+        assert self._node is not None
+        self._node.tell_again(node)
 
     # --- parts ---
 
@@ -338,7 +344,7 @@ class Steering:
         return self._job.frontier.schedule.orders
 
     def _check_owner(self, host: str) -> None:
-        node = self._job.node
+        node = self._node
         if node is None or not node.knows:
             return
         if (owner := node.others([host])[0]) is not None:

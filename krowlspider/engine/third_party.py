@@ -52,7 +52,7 @@ class ThirdPartyHandler(DownloadHandler):
         timeout = request.meta.get("download_timeout", self._timeout)
         frontier = self._job.frontier
         try:
-            await self._job.client.permit(
+            await self._job.fetching.client.permit(
                 in_flight.url,
                 timeout,
                 partial(frontier.schedule.reserve_address, in_flight.host),

@@ -6,12 +6,12 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from krowlspider.fetch.connection import Pool
 from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import build_request, split_target
 from krowlspider.fetch.pending import OneByOne, Order
-from krowlspider.fetch.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

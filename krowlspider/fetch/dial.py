@@ -10,13 +10,11 @@ from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
-from krowlspider.fetch.tcp.failures import connect_failure
-from krowlspider.fetch.tcp.order import Order
 from krowlspider.fetch.tcp.race import DELAY, Race
-from krowlspider.fetch.tls.channel import Channel
-from krowlspider.fetch.tls.context import crawler_tls, server_name
+from krowlspider.fetch.tcp.routes import Order, connect_failure
+from krowlspider.fetch.tls.channel import Channel, crawler_tls, server_name
 from krowlspider.fetch.tls.work import Slices
-from krowlspider.urls.ports import BLOCKED
+from krowlspider.urls.host import BAD_PORTS
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns.resolver import Resolver
@@ -260,7 +258,7 @@ class Dialer:
 
 
 def _check_port(port: int) -> None:
-    if port in BLOCKED:
+    if port in BAD_PORTS:
         raise errors.PortForbidden(f"port {port} is of another protocol")
 
 

@@ -41,10 +41,15 @@ _PATH_LETTERS = f"{ascii_uppercase} "
 # The hops that count in the depth. Sitemaps that name each other have one depth.
 _LINKS = re.compile("L|M+")
 # The first byte of a request says what it is for. REQUISITE is followed by a packed `Requisite`,
-# the others by the request as JSON, or as a pickle.
+# AWAITED by a token of who waits for it, the others by the request as JSON, or as a pickle.
 REQUISITE = b"R"
 SITEMAP = b"S"
 OPT_OUT = b"O"
+AWAITED = b"A"
+# Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
+# its row, and one that was queued whether it is known or not.
+AGAIN = b"G"
+UNMARKED = b"U"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
@@ -62,8 +67,8 @@ class Entry(Struct, eq=False, gc=False):
     - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for now.
     - ``bare``: a seed that was given without a scheme: its https URL, or the http URL to which the
       crawl fell back.
-    - ``request``: a whole serialised Scrapy request, or a packed `Requisite`, behind a byte that
-      says which, and what it is for; empty for a plain GET of a page.
+    - ``request``: a whole serialised Scrapy request, a packed `Requisite` or a token, behind a byte
+      that says which, and what it is for; empty for a plain GET of a page.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
       its meta instead.
     - ``via``: the URL that led to it; ``path``: the last HOPS_MAX hops from the seed, as in
@@ -87,6 +92,20 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def is_requisite(self) -> bool:
         return self.request[:1] == REQUISITE
+
+    @property
+    def is_awaited(self) -> bool:
+        return self.request[:1] == AWAITED
+
+    @property
+    def is_again(self) -> bool:
+        """Return whether it is a page that was fetched, and is fetched again by its row."""
+        return self.request[:1] == AGAIN
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it is a plain GET of a page, whose URL has all that is needed."""
+        return not self.request or self.request[:1] in (AGAIN, UNMARKED)
 
     @property
     def is_seed(self) -> bool:

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SEED_PRIORITY, Level, level_of
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY, Level, level_of
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
+from krowlspider.recrawl.validators import Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from krowlspider.frontier.fetched import Fetched
     from krowlspider.frontier.hosts.domain_load import DomainLoad
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.schedule.scheduler import HostScheduler
@@ -37,6 +39,8 @@ _LOCATION_MAX = 2048
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PAGE = "page"
 REDIRECT = "redirect"
+# The answer to a conditional request: the page is as it was.
+NOT_MODIFIED = "not_modified"
 # In place of the reason of a drop: the URL is over, and its http URL follows.
 FELL_BACK = "fallback"
 
@@ -71,8 +75,9 @@ class Answer(NamedTuple):
 class Lease(Struct, eq=False):
     """An entry that was popped and is not acknowledged.
 
-    ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, or a word in
-    `krowlspider.frontier.entry.FILES`, from the acknowledgement on.
+    ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, NOT_MODIFIED, or a word
+    in `krowlspider.frontier.entry.FILES`, from the acknowledgement on. ``fetched`` is what its last
+    answer says of the page, None without rows of pages.
     """
 
     host: Host
@@ -81,6 +86,7 @@ class Lease(Struct, eq=False):
     entry: Entry
     answer: Answer | None = None
     kind: str = PAGE
+    fetched: Fetched | None = None
 
     @property
     def is_redirect(self) -> bool:
@@ -94,6 +100,8 @@ class Lease(Struct, eq=False):
             self.kind = file
         elif self.is_redirect:
             self.kind = REDIRECT
+        elif self.fetched is not None and self.fetched.meaning is Meaning.NOT_MODIFIED:
+            self.kind = NOT_MODIFIED
 
 
 class Candidate(Struct, gc=False):
@@ -217,17 +225,20 @@ class EntryQueues:
         queue.leased.remove((lease.priority, lease.sequence))
         self.leased -= 1
 
-    def replace(self, lease: Lease, entry: Entry) -> None:
-        """Put a leased entry back, changed, in one batch with the removal of the old one. It goes
-        to the end of its queue; with a due time of its own, to the queue for its number of
-        tries."""
-        batch = self._store.batch()
+    def put_back(self, lease: Lease, entry: Entry, batch: Batch) -> None:
+        """Replace the entry of a lease in a batch, and end the lease. The new entry goes to the end
+        of its queue; with a due time of its own, to the queue for its number of tries. The caller
+        records the host in the same batch."""
         batch.delete(self.key_of(lease))
         again = Candidate(lease.host.name, None, entry, lease.priority)
         self.append(lease.host, (again,), batch)
         self.end_lease(lease)
-        self._schedule.cache.record([lease.host], batch)
-        batch.write()
+
+    def replace(self, lease: Lease, entry: Entry) -> None:
+        """Put a leased entry back, changed, as `put_back`."""
+        batch = self._store.batch()
+        self.put_back(lease, entry, batch)
+        self._schedule.cache.record_now(lease.host, batch)
 
     def promote(
         self, host: Host, seed: Candidate, key_of: Callable[[str], bytes], batch: Batch

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from krowlspider.frontier.limits import Limits
+    from krowlspider.frontier.pages.rows import PageRows
     from krowlspider.frontier.seen.seen_set import SeenSet
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
@@ -61,10 +62,13 @@ class Commit:
     counters: Counter[str]
     outcomes: Counter[str]
     upkeep: list[Callable[[], None]]
+    pages: PageRows | None = None
 
     def write(self) -> None:
         """Write the batch and do the upkeep. This blocks for an fsync: call it off the event
         loop."""
+        if self.pages is not None:
+            self.pages.put(self.acknowledged, self.batch)
         ends = [ended(*each) for each in self.acknowledged if not each[0].entry.depth]
         put_states(self.store, filter(None, ends), self.batch)
         self.batch.write()
@@ -78,7 +82,8 @@ class Frontier:
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
     ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse,
-    ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed.
+    ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed. ``pages``
+    has a row for each page that was fetched, None without KROWL_PAGES.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -96,9 +101,11 @@ class Frontier:
         boot: bytes = b"",
         may_fetch: Callable[[str], bool] | None = None,
         may_overflow: Callable[[], bool] = lambda: True,
+        pages: PageRows | None = None,
     ):
         self.seen = seen
         self.store = store
+        self.pages = pages
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
         self.now = self._clock.now
         self.counters = read_counters(store)
@@ -325,7 +332,7 @@ class Frontier:
             names = {lease.host.name for lease, _ in acknowledged}
             batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         upkeep = self._upkeep(len(acknowledged))
-        return Commit(self.store, batch, acknowledged, counted, tallied, upkeep)
+        return Commit(self.store, batch, acknowledged, counted, tallied, upkeep, self.pages)
 
     def _upkeep(self, acknowledged: int) -> list[Callable[[], None]]:
         """Return the upkeep that is due, for the thread that writes the commit."""
@@ -348,6 +355,9 @@ class Frontier:
             host = lease.host
             self.queues.end_lease(lease)
             cache.note(host)
+            if lease.entry.is_again:
+                # The page was counted when it was fetched first.
+                continue
             if dropped is None or dropped == FELL_BACK:
                 host.queue.done += 1
                 host.queue.extras += dropped is not None or lease.kind != PAGE

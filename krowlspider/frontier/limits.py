@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from krowlspider.urls.ports import Ports
+from krowlspider.urls.host import Ports
 
 # The part of ``total`` for one domain once half of the frontier is full: an endless site leaves
 # room for others. A crawl of few domains raises KROWL_FRONTIER_MAX.
@@ -33,13 +33,13 @@ class MemoryLimits:
     - ``hosts``: hosts kept besides the pinned ones, about 1 kB each. Fewer cost more reads from
       disk, more cost the garbage collector more time.
     - ``window``: places of the heap that are read at a time, about 400 bytes each.
-    - ``blocked``: hosts that wait for room. ``in_line``: names in line for room. More wait on disk,
+    - ``waiting``: hosts that wait for room. ``in_line``: names in line for room. More wait on disk,
       each with a due time of its own: a domain may have hosts without end.
     """
 
     hosts: int = 10_000
     window: int = 10_000
-    blocked: int = 1000
+    waiting: int = 1000
     in_line: int = 100_000
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from krowlspider.frontier.entry_queues import FELL_BACK
+from krowlspider.frontier.entry_queues import FELL_BACK, NOT_MODIFIED
 from krowlspider.frontier.store import schema
 from krowlspider.urls.canonical import identity, normalise
 from krowlspider.urls.page.headers import escape_octets
@@ -213,7 +213,7 @@ def _before(entry: Entry) -> str | None:
 def ended(lease: Lease, dropped: str | None) -> tuple[bytes, bytes] | None:
     """Return key and new state of an entry that is over; None if it is of no seed."""
     entry, answer = lease.entry, lease.answer
-    if not _is_of_seed(entry):
+    if not _is_of_seed(entry) or lease.kind == NOT_MODIFIED:
         return None
     if dropped == FELL_BACK:
         state = ("", 0, entry.url.replace("https:", "http:", 1))

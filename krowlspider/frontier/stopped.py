@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry_queues import PAGE
-from krowlspider.frontier.hosts.host import LANE_AT, level_of
-from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host, place_in
+from krowlspider.frontier.hosts.queue import LANE_AT, level_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
 from krowlspider.frontier.store.schema import split_queue_key

@@ -1,17 +1,22 @@
-"""Scrapy's engine and scraper: what a scheduler and a downloader of our own need."""
+"""Scrapy's engine, scraper and downloader middlewares: what parts of our own need of them."""
 
 from __future__ import annotations
 
+from functools import cached_property
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
+from scrapy.exceptions import _InvalidOutput
+from scrapy.http import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import TypeAlias
 
-    from scrapy import Request
     from scrapy.core.engine import ExecutionEngine, _Slot
     from scrapy.core.scraper import Scraper
-    from scrapy.http import Response
     from twisted.python.failure import Failure
 
     Scrape: TypeAlias = Callable[[Response | Failure, Request], Coroutine[Any, Any, None]]
@@ -83,3 +88,38 @@ async def scrape(scraper: Scraper, result: Response | Failure, request: Request)
 async def process_output(scraper: Scraper, output: Any, response: Response | Failure) -> None:
     """Schedule a request, or send an item through the pipelines."""
     await scraper._process_spidermw_output_async(output, response)
+
+
+class DownloaderMiddlewares(DownloaderMiddlewareManager):
+    """Calls ``process_response`` directly as long as all of them are coroutine functions.
+
+    Scrapy looks at each result to learn whether it can be awaited.
+    """
+
+    @cached_property
+    def _coroutines(self) -> tuple[Callable[..., Any], ...]:
+        """Return all methods ``process_response``; none if one of them is no coroutine function."""
+        methods = tuple(each for each in self.methods["process_response"] if each is not None)
+        if all(
+            iscoroutinefunction(each) and each not in self._mw_methods_requiring_spider
+            for each in methods
+        ):
+            return methods
+        return ()
+
+    async def _process_response(
+        self, response: Response | Request, request: Request
+    ) -> Response | Request:
+        methods = self._coroutines
+        if not methods or response is None:
+            return await super()._process_response(response, request)
+        for method in methods:
+            if isinstance(response, Request):
+                break
+            response = await method(request=request, response=response)
+            if not isinstance(response, (Response, Request)):
+                raise _InvalidOutput(
+                    f"Middleware {method.__qualname__} must return Response or Request, got"
+                    f" {type(response)}"
+                )
+        return response

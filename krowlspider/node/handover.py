@@ -1,6 +1,6 @@
 """Hand hosts over between the folders of processes that do not run, when their number changes.
 
-Each host goes to the folder of its owner, in the chunks of `krowlspider.frontier.handover`, and
+Each host goes to the folder of its owner, in the chunks of `krowlspider.frontier.moves`, and
 leaves its old folder when the new one is synced. The heads of the folders name the new ring last.
 So a death at any point loses nothing: the next start does the rest.
 """
@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.cluster.transport.meta import MAX_URL
 from krowlspider.crawl.nodes.static import place_of
 from krowlspider.crawl.parts import delay_policy, frontier_limits, robots_fetches, seen_set
 from krowlspider.engine.imported import ImportedIdentity
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.poison import strike
 from krowlspider.frontier.seed_table import move_states
 from krowlspider.frontier.store.owner import change_ring
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, boot_id, left_key
 from krowlspider.node.tree import StoppedError, process_warc_folder, processes
-from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.canonical import URL_MAX, IdentityHasher
 from krowlspider.urls.host import domain_of, host_of
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.ring import Ring
     from krowlspider.crawl.folder import JobFolder, JobHead
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.handover.departure import Departure
+    from krowlspider.frontier.moves.departure import Departure
     from krowlspider.frontier.part import Identify
     from krowlspider.frontier.store.store import Store
     from krowlspider.node.tree import Tree
@@ -157,7 +156,7 @@ class FolderHandover:
         )
         fetches = robots_fetches(settings, frontier, time.time, lambda *_: None)
         departures = Departures(frontier, store, fetches, node=name, identify=identify)
-        arrivals = Arrivals(frontier, store, fetches.cache, identify, url_max=MAX_URL)
+        arrivals = Arrivals(frontier, store, fetches.cache, identify, url_max=URL_MAX)
         return _Part(name, folder, head, store, frontier, departures, arrivals)
 
     def _owner_for(self, part: _Part) -> Callable[[str], str | None]:

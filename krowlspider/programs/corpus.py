@@ -24,8 +24,7 @@ from krowlspider.corpus.finish import clusters
 from krowlspider.corpus.folder import Folder
 from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import default_text, read_rules
-from krowlspider.corpus.record import FORM
-from krowlspider.corpus.shards import ENDINGS
+from krowlspider.corpus.record import ENDINGS, FORM
 from krowlspider.corpus.text.document import Reading
 from krowlspider.corpus.text.extractors import EXTRACTORS
 from krowlspider.corpus.worker import Choice, Job

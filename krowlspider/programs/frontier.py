@@ -18,14 +18,14 @@ from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tree_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
-from krowlspider.crawl.snapshots.restoring import restore
-from krowlspider.crawl.snapshots.taking import take_stopped
+from krowlspider.crawl.snapshots.snapshot import restore, take_stopped
 from krowlspider.crawl.status import total_status
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.coverage import hosts_named
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
+from krowlspider.frontier.admin.page_lines import page_lines
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
 from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.admin.view import view_frontier
@@ -45,6 +45,7 @@ from krowlspider.programs.stopped import (
 )
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
+from krowlspider.views.captures import epoch_of
 from krowlspider.views.files import STDIO, read_lines, written
 from krowlspider.views.frontier import named_host, whole_host
 
@@ -81,6 +82,7 @@ _GIVEN = {"NAME": "the name of a host", "URL": "a URL", "FILE": "a file", "DIR":
 _WAYS_FOR_PAGE = {
     "drop-host": "KROWL_EXCLUDE excludes single URLs",
     "forget": "krowl.forget() of a running crawl queues one URL again",
+    "host": "--explain tells of single URLs",
 }
 # The options that change the folder, or need to write in it.
 _CHANGES = ("import", "drop-host", "forget", "snapshot", "restore")
@@ -123,6 +125,19 @@ class Command(Program):
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
             one.add_argument(f"--{name}", metavar=kind, dest=name, help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
+        parser.add_argument(
+            "--pages",
+            action="store_true",
+            help="print the pages that were fetched, one JSON line each, or those of --host",
+        )
+        parser.add_argument(
+            "--status", type=int, metavar="CODE", help="of --pages: only those with this status"
+        )
+        parser.add_argument(
+            "--since",
+            metavar="DATE",
+            help="of --pages: only those fetched on this date in UTC or later: 2026-01-31",
+        )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         self._check(args, opts)
@@ -167,6 +182,11 @@ class Command(Program):
                 raise KrowlError(f"--{name} is given an empty name: give {_GIVEN[kind]}")
         if opts.format and not opts.export:
             raise KrowlError("--format is for --export: give both, or neither")
+        if not opts.pages and (opts.status is not None or opts.since):
+            raise KrowlError("--status and --since are for --pages: give that too")
+        others = [name for name in (*_ACTIONS, "repair") if name != "host" and vars(opts)[name]]
+        if opts.pages and others:
+            raise KrowlError(f"--pages and --{others[0]} do not go together: give one of them")
         validate(offline(self.settings))
 
     def _lock_tree(
@@ -226,8 +246,8 @@ class Command(Program):
             self._say_explained(opts, explain_running(error, opts.explain))
         elif given := vars(opts)["import"]:
             self._say_imported(opts, import_running(error, given, self.settings))
-        elif any(getattr(opts, name) for name in (*_ACTIONS, "repair")):
-            # The other options would change the folder of a crawl that runs.
+        elif any(getattr(opts, name) for name in (*_ACTIONS, "repair", "pages")):
+            # The other options would change the folder of a crawl that runs, or read all of it.
             raise JobError(
                 f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
             ) from error
@@ -288,7 +308,9 @@ class Command(Program):
         # Text below the delays, if they are not those of the crawl.
         note = "" if head.delays else frontier.DELAYS_OF_COMMAND
         given = vars(opts)
-        if given["host"]:
+        if opts.pages:
+            self._print_pages(stores, opts)
+        elif given["host"]:
             name = named_host(given["host"])
             views = [
                 view_host(part.store, name, policy, now, _MOST) for part in _that_know(parts, name)
@@ -331,6 +353,21 @@ class Command(Program):
         else:
             view = view_frontier(stores, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)
+
+    def _print_pages(self, stores: Sequence[LevelStore], opts: argparse.Namespace) -> None:
+        since = epoch_of(opts.since) if opts.since else 0.0
+        hosts = _hosts_of(stores, opts.host, "host") if opts.host else [None]
+        left_out = 0
+        with written(STDIO) as file:
+            for store in stores:
+                for host in hosts:
+                    for line in page_lines(store, host, opts.status, since):
+                        if line is None:
+                            left_out += 1
+                        else:
+                            file.write(f"{line}\n")
+        if left_out:
+            print(frontier.later_rows(left_out), file=sys.stderr)
 
     def _export(self, stores: Sequence[LevelStore], opts: argparse.Namespace, now: float) -> None:
         is_foreign = opts.format == "urlfrontier"

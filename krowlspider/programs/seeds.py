@@ -11,15 +11,14 @@ from scrapy.exceptions import UsageError
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import BadLines, Program, refuse_options
-from krowlspider.urls.lists import FORMATS, content, recognise, seed_text
-from krowlspider.urls.seeds import BadSeed, seed_lines
+from krowlspider.urls.seeds import FORMATS, BadSeed, content, recognise, seed_lines, seed_text
 from krowlspider.views.files import STDIO, read_lines, written
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from krowlspider.urls.lists import ReadLine
+    from krowlspider.urls.seeds import ReadLine
 
 # Lines read before the first seed is written, to recognise binary, empty and unknown files.
 _HEAD = 100

@@ -23,16 +23,15 @@ from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
 from krowlspider.frontier.admin.host_view import why_host_of_stopped_crawl_waits
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.cache import RobotsCache
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
 from krowlspider.programs.program import BAD_NAMED, BadLines
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.length import REFERENCE_MAX
-from krowlspider.urls.rules.exclude import PatternList
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.blocks import PatternList
+from krowlspider.urls.canonical import IdentityHasher, queued_max
+from krowlspider.urls.scope import Scope, ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,9 +112,9 @@ def import_into(
         delay_policy(settings),
         monotonic=time.monotonic,
         wall=time.time,
+        pages=PageRows(store, IdentityHasher(head.seed).key),
     )
-    # 0 means no limit, as in Scrapy, except the limit for URLs that are parsed.
-    url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
+    url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
     identify = ImportedIdentity(offline(settings), head.seed)
     parse = partial(parse_line, identify=identify, url_max=url_max)
     return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)

@@ -12,8 +12,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.errors import KrowlError, error_text, install_with
 from krowlspider.programs.program import Program
-from krowlspider.views.top.source import NoCrawlError, Source
-from krowlspider.views.top.text import lines, one_line
+from krowlspider.views.top.source import NoCrawlError, Source, lines, one_line
 
 if TYPE_CHECKING:
     import argparse

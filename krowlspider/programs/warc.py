@@ -27,18 +27,17 @@ from krowlspider.archive.index.cdxj import WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.dedup import build, source_at
-from krowlspider.archive.tools.extract import Choice, extract
+from krowlspider.archive.tools.extract import Choice, copy_originals, extract
 from krowlspider.archive.tools.inputs import files_in, refuse_names
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.archive.tools.originals import copy_originals
 from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
 from krowlspider.archive.tools.stats import count_files
 from krowlspider.archive.tools.wacz import About, pack
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import uploaded
+from krowlspider.archive.upload.plan import Destination
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import upload_folder
-from krowlspider.archive.write.compression import compressor
+from krowlspider.archive.write.open_file import compressor
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.archiving.open_note import read_synced
 from krowlspider.crawl.folder import JobFolder
@@ -48,7 +47,6 @@ from krowlspider.fetch.http.stored import decoded
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.views import captures
-from krowlspider.views import warc as views_warc
 from krowlspider.views.files import STDIO, written
 
 if TYPE_CHECKING:
@@ -202,7 +200,7 @@ class Command(Program):
             count = merge(indexes, out, count_bytes)
         self.say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
         if still_open := len(list(folder.glob(f"*{WARC}{OPEN}"))):
-            self.complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
+            self.complain(f"not in it: {captures.left_out(folder, 0, (), still_open)}", 0)
         self._complain_of_damage(damaged)
         self._complain_of_other_forms(FOUND_WRONG, folder)
 
@@ -210,7 +208,7 @@ class Command(Program):
         folder = self._folder(name)
         with bar("checking", _size(files_in(folder))) as count_bytes:
             report = check_folder(folder, count_bytes)
-        self.say(views_warc.checked(report, folder))
+        self.say(captures.checked(report, folder))
         if report.problem_count:
             self.exitcode = FOUND_WRONG
 
@@ -218,7 +216,7 @@ class Command(Program):
         files = files_in(self._folder(name))
         with bar("counting", _size(files)) as count_bytes:
             stats = count_files(files, _DECODE, count_bytes)
-        self.say(json.dumps(vars(stats)) if opts.json else views_warc.counts(stats))
+        self.say(json.dumps(vars(stats)) if opts.json else captures.counts(stats))
         for file, offset, reason in stats.damaged:
             self.complain(
                 f"{file} at byte {offset}: {reason}; what cannot be read is not counted",
@@ -281,7 +279,7 @@ class Command(Program):
             made, damaged = _index_missing(folder)
         finally:
             os.close(lock)
-        self.say(views_warc.mended(report, made))
+        self.say(captures.mended(report, made))
         self._complain_of_damage(damaged)
 
     def _cat(self, url: str, name: str, opts: argparse.Namespace) -> None:
@@ -313,7 +311,7 @@ class Command(Program):
             indexes = [*finished, *index_open_files(folder, scratch, count_bytes)]
         found = captures.captures(indexes, url)
         if opts.all:
-            return f"{views_warc.captures(found)}\n".encode()
+            return f"{captures.lines_of(found)}\n".encode()
         chosen = captures.choose(found, url, opts.at)
         if opts.payload:
             content, fault = captures.body(folder, indexes, chosen, _DECODE)
@@ -420,7 +418,7 @@ class Command(Program):
             except BucketError as error:
                 raise KrowlError(f"{there.url()}: {error}") from error
         if opts.verify:
-            self.say(views_warc.verified(stats.verified, stats.wrong))
+            self.say(captures.verified(stats.verified, stats.wrong))
         self.say(
             f"{counted(stats.files, 'file')} uploaded to {there.url()}, {stats.waiting:,} left"
         )
@@ -506,7 +504,7 @@ def _left_out(folder: Path, packed: set[str]) -> str:
     away = known - here - packed
     places = {there[name].rpartition("/")[0] for name in away if name in there}
     still_open = len(list(folder.glob(f"*{WARC}{OPEN}")))
-    return views_warc.left_out(folder, len(away), places, still_open + len(here - packed))
+    return captures.left_out(folder, len(away), places, still_open + len(here - packed))
 
 
 def _size(paths: Iterable[Path]) -> int:

@@ -18,24 +18,22 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.answers.retries import TRUNCATED
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
+from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.spiders.arguments import asked_scope, number
 from krowlspider.spiders.opt_outs import OptOuts
-from krowlspider.spiders.redirects import Redirects
-from krowlspider.spiders.requisites import ACCEPT, RequisiteReader
-from krowlspider.spiders.seeds import seeds_of
+from krowlspider.spiders.seeds import asked_scope, number, seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.content.media_type import HTML, ContentType, computed_type
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.host import host_of
+from krowlspider.urls.media_type import HTML, ContentType, computed_type
 from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
@@ -45,8 +43,9 @@ from krowlspider.urls.page.headers import (
     values_of,
 )
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
-from krowlspider.urls.rules.duplicates import FOLLOWED_MAX, DuplicateBodies
-from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.page.requisites.requisite import ACCEPT
+from krowlspider.urls.scope import Scope
+from krowlspider.urls.traps import FOLLOWED_MAX, DuplicateBodies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
+    from krowlspider.engine.requisites import RequisiteReader
     from krowlspider.spiders.seeds import SeedList, SeedsFile
 
 logger = logging.getLogger(__name__)
@@ -194,6 +194,8 @@ class BroadSpider(Spider):
         spider._limit_depth(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
+            from krowlspider.engine.requisites import RequisiteReader  # noqa: PLC0415 - for few crawls
+
             spider._requisites = RequisiteReader(crawler)
         if crawler.settings.getbool("KROWL_OPT_OUTS"):
             spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
@@ -230,7 +232,7 @@ class BroadSpider(Spider):
         """
         scheduler, settings = self.scheduler, self.settings
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
-        kept = Job.of(self.crawler).scope
+        kept = job_of(self.crawler).scope
         assert kept is not None
         # From here on: an earlier start may have queued links, which must wait.
         scheduler.intake.await_seeds()
@@ -250,9 +252,9 @@ class BroadSpider(Spider):
             source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         finally:
             scheduler.intake.have_seeds()
-        log_crawled(Job.of(self.crawler), self.name, source)
+        log_crawled(job_of(self.crawler), self.name, source)
         # URLs of deferred hosts are no pending requests.
-        if not (scheduler.has_pending_requests() or Job.of(self.crawler).frontier.pending):
+        if not (scheduler.has_pending_requests() or job_of(self.crawler).frontier.pending):
             self._warn_of_empty_queue()
         return
         yield  # an asynchronous generator, as Scrapy requires
@@ -264,13 +266,13 @@ class BroadSpider(Spider):
                 self._seeds.source,
             )
             raise CloseSpider("nothing_to_crawl")
-        if self._seeds is None and not len(Job.of(self.crawler).frontier.seen):
+        if self._seeds is None and not len(job_of(self.crawler).frontier.seen):
             logger.warning(
                 "Nothing to crawl: give -a seeds=FILE, or URLs, or a JOBDIR that has URLs queued"
             )
             raise CloseSpider("nothing_to_crawl")
         # If every seed of a new crawl was refused, the warning at the end says why.
-        if len(Job.of(self.crawler).frontier.seen) and not self.scheduler.counted()["queued"]:
+        if len(job_of(self.crawler).frontier.seen) and not self.scheduler.counted()["queued"]:
             logger.warning(
                 "No URL is queued: give new seeds; links that pages already done had, as after a"
                 " change of the scope, need a new JOBDIR or scrapy frontier JOBDIR --import FILE"
@@ -279,7 +281,7 @@ class BroadSpider(Spider):
     async def _plant(self, seeds: SeedsFile | SeedList) -> str:
         """Archive and queue the seeds; return in words how many there were."""
         text, truncated = await run_in_thread(seeds.text)
-        Job.of(self.crawler).notes.seeds(text, truncated=truncated)
+        job_of(self.crawler).notes.seeds(text, truncated=truncated)
         new = last = 0
         end: int | None = None
         chunks, intake = seeds.chunks(), self.scheduler.intake
@@ -292,7 +294,7 @@ class BroadSpider(Spider):
                 for _ in intake.promote_known():
                     await asyncio.sleep(0)
                 # No event tells when the disk has room again, so poll.
-                while self.scheduler.paused:  # noqa: ASYNC110
+                while self.scheduler.is_holding:  # noqa: ASYNC110
                     await asyncio.sleep(_PAUSED)
             end = last
         finally:

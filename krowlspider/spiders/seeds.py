@@ -1,4 +1,4 @@
-"""What ``-a seeds=`` gives: a file of seeds, or the seeds themselves."""
+"""Seeds and the arguments of the broad spider."""
 
 from __future__ import annotations
 
@@ -11,15 +11,67 @@ from itertools import islice
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.seed_table import SeedLine
+from krowlspider.urls.scope import AskedScope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, ListLine, parse_seed, seed_lines, without_credentials
 from krowlspider.urls.seeds_given import is_file_name, way_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+def number(name: str, text: str, meaning: str) -> int:
+    """Return a number from 0 on; ``meaning`` completes the error, as "0 for no limit"."""
+    try:
+        found = int(text)
+    except ValueError:
+        found = -1
+    if found < 0:
+        raise SeedsError(f"-a {name}={text}: give a whole number, {meaning}")
+    return found
+
+
+def asked_scope(scope: str | None, **texts: str | None) -> AskedScope:
+    """Return the rules that are given, by the names of `ScopeRules`; None is not given.
+
+    ``scope`` is "new" if they replace those that the JOBDIR keeps.
+    """
+    if scope not in {None, "new"}:
+        raise SeedsError(f"-a scope={scope}: give new, or leave it out")
+    given = {name: _READERS[name](name, text) for name, text in texts.items() if text is not None}
+    try:
+        rules = ScopeRules(**given)
+    except ValueError as error:
+        raise SeedsError(str(error)) from error
+    return AskedScope(rules, given=bool(given), replaces=scope == "new")
+
+
+def _depth(name: str, text: str) -> int:
+    return number(name, text, "0 for only the seeds; leave it out for no limit")
+
+
+def _patterns(_: str, text: str) -> tuple[str, ...]:
+    """Return the expressions in alphabetical order: theirs has no meaning."""
+    return tuple(sorted(set(text.split())))
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in {"0", "1", "true", "false"}:
+        raise SeedsError(f"-a {name}={text}: give 1 or 0")
+    return text.lower() in {"1", "true"}
+
+
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "max_depth": _depth,
+    "allow": _patterns,
+    "deny": _patterns,
+    "same_host": _flag,
+    "same_domain": _flag,
+}
+
 
 logger = logging.getLogger(__name__)
 

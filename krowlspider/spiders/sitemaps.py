@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
+from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.words import counted
-from krowlspider.spiders.redirects import Redirects
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX, Sitemap

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.crawl.status import status_line
 from krowlspider.errors import KrowlError, scrapy_with
 from krowlspider.frontier.admin.words import also_fetched, counted, duration
-from krowlspider.urls.rules.blocks import ordered_host
+from krowlspider.urls.blocks import ordered_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +127,7 @@ def explained(found: Explanation) -> str:
         "robots.txt": found.robots,
         "tries": found.tries and counted(found.tries, "failed try"),
         "captures": found.captures and f"{found.captures:,} in the archive",
+        "page": found.page,
     }
     lines = [f"  {name:11} {text}" for name, text in rows.items() if text]
     return "\n".join([found.url, found.why, *lines])
@@ -137,7 +138,9 @@ def imported(result: Imported) -> str:
     reasons = ", ".join(f"{reason}: {count}" for reason, count in result.refused.items())
     refused = f"refused {sum(result.refused.values())}" + (f" ({reasons})" if reasons else "")
     sent = f", sent to other nodes {result.sent}" if result.sent else ""
-    return f"imported {result.imported}{sent}, known {result.known}, {refused}, bad {result.bad}"
+    pages = f", rows of pages {result.pages}" if result.pages else ""
+    known = f"known {result.known}, {refused}, bad {result.bad}"
+    return f"imported {result.imported}{sent}{pages}, {known}"
 
 
 def exported(count: int, left_out: int) -> str:
@@ -148,6 +151,11 @@ def exported(count: int, left_out: int) -> str:
         f"{counted(count, 'URL')} written; left out {counted(left_out, 'request')} with more than a"
         " URL (such as POST, or with a callback)"
     )
+
+
+def later_rows(count: int) -> str:
+    """Return the warning of rows that a later version has written."""
+    return f"left out {counted(count, 'row')} of pages that a later version has written"
 
 
 def _moment(seconds: float) -> str:

@@ -72,9 +72,8 @@ def job_in(folder: Path, file_size: int = FILE_SIZE) -> Job:
 
 
 async def archive(folder: Path, pages: int, file_size: int) -> int:
-    crawl = job_in(folder, file_size)
     try:
-        crawl.open()
+        crawl = job_in(folder, file_size)
     except JobError as error:
         logger.exception("not opened")
         return 3 if for_want_of_room(error) else 2
@@ -103,7 +102,7 @@ async def _archive(crawl: Job, pages: int) -> None:
             await where
             frontier.schedule.release(host, 0)
             frontier.acknowledge(lease)
-        await crawl.commit()
+        await crawl.commits.commit()
 
 
 def serve() -> None:

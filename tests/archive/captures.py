@@ -5,26 +5,31 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec.structs import replace
 
+from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import Member
 from krowlspider.archive.write.capture import Capture, Wire
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType
 
     from fastwarc.warc import WarcRecord
 
 ROOT = Path(__file__).parents[2]
 REQUEST = b"GET /page HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\n\r\n"
+CONDITIONAL = REQUEST[:-2] + b"If-None-Match: x\r\n\r\n"
 # 2026-01-01T00:00:00.250000Z
 STARTED = 1767225600.25
 _IDS = RecordIds()
@@ -71,22 +76,23 @@ def capture(
     *,
     url: str | None = None,
     address: str = "192.0.2.7",
-    request: bytes = REQUEST,
+    request: bytes | None = None,
 ) -> Capture:
     """Return a capture of page ``number``, with a plain response that contains the number, or
-    ``odd``."""
+    ``odd``. Without a ``request``, a 304 answers a conditional one."""
     body = b"<p>page %d</p>" % number
     odd = odd or Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body, body)
     end = odd.response.find(b"\r\n\r\n")
     found = re.search(rb"\r\nContent-Type: ([^\r]*)", odd.response[: max(end, 0)])
+    status = status_of(odd.response)
     return Capture(
         identity=_IDS.new(),
         url=url or f"http://example.org/page/{number}",
-        request_bytes=request,
+        request_bytes=(CONDITIONAL if status == 304 else REQUEST) if request is None else request,
         response_bytes=odd.response,
         head=end + 4 if end >= 0 else 0,
         payload=odd.payload,
-        status=status_of(odd.response),
+        status=status,
         media_type=found[1].decode() if found else "",
         started=STARTED,
         truncated=odd.truncated,
@@ -144,6 +150,19 @@ def written(directory: Path, captures: Iterable[Capture], *, max_size: int = 10*
         files.append(each)
     files.close()
     return finished(directory)
+
+
+@contextmanager
+def deduplicating(directory: Path, **given: Any) -> Iterator[WarcSeries]:
+    """Yield a series in which a payload that is there already becomes a revisit."""
+    directory.mkdir(exist_ok=True)
+    with (
+        TemporaryDirectory() as folder,
+        closing(PayloadIndex(Path(folder), most=1000, warn=pytest.fail)) as payloads,
+    ):
+        files = WarcSeries(directory, options(**given), payloads)
+        yield files
+        files.close()
 
 
 def finished(directory: Path) -> list[Path]:

@@ -27,7 +27,7 @@ from .captures import ROOT, finished
 from .syscalls import Act, Call, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PAGES = 7
@@ -267,3 +267,37 @@ def assert_goes_on(archiving: Archiving, folder: Path, plan: Plan, scratch: Path
     for page in left.acknowledged:
         assert end.archived[page] == left.archived[page]
     return left
+
+
+@dataclass
+class Outcome:
+    """One run with a fault: its exit code, its plan and the files it left, which were whole and
+    could be continued."""
+
+    code: int
+    plan: Plan
+    left: Left
+
+
+def outcomes(
+    archiving: Archiving,
+    dead: Path,
+    chosen: EachName | EachCall,
+    fault: Callable[[], Callable[[Call, bool], Act | int]],
+) -> Iterator[Outcome]:
+    """Yield a run for each chosen call; each run continues the same dead job."""
+    folder = dead.with_name("again")
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(dead, folder)
+        plan = Plan(folder, chosen, fault())
+        code = archiving.run(folder, plan)
+        if plan.point is None:
+            assert code == 0
+            return
+        try:
+            left = assert_goes_on(archiving, folder, plan, dead.with_name("copy"))
+            yield Outcome(code, plan, left)
+        except (AssertionError, OSError) as error:
+            error.add_note(f"at step {len(chosen.done)}: {plan.point}; exit code {code}")
+            raise

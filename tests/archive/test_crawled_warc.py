@@ -95,40 +95,28 @@ def test_record_cut_by_a_kill_is_not_searched(path: Path) -> None:
 
 # The header of the member, the head of its record, the body, the checksum.
 @pytest.mark.parametrize("at", [0, 30, 700_000, -6])
-def test_only_own_records_are_salvaged(path: Path, at: int) -> None:
-    begin, end = place(path)
-    flip(path, (end if at < 0 else begin) + at)
-    [(salvaged, records)] = mend_folder(path.parent).salvaged
-    assert records == 6
-    assert urls(index_file(salvaged)) == [OWN[0], OWN[2]]
-
-
-@pytest.mark.parametrize("at", [0, 30, 700_000, -6])
-def test_only_own_pages_are_read_into_a_corpus(path: Path, at: int) -> None:
+def test_only_own_records_are_read_past_damage(path: Path, at: int) -> None:
+    """Into a corpus, by stats, extract and check, and when they are salvaged."""
     begin, end = place(path)
     flip(path, (end if at < 0 else begin) + at)
     for start, pages in ((0, [OWN[0], OWN[2]]), (begin, [OWN[2]])):
         with path.open("rb") as stream:
-            found = [
+            read = [
                 each.headers["WARC-Target-URI"]
                 for _, each in records(stream, start, lambda *_: None)
             ]
             # The damaged record itself may be yielded: its block is not read yet.
-            assert [url for url in found if url != CRAWLED] == pages
-
-
-@pytest.mark.parametrize("at", [0, 30, 700_000, -6])
-def test_only_own_records_are_counted(path: Path, at: int) -> None:
-    """By stats, extract and check, which read on in the same way."""
-    begin, end = place(path)
-    flip(path, (end if at < 0 else begin) + at)
+            assert [url for url in read if url != CRAWLED] == pages
     damaged: list[tuple[str, int, str]] = []
-    found = [
+    counted = [
         record.headers["WARC-Target-URI"]
         for _, record in records_of(path, ignore, damaged)
         if record.headers["WARC-Type"] == "response"
     ]
-    assert (found, [offset for _, offset, _ in damaged]) == ([OWN[0], OWN[2]], [begin])
+    assert (counted, [offset for _, offset, _ in damaged]) == ([OWN[0], OWN[2]], [begin])
+    [(salvaged, count)] = mend_folder(path.parent).salvaged
+    assert count == 6
+    assert urls(index_file(salvaged)) == [OWN[0], OWN[2]]
 
 
 def test_misfit_is_passed_over_with_the_members_in_it(path: Path) -> None:

@@ -45,10 +45,9 @@ def killed(archiving: Archiving, folder: Path) -> Path:
 async def lost(folder: Path) -> Loss | None:
     """Start a job, and return what it has lost."""
     job = job_in(folder)
-    job.open()
     log_start(job)
     await job.close()
-    return job.lost
+    return job.last_process.lost
 
 
 def flipped(content: bytes, at: int = PAGE_SIZE) -> bytes:

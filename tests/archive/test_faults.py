@@ -7,7 +7,6 @@ crawl, and the next start mends the files."""
 from __future__ import annotations
 
 import errno
-import shutil
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,11 +21,21 @@ from tests.support.archived import stored
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import QUICK
 
-from .faultpoints import PAGES, Archiving, EachCall, EachName, Left, Plan, assert_goes_on, contents
+from .faultpoints import (
+    PAGES,
+    Archiving,
+    EachCall,
+    EachName,
+    Left,
+    Outcome,
+    Plan,
+    contents,
+    outcomes,
+)
 from .syscalls import Act, Call, Watch, takes_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 # What `job` does and the archive does not is not looked at here.
@@ -92,40 +101,6 @@ def broken_disk(call: Call, first: bool) -> Act | int:
     return errno.EIO if first else Act.PASS
 
 
-@dataclass
-class Outcome:
-    """One run with a fault: its exit code, its plan and the files it left, which were whole and
-    could be continued."""
-
-    code: int
-    plan: Plan
-    left: Left
-
-
-def outcomes(
-    archiving: Archiving,
-    dead: Path,
-    chosen: EachName | EachCall,
-    fault: Callable[[], Callable[[Call, bool], Act | int]],
-) -> Iterator[Outcome]:
-    """Yield a run for each chosen call; each run continues the same dead job."""
-    folder = dead.with_name("again")
-    while True:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(dead, folder)
-        plan = Plan(folder, chosen, fault())
-        code = archiving.run(folder, plan)
-        if plan.point is None:
-            assert code == 0
-            return
-        try:
-            left = assert_goes_on(archiving, folder, plan, dead.with_name("copy"))
-            yield Outcome(code, plan, left)
-        except (AssertionError, OSError) as error:
-            error.add_note(f"at step {len(chosen.done)}: {plan.point}; exit code {code}")
-            raise
-
-
 def expected_codes(run: Outcome, error: int) -> set[int]:
     """Return the exit codes with which a run may end after this error."""
     point, began = run.plan.point, run.plan.began
@@ -163,6 +138,14 @@ def test_disk_that_fails_at_a_sync_ends_the_crawl(archiving: Archiving, dead: Pa
     steps = EachName("fsync open file".__eq__)
     assert_each_ends_in_order(archiving, dead, steps, errno.EIO)
     assert steps.done
+
+
+def test_full_disk_is_waited_for(archiving: Archiving, dead: Path) -> None:
+    """A slow test has each call fail."""
+    few = {"create open file", "write open file"}
+    steps = EachName(few.__contains__)
+    assert_each_ends_in_order(archiving, dead, steps, errno.ENOSPC)
+    assert set(steps.done) == few
 
 
 @pytest.mark.slow

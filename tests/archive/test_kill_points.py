@@ -8,13 +8,12 @@ also has the steps of mending."""
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .faultpoints import EachCall, EachName, Plan, assert_goes_on
-from .syscalls import Act
+from .faultpoints import EachCall, EachName, outcomes
+from .syscalls import Act, Call
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,21 +39,12 @@ STEPS = {
 
 def kill_at(archiving: Archiving, dead: Path, chosen: EachName | EachCall, act: Act) -> None:
     """Kill one process at each chosen step; each process continues the same dead job."""
-    folder = dead.with_name("again")
-    while True:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(dead, folder)
-        plan = Plan(folder, chosen, lambda _, first: act if first else Act.PASS)
-        code = archiving.run(folder, plan)
-        if plan.point is None:
-            assert code == 0
-            return
-        try:
-            assert code == -9
-            assert_goes_on(archiving, folder, plan, dead.with_name("copy"))
-        except (AssertionError, OSError) as error:
-            error.add_note(f"{act} at step {len(chosen.done)}: {plan.point}")
-            raise
+
+    def kill(_: Call, first: bool) -> Act:
+        return act if first else Act.PASS
+
+    for each in outcomes(archiving, dead, chosen, lambda: kill):
+        assert each.code == -9, each.plan.point
 
 
 def is_step(name: str) -> bool:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,12 @@ from fastwarc.warc import ArchiveIterator
 from msgspec.structs import replace
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.write.capture import FetchNote
 from krowlspider.archive.write.records import dns_resource, record_id, seeds_resource
-from krowlspider.archive.write.series import WarcSeries
 from tests.replay.venv import tool
 
-from .captures import ALL_ODD, STARTED, Odd, capture, finished, options, series, written
+from .captures import ALL_ODD, STARTED, Odd, capture, deduplicating, finished, series, written
 
 BIN = Path(sys.executable).parent
 KINDS = [
@@ -65,10 +62,8 @@ def odd_files(tmp_path: Path) -> list[Path]:
 def kinds(tmp_path: Path) -> Path:
     """Write one file with every kind of record: a page, two revisits, a note and a DNS answer."""
     folder = tmp_path / "kinds"
-    folder.mkdir()
     unchanged = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
-    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
-        files = WarcSeries(folder, options(), payloads)
+    with deduplicating(folder) as files:
         files.append(capture(1))
         files.append(replace(capture(1), identity=record_id(bytes(16))))
         files.append(capture(2, unchanged))
@@ -78,7 +73,6 @@ def kinds(tmp_path: Path) -> Path:
             dns_resource("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)])
         )
         files.seeds(seeds_resource(b"example.org\n", STARTED, truncated=True))
-        files.close()
     [path] = finished(folder)
     with path.open("rb") as stream:
         found = [record.headers["WARC-Type"] for record in ArchiveIterator(stream)]

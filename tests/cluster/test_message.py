@@ -24,8 +24,9 @@ from krowlspider.cluster.transport.message import (
     encode,
     loads,
 )
-from krowlspider.cluster.transport.meta import CARRIED, LEFT_OUT, MAX_URL, BadMessage, is_plain
+from krowlspider.cluster.transport.meta import CARRIED, LEFT_OUT, BadMessage, is_plain
 from krowlspider.cluster.transport.queues import MessageQueue
+from krowlspider.urls.canonical import URL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,9 +193,9 @@ BAD = [
     _with(url="file:///etc/passwd"),
     _with(url="javascript:alert(1)"),
     _with(url="http://user:secret@a.test/"),
-    _with(url="http://a.test/" + "x" * MAX_URL),
+    _with(url="http://a.test/" + "x" * URL_MAX),
     # As many characters as may be, and three times as many once they are escaped.
-    _with(url="http://a.test/" + "ä" * (MAX_URL // 2)),
+    _with(url="http://a.test/" + "ä" * (URL_MAX // 2)),
     _with(priority="1"),
     _with(priority=1.5),
     _with(priority=2**31),

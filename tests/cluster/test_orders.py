@@ -22,11 +22,11 @@ from krowlspider.cluster.transport.order_message import (
     encode_order,
 )
 from krowlspider.cluster.transport.order_post import WAIT, OwnerError
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import crawl_of, job_of, node_of
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.control import Control
-from krowlspider.engine.orders import order_received
+from krowlspider.engine.order_signal import order_received
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.schedule.standing import OrderError
 from krowlspider.frontier.store.queues import all_entries
@@ -103,7 +103,7 @@ class Ring:
     def owner(self, host: str) -> str:
         crawl = self.cluster.running["a"].crawl
         assert crawl is not None
-        return crawl.job.node.others([host])[0] or "a"
+        return crawl.node.others([host])[0] or "a"
 
     def is_settled(self) -> bool:
         """Return whether both nodes are there, and the owner of the host has URLs of it."""
@@ -145,9 +145,10 @@ def test_an_order_reaches_the_owner(
 ) -> None:
     """It is carried out there, durably, and logged with who gave it; errors come back too."""
     give, host = ring.orders().give, ring.host
-    job = Job.of(ring.crawler("b"))
-    assert job.node is not None
-    orders = job.node.orders
+    job = job_of(ring.crawler("b"))
+    node = node_of(ring.crawler("b"))
+    assert node is not None
+    orders = node.orders
     # What happens at the owner, in order: "durable", or a step with the number of its order.
     steps: list[str] = []
     carry_out, reply = cluster_orders.carry_out, orders.reply
@@ -163,7 +164,7 @@ def test_an_order_reaches_the_owner(
         steps.append(f"reply {outcome.number}")
         reply(node, outcome)
 
-    monkeypatch.setattr(job, "make_durable", make_durable)
+    monkeypatch.setattr(job.commits, "make_durable", make_durable)
     monkeypatch.setattr(cluster_orders, "carry_out", carry)
     monkeypatch.setattr(orders, "reply", send)
     outcome = ring.result(give("pause", {"host": host}))
@@ -354,7 +355,7 @@ def test_a_pause_of_the_crawl_holds_at_all_nodes(ring: Ring) -> None:
     asked(5)
     assert asked(20) == set()
     for name in "ab":
-        assert pause_reason(Job.of(ring.crawler(name))).startswith("paused by a person at all")
+        assert pause_reason(crawl_of(ring.crawler(name))).startswith("paused by a person at all")
 
     async def resumed() -> str:
         said = Console(ring.crawler("b"), "a person").resume()
@@ -369,7 +370,7 @@ def test_a_pause_of_the_crawl_holds_at_all_nodes(ring: Ring) -> None:
 def test_a_pause_that_may_not_have_been_sent_is_no_pause(
     ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = Job.of(ring.crawler("a")).node
+    node = node_of(ring.crawler("a"))
     assert node is not None
 
     async def unanswered(name: str, value: str) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import plyvel
 import pytest
@@ -20,6 +20,7 @@ from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -27,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.name not in {"lock", "LOCK", "LOG", "LOG.old"}
     }
 
 
@@ -36,17 +37,50 @@ def seeds(tmp_path: Path) -> Path:
     return write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:81/"])
 
 
-def test_without_a_contact_the_crawl_does_not_start_and_says_how(
-    tmp_path: Path, seeds: Path
+def component(setting: str, path: str) -> dict[str, str]:
+    return {setting: json.dumps({path: 1})}
+
+
+NOT_LOADED = "'nosuch.Component', which cannot be loaded: No module named 'nosuch'"
+
+
+# --- settings and arguments ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "said"),
+    [
+        ({}, {"KROWL_CONTACT": None}, "KROWL_CONTACT is not set: site owners must be able"),
+        ({"max_pages": "many"}, {}, "max_pages=many"),
+        ({"same_host": "perhaps"}, {}, "same_host=perhaps"),
+        ({"allow": "("}, {}, "'('"),
+        ({"allow": "\udcff"}, {}, "not a regular expression: '\\udcff'"),
+        ({"seed": "x"}, {}, "no argument 'seed'"),
+        ({"seeds": ""}, {}, "-a seeds= is empty: give a file"),
+        ({"seeds": "./none.txt"}, {}, "none.txt cannot be read: No such file or directory"),
+        ({"scope": "old"}, {}, "-a scope=old: give new, or leave it out"),
+        ({"max_depth": "-1"}, {}, "0 for only the seeds; leave it out for no limit"),
+        ({"max_depth": 2**63}, {}, f"max_depth={2**63} is not from 0 to"),
+        ({}, component("ITEM_PIPELINES", "nosuch.Component"), NOT_LOADED),
+        ({}, component("ADDONS", "nosuch.Component"), NOT_LOADED),
+        (
+            {},
+            component("ITEM_PIPELINES", "scrapy.pipelines.Thing"),
+            "Module 'scrapy.pipelines' doesn't define any object named 'Thing'",
+        ),
+    ],
+)
+def test_mistake_is_named_and_no_folder_made(
+    tmp_path: Path, seeds: Path, arguments: dict[str, Any], settings: dict[str, Any], said: str
 ) -> None:
+    job = tmp_path / "job"
     message = refused(
-        SimulatedCrawl(
-            tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_CONTACT": None}
-        )
+        SimulatedCrawl(job, arguments={"seeds": seeds, **arguments}, settings=settings)
     )
-    assert "KROWL_CONTACT" in message
-    assert "-s KROWL_CONTACT=you@example.org" in message
-    assert not (tmp_path / "job").exists()
+    assert said in message
+    assert all(message.startswith(f"krowlspider: {name}") for name in settings)
+    # Components are loaded once the folder is there.
+    assert job.exists() == ("ITEM_PIPELINES" in settings)
 
 
 @pytest.mark.parametrize(
@@ -69,55 +103,12 @@ def test_log_file_ends_with_the_error_and_the_code(
     tmp_path: Path, seeds: Path, settings: dict[str, str]
 ) -> None:
     log = tmp_path / "crawl.log"
-    crawl = Crawl(
-        tmp_path / "job", arguments={"seeds": seeds}, settings={"LOG_FILE": log, **settings}
-    )
+    given = {"LOG_FILE": log, **settings}
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings=given)
     message = refused(crawl).removeprefix("krowlspider: ")
     assert all(name in message for name in settings)
     last = log.read_text().splitlines()[-1]
     assert last.endswith(f" CRITICAL: The crawl failed with exit code 2: {message}")
-
-
-def test_an_unknown_setting_is_named_with_its_nearest(tmp_path: Path, seeds: Path) -> None:
-    crawl = SimulatedCrawl(
-        tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_DELAY_MINIMUM": 1}
-    )
-    message = refused(crawl)
-    assert "KROWL_DELAY_MINIMUM" in message
-    assert "KROWL_DELAY_MIN" in message.replace("KROWL_DELAY_MINIMUM", "")
-
-
-def test_a_bad_value_is_named(tmp_path: Path, seeds: Path) -> None:
-    crawl = SimulatedCrawl(
-        tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_ALLOW_ADDRESSES": "10/33"}
-    )
-    message = refused(crawl)
-    assert "KROWL_ALLOW_ADDRESSES" in message
-    assert "10/33" in message
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("max_pages", "many", "max_pages=many"),
-        ("same_host", "perhaps", "same_host=perhaps"),
-        ("allow", "(", "'('"),
-        ("seed", "x", "no argument 'seed'"),
-        ("seeds", "", "-a seeds= is empty: give a file"),
-    ],
-)
-def test_a_bad_argument_is_named(
-    tmp_path: Path, seeds: Path, name: str, value: str, said: str
-) -> None:
-    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds, name: value})
-    assert said in refused(crawl)
-
-
-def test_a_missing_seeds_file_is_named(tmp_path: Path) -> None:
-    missing = tmp_path / "none.txt"
-    message = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": missing}))
-    assert f"{missing} cannot be read: No such file or directory" in message
-    assert not (tmp_path / "job").exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -127,81 +118,6 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
     path.write_bytes(gzip.compress(noise) if packed else noise)
     message = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}))
     assert f"{path} is binary" in message
-
-
-@pytest.mark.parametrize("number", [1, 99])
-def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
-    tmp_path: Path, seeds: Path, number: int
-) -> None:
-    job = tmp_path / "job"
-    folder = JobFolder(job)
-    folder.take()
-    folder.leave()
-    head = json.loads((job / "job.json").read_text())
-    (job / "job.json").write_text(json.dumps({**head, "format": number, "software": "other"}))
-    before = contents(job)
-    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
-    assert f"JOBDIR {job} has format {number}, made by other; this version reads format" in message
-    assert message.endswith("use that version, or another JOBDIR")
-    assert contents(job) == before
-
-
-@pytest.mark.parametrize("left", [[], ["LOCK", "LOG"], ["LOCK", "LOG", "MANIFEST-000001"]])
-def test_start_that_died_before_its_frontier_is_done_again(tmp_path: Path, left: list[str]) -> None:
-    folder = JobFolder(tmp_path / "new" / "job")
-    folder.take()
-    folder.leave()
-    folder.frontier.mkdir()
-    for name in left:
-        (folder.frontier / name).write_bytes(b"")
-    with SimulatedWeb(spec=[{"path": "/", "body": "x"}]) as web:
-        seeds = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
-        crawl = SimulatedCrawl(folder.path, arguments={"seeds": seeds}).run()
-        assert crawl.stats["krowl/frontier/done_count"] == 1
-
-
-def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
-    tmp_path: Path, seeds: Path
-) -> None:
-    job = tmp_path / "job"
-    job.mkdir()
-    (job / "thesis.txt").write_text("years of work")
-    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
-    assert "'thesis.txt'" in message
-    assert contents(job)["thesis.txt"] == b"years of work"
-    assert set(contents(job)) <= {"thesis.txt", "lock"}
-
-
-def test_a_damaged_frontier_is_refused_and_left_as_it_is(tmp_path: Path, seeds: Path) -> None:
-    job = tmp_path / "job"
-    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
-    (job / "frontier" / "CURRENT").write_bytes(b"nonsense")
-    before = {name: data for name, data in contents(job).items() if "LOG" not in name}
-    message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
-    assert f"{job}/frontier" in message
-    after = {name: data for name, data in contents(job).items() if "LOG" not in name}
-    # What the last crawl said of itself.
-    before.pop("status.json", None)
-    before.pop("lock"), after.pop("lock")
-    assert after == before
-
-
-def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
-    """As another user, because root may write anywhere."""
-    if os.geteuid() != 0:
-        job = tmp_path / "closed" / "job"
-        job.parent.mkdir(mode=0o500)
-    else:
-        # A file system that nobody can write: root included.
-        job = tmp_path / "closed" / "job"
-        job.parent.symlink_to("/proc/sys")
-    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
-    assert f"JOBDIR {job} cannot be used" in message
-
-
-def test_file_in_place_of_the_jobdir_is_named(tmp_path: Path, seeds: Path) -> None:
-    crawl = SimulatedCrawl(seeds, arguments={"seeds": seeds})
-    assert f"JOBDIR {seeds} cannot be used: it is a file; give a folder" in refused(crawl)
 
 
 def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path) -> None:
@@ -215,28 +131,6 @@ def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path)
 def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
     crawl = SimulatedCrawl(tmp_path / "job").run(code=2)
     assert "Nothing to crawl: give -a seeds=FILE" in crawl.log
-
-
-@pytest.mark.parametrize(
-    ("setting", "path", "reason"),
-    [
-        ("ITEM_PIPELINES", "nosuch.Component", "No module named 'nosuch'"),
-        ("ADDONS", "nosuch.Component", "No module named 'nosuch'"),
-        (
-            "ITEM_PIPELINES",
-            "scrapy.pipelines.Thing",
-            "Module 'scrapy.pipelines' doesn't define any object named 'Thing'",
-        ),
-    ],
-)
-def test_a_component_that_is_not_there_is_named(
-    tmp_path: Path, seeds: Path, setting: str, path: str, reason: str
-) -> None:
-    settings = {setting: json.dumps({path: 1})}
-    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings)
-    line = refused(crawl)
-    assert line.startswith(f"krowlspider: {setting}")
-    assert line.endswith(f" names {path!r}, which cannot be loaded: {reason}")
 
 
 def test_spider_setting_that_is_no_mapping_is_named(
@@ -272,14 +166,79 @@ def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str)
     assert said in done.stderr.decode()
 
 
+# --- folders ---
+
+
 @pytest.mark.parametrize(
-    "head", ['{"format": null}', '{"format": 1, "seed": "x", "software": ""}', "[]", ""]
+    ("name", "content", "said"),
+    [
+        *(
+            (
+                "job.json",
+                {"format": number, "software": "other"},
+                f"has format {number}, made by other; this version reads format",
+            )
+            for number in (1, 99)
+        ),
+        *(
+            ("job.json", text, "job.json cannot be read")
+            for text in (
+                *('{"format": null}', "[]", ""),
+                '{"format": 1, "seed": "x", "software": ""}',
+            )
+        ),
+        ("thesis.txt", "years of work", "'thesis.txt'"),
+    ],
 )
-def test_a_head_that_cannot_be_read_is_refused(tmp_path: Path, seeds: Path, head: str) -> None:
+def test_folder_that_is_not_this_versions_is_left_as_it_is(
+    tmp_path: Path, seeds: Path, name: str, content: str | dict[str, object], said: str
+) -> None:
     job = tmp_path / "job"
-    job.mkdir()
-    (job / "job.json").write_text(head)
-    assert "job.json cannot be read" in refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
+    if isinstance(content, dict):
+        folder = JobFolder(job)
+        folder.take()
+        folder.leave()
+        content = json.dumps({**json.loads((job / name).read_text()), **content})
+        said = f"JOBDIR {job} {said}"
+    job.mkdir(exist_ok=True)
+    (job / name).write_text(content)
+    before = contents(job)
+    assert said in refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
+    for option in ("--export", "--repair") if "format" in said else ():
+        assert said.partition(";")[0] in frontier_refusal(job, option)
+    assert contents(job) == before
+    assert not (job / "frontier").exists()
+
+
+@pytest.mark.parametrize("left", [[], ["LOCK", "LOG"], ["LOCK", "LOG", "MANIFEST-000001"]])
+def test_start_that_died_before_its_frontier_is_done_again(tmp_path: Path, left: list[str]) -> None:
+    folder = JobFolder(tmp_path / "new" / "job")
+    folder.take()
+    folder.leave()
+    folder.frontier.mkdir()
+    for name in left:
+        (folder.frontier / name).write_bytes(b"")
+    with SimulatedWeb(spec=[{"path": "/", "body": "x"}]) as web:
+        seeds = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
+        crawl = SimulatedCrawl(folder.path, arguments={"seeds": seeds}).run()
+        assert crawl.stats["krowl/frontier/done_count"] == 1
+
+
+def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
+    """As another user, because root may write anywhere."""
+    job = tmp_path / "closed" / "job"
+    if os.geteuid() != 0:
+        job.parent.mkdir(mode=0o500)
+    else:
+        # A file system that nobody can write: root included.
+        job.parent.symlink_to("/proc/sys")
+    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
+    assert f"JOBDIR {job} cannot be used" in message
+
+
+def test_file_in_place_of_the_jobdir_is_named(tmp_path: Path, seeds: Path) -> None:
+    crawl = SimulatedCrawl(seeds, arguments={"seeds": seeds})
+    assert f"JOBDIR {seeds} cannot be used: it is a file; give a folder" in refused(crawl)
 
 
 def test_half_written_job_head_is_written_anew(tmp_path: Path, seeds: Path) -> None:
@@ -296,11 +255,121 @@ def test_two_crawls_that_share_a_warc_folder_are_refused(tmp_path: Path, seeds: 
     shared.mkdir()
     lock = lock_directory(shared)
     settings = {"KROWL_WARC_DIR": shared}
-    message = refused(
-        SimulatedCrawl(tmp_path / "two", arguments={"seeds": seeds}, settings=settings)
-    )
-    assert f"another crawl writes to {shared}" in message
+    crawl = SimulatedCrawl(tmp_path / "two", arguments={"seeds": seeds}, settings=settings)
+    assert f"another crawl writes to {shared}" in refused(crawl)
     os.close(lock)
+
+
+# --- a frontier that is gone, damaged or another's ---
+
+
+def crawled(job: Path) -> Path:
+    """Return the folder of a crawl that has fetched nothing."""
+    arguments = {"seeds": "http://127.0.0.1:81/"}
+    SimulatedCrawl(job, arguments=arguments, settings={"RETRY_TIMES": 0}).run(code=4)
+    # What the last crawl said of itself.
+    (job / "status.json").unlink(missing_ok=True)
+    return job
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return crawled(tmp_path_factory.mktemp("original") / "job")
+
+
+def without_head(job: Path) -> None:
+    (job / "job.json").unlink()
+
+
+def without_frontier(job: Path) -> None:
+    shutil.rmtree(job / "frontier")
+
+
+def without_frontier_and_archive(job: Path) -> None:
+    without_frontier(job)
+    shutil.rmtree(job / "warc")
+
+
+def without_frontier_and_filter(job: Path) -> None:
+    without_frontier(job)
+    (job / "warc" / "a.warc.gz").touch()
+    (job / "seen").unlink()
+
+
+def being_repaired(job: Path) -> None:
+    (job / "frontier").rename(job / "frontier.repairing")
+    shutil.rmtree(job / "warc")
+    (job / "seen").unlink()
+
+
+def of_another_job(job: Path) -> None:
+    without_frontier(job)
+    shutil.copytree(crawled(job.with_name("another")) / "frontier", job / "frontier")
+
+
+def of_another_program(job: Path) -> None:
+    without_frontier(job)
+    with plyvel.DB(str(job / "frontier"), create_if_missing=True) as db:
+        db.put(b"000001", b"another program's")
+
+
+def damaged(job: Path) -> None:
+    (job / "frontier" / "CURRENT").write_bytes(b"nonsense")
+
+
+GONE = "JOBDIR {} has no frontier/ any more: put it back from a copy"
+CRAWL = ["crawl"]
+SPOILT: list[tuple[Callable[[Path], None], str, tuple[list[str], ...]]] = [
+    (
+        without_head,
+        "put job.json back from a copy, or give another JOBDIR",
+        (CRAWL, []),
+    ),
+    (without_frontier, GONE, ([], ["--export"], ["--repair"])),
+    (without_frontier_and_archive, GONE, (CRAWL,)),
+    (without_frontier_and_filter, GONE, (CRAWL,)),
+    (
+        being_repaired,
+        "a repair was cut short: run it again: scrapy frontier '{}' --repair",
+        (CRAWL, ["--export"]),
+    ),
+    (of_another_job, "its frontier/ is of another job", (CRAWL,)),
+    (of_another_job, "its frontier/ is of another job", ([],)),
+    (of_another_program, "another program", ([],)),
+    (damaged, "{}/frontier", (CRAWL,)),
+]
+
+
+@pytest.mark.parametrize(("spoil", "said", "commands"), SPOILT, ids=lambda each: str(each)[:30])
+def test_a_spoilt_frontier_is_named_and_left_as_it_is(
+    original: Path,
+    tmp_path: Path,
+    *,
+    spoil: Callable[[Path], None],
+    said: str,
+    commands: tuple[list[str], ...],
+) -> None:
+    job = tmp_path / "my job"
+    shutil.copytree(original, job)
+    spoil(job)
+    before = contents(job)
+    for command in commands:
+        if command is CRAWL:
+            message = refused(SimulatedCrawl(job, arguments={"seeds": "a.test"}))
+        else:
+            message = frontier_refusal(job, *command)
+        assert said.format(job) in message
+        assert ("--repair" in message) == (spoil in {being_repaired, damaged})
+        # LevelDB writes some of its own when it opens a store that is whole.
+        assert contents(job) == before or spoil in {of_another_job, of_another_program}
+
+
+# --- scrapy frontier ---
+
+
+def frontier_refusal(job: Path, *options: str) -> str:
+    """What ``scrapy frontier`` complains of."""
+    return scrapy("frontier", job, *options, code=2).stderr.decode()
 
 
 @pytest.mark.parametrize("folder", ["missing", "foreign"])
@@ -309,114 +378,33 @@ def test_scrapy_frontier_refuses_what_is_no_crawls_folder(tmp_path: Path, folder
     if folder == "foreign":
         path.mkdir()
         (path / "x").touch()
-    done = scrapy("frontier", path, code=2)
-    assert done.stderr.decode().strip() == (
-        f"krowlspider: {path} is not a crawl's folder: give the JOBDIR of a crawl"
+    assert frontier_refusal(path) == (
+        f"krowlspider: {path} is not a crawl's folder: give the JOBDIR of a crawl\n"
     )
 
 
-@pytest.mark.parametrize("command", ["crawl", "frontier"])
-def test_frontier_without_job_head_is_refused_and_unchanged(
-    tmp_path: Path, seeds: Path, command: str
-) -> None:
-    job = tmp_path / "job"
-    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
-    (job / "job.json").unlink()
-    before = contents(job / "frontier")
-    if command == "crawl":
-        message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
-    else:
-        message = frontier_refusal(job)
-    assert f"JOBDIR {job} has a frontier but no job.json" in message
-    assert "put job.json back from a copy, or give another JOBDIR" in message
-    assert contents(job / "frontier") == before
-    assert not (job / "job.json").exists()
-
-
-@pytest.mark.parametrize("option", ["--export", "--repair"])
-def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, option: str) -> None:
-    job = tmp_path / "job"
-    folder = JobFolder(job)
-    folder.take()
-    folder.leave()
-    head = json.loads((job / "job.json").read_text())
-    (job / "job.json").write_text(json.dumps({**head, "format": 99, "software": "other"}))
-    message = frontier_refusal(job, option)
-    assert f"JOBDIR {job} has format 99, made by other" in message
-    assert not (job / "frontier").exists()
-
-
-def crawled(job: Path, seeds: Path) -> Crawl:
-    return SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
-
-
-@pytest.mark.parametrize("option", [[], ["--export"], ["--repair"]])
-def test_missing_frontier_is_named_and_none_is_made(
-    tmp_path: Path, seeds: Path, option: list[str]
-) -> None:
-    job = tmp_path / "job"
-    crawled(job, seeds)
-    shutil.rmtree(job / "frontier")
-    message = frontier_refusal(job, *option)
-    assert f"JOBDIR {job} has no frontier/ any more: put it back from a copy" in message
-    assert "mend it" not in message
-    assert not (job / "frontier").exists()
-
-
-@pytest.mark.parametrize("kept", ["seen", "warc"])
-def test_crawl_without_its_frontier_is_not_begun_anew(
-    tmp_path: Path, seeds: Path, kept: str
-) -> None:
-    job = tmp_path / "job"
-    crawl = crawled(job, seeds)
-    (job / "warc" / "a.warc.gz").touch()
-    shutil.rmtree(job / "frontier")
-    if kept == "warc":
-        (job / "seen").unlink()
-    else:
-        shutil.rmtree(job / "warc")
-    for _ in range(2):
-        message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
-        assert "has no frontier/ any more: put it back from a copy" in message
-        assert "--repair" not in message
-
-
-@pytest.mark.parametrize("command", ["crawl", "frontier"])
-def test_after_a_repair_cut_short_only_a_repair_is_done(
-    tmp_path: Path, seeds: Path, command: str
-) -> None:
-    job = tmp_path / "my job"
-    crawl = crawled(job, seeds)
-    (job / "frontier").rename(job / "frontier.repairing")
-    shutil.rmtree(job / "warc")
-    (job / "seen").unlink()
-    if command == "crawl":
-        message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
-    else:
-        message = frontier_refusal(job, "--export")
-    assert f"a repair was cut short: run it again: scrapy frontier '{job}' --repair" in message
-    assert not (job / "frontier").exists()
+EMPTY = "krowlspider: {} is given an empty name: give {}\n"
 
 
 @pytest.mark.parametrize(
-    ("option", "wanted"),
+    ("options", "said"),
     [
-        ("--host", "the name of a host"),
-        ("--drop-host", "the name of a host"),
-        ("--forget", "the name of a host"),
-        ("--import", "a file"),
-        ("--export", "a file"),
+        *(
+            ([option, ""], EMPTY.format(option, "the name of a host"))
+            for option in ("--host", "--drop-host", "--forget")
+        ),
+        *(([option, ""], EMPTY.format(option, "a file")) for option in ("--import", "--export")),
+        *(
+            (words, "krowlspider: --foo is not an option")
+            for words in (["--foo"], ["--foo=1"], ["--foo", "bar"])
+        ),
+        (["--repair", "--export"], "not allowed with argument"),
     ],
 )
-def test_an_empty_name_is_a_mistake(tmp_path: Path, option: str, wanted: str) -> None:
-    message = frontier_refusal(tmp_path, option, "")
-    assert message == f"krowlspider: {option} is given an empty name: give {wanted}\n"
-
-
-@pytest.mark.parametrize("option", [["--foo"], ["--foo=1"], ["--foo", "bar"]])
-def test_an_unknown_option_of_scrapy_frontier_is_named(tmp_path: Path, option: list[str]) -> None:
-    message = frontier_refusal(tmp_path, *option)
-    assert message.startswith("krowlspider: --foo is not an option")
+def test_mistake_in_the_options_of_scrapy_frontier_is_named(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    assert said in frontier_refusal(tmp_path, *options)
 
 
 def test_scrapy_frontier_checks_settings_but_needs_no_contact(tmp_path: Path) -> None:
@@ -425,38 +413,3 @@ def test_scrapy_frontier_checks_settings_but_needs_no_contact(tmp_path: Path) ->
     assert "KROWL_DELAY_MIN='soon' is not a number of seconds" in message
     assert "KROWL_CONTACT" not in message
     assert len(message.splitlines()) == 1
-
-
-def test_two_commands_together_are_refused(tmp_path: Path) -> None:
-    assert "not allowed with argument" in frontier_refusal(tmp_path, "--repair", "--export")
-
-
-def frontier_refusal(job: Path, *options: str) -> str:
-    """What ``scrapy frontier`` complains of."""
-    return scrapy("frontier", job, *options, code=2).stderr.decode()
-
-
-@pytest.mark.parametrize("command", ["crawl", "frontier"])
-def test_a_frontier_of_another_job_is_refused_and_left_as_it_is(
-    tmp_path: Path, seeds: Path, command: str
-) -> None:
-    job, another = tmp_path / "job", tmp_path / "another"
-    crawl, _ = crawled(job, seeds), crawled(another, seeds)
-    shutil.rmtree(job / "frontier")
-    shutil.copytree(another / "frontier", job / "frontier")
-    message = (
-        refused(SimulatedCrawl(job, arguments=crawl.arguments))
-        if command == "crawl"
-        else frontier_refusal(job)
-    )
-    assert "its frontier/ is of another job" in message
-    assert "--repair" not in message
-
-
-def test_a_frontier_of_another_program_is_refused(tmp_path: Path, seeds: Path) -> None:
-    job = tmp_path / "job"
-    crawled(job, seeds)
-    shutil.rmtree(job / "frontier")
-    with plyvel.DB(str(job / "frontier"), create_if_missing=True) as db:
-        db.put(b"000001", b"another program's")
-    assert "another program" in frontier_refusal(job)

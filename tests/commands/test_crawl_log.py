@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.config.start_lines import lower_start_lines
+from krowlspider.config.log import lower_start_lines
 from krowlspider.crawl.next_commands import same_again
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy
@@ -26,12 +26,9 @@ OPEN = {"KROWL_STATIC_NODES_SECRET": None, "KROWL_STATUS_INTERVAL": 0.1}
 
 
 def start(log: str) -> list[str]:
-    """Return the messages before the first status line, or before the end."""
-    lines = log.splitlines()
-    end = next(
-        number for number, line in enumerate(lines) if "pages/s | " in line or "Closing" in line
-    )
-    return [line.partition("] INFO: ")[2] for line in lines[:end]]
+    """Return the messages before the end, without the status lines among them."""
+    messages = [line.partition("] INFO: ")[2] for line in log.partition("Closing")[0].splitlines()]
+    return [message for message in messages if message and "pages/s | " not in message]
 
 
 def test_start_is_five_lines_and_the_end_has_commands(tmp_path: Path) -> None:

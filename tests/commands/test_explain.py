@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.job import _jobs
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.control import PageRow
 from krowlspider.views.control.console import Console
 from krowlspider.views.frontier import page_table
@@ -267,7 +267,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
         def asks() -> Script:
             yield lambda: any(entry.path == "/one" for entry in web.log())
             # Of those that are not collected yet, the newest.
-            crawler = [each for each, job in _jobs.items() if job._opened][-1]
+            crawler = [each for each, crawl in _crawls.items() if crawl.job.is_open][-1]
             krowl = Console(crawler, "a test")
             told["status"] = repr(krowl.status())
             told["queued"] = repr(krowl.explain(web.url(HOST, "/other")))
@@ -285,9 +285,7 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
             told["fetched"] = repr(krowl.explain(fetched))
             interrupt()
 
-        crawl = crawl_of(web, tmp_path, [web.url(HOST)])
-        crawl.script = asks()
-        crawl.run()
+        crawl_of(web, tmp_path, [web.url(HOST)], script=asks()).run()
     assert "\nqueued      4 on 1 host, 0 of them due now\nin flight   1\n" in told["status"]
     assert "It is number 4 of 4 in the queue" in told["queued"]
     assert "The host: A request to it is under way." in told["queued"]

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
-from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.monitoring.access import PAGE, note_url
+from krowlspider.crawl.start_log import log_strike
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.rebuild import Found
@@ -395,6 +395,7 @@ def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
         "refused": {"domain_budget": 1},
         "bad": 0,
         "sent": 0,
+        "pages": 0,
     }
 
 

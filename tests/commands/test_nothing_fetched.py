@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Frontier
 
-FORBIDDEN = [page("/robots.txt", "User-agent: *\nDisallow: /"), page("/", "x")]
 QUICK = {"RETRY_TIMES": 0}
+NO_RETRY = {"RETRY_ENABLED": False}
 
 
 def warnings(crawl: Crawl) -> list[str]:
@@ -38,6 +38,62 @@ def crawl_from(folder: Path, *seeds: str, **settings: Any) -> Crawl:
 def simulated(folder: Path, *seeds: str, **settings: Any) -> SimulatedCrawl:
     arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
     return SimulatedCrawl(folder / "job", arguments=arguments, settings={**QUICK, **settings})
+
+
+TROUBLE = "answers 429, 503 or, for robots.txt, 5xx: 1. Start the crawl again later."
+PRIVATE = ("http://10.0.0.1/", "http://192.168.0.1/", "http://127.0.0.1:81/")
+
+
+@pytest.mark.parametrize(
+    ("spec", "seeds", "settings", "said", "again"),
+    [
+        (
+            [],
+            PRIVATE,
+            {},
+            *2 * ("address not public: 2, connection failed: 1. KROWL_ALLOW_ADDRESSES",),
+        ),
+        # Until a URL was queued, at each start.
+        (
+            [],
+            ("http://a.test/1", "http://a.test/11", "http://a.test/22222222"),
+            {"URLLENGTH_LIMIT": 20},
+            *2 * ("excluded: 2, URL too long: 1. Change",),
+        ),
+        # Then nothing is left to do.
+        (
+            [page("/robots.txt", "User-agent: *\nDisallow: /")],
+            ("http://a.test/", "http://b.test/"),
+            {},
+            "forbidden by robots.txt: 2. Choose seeds that robots.txt allows.",
+            "",
+        ),
+        ([page("/", "x", status=503)], ("http://a.test/",), NO_RETRY, TROUBLE, ""),
+        ([page("/robots.txt", "", status=500)], ("http://a.test/",), NO_RETRY, TROUBLE, TROUBLE),
+        # One page is enough, with any status. The next start tries the deferred host only.
+        ([page("/", "x")], ("http://a.test/", PRIVATE[0]), {}, "", "address not public: 1"),
+        ([page("/", "x", status=404)], ("http://a.test/",), {}, "", ""),
+    ],
+)
+def test_the_cause_is_named_at_each_start(
+    tmp_path: Path,
+    *,
+    spec: list[dict[str, Any]],
+    seeds: tuple[str, ...],
+    settings: dict[str, Any],
+    said: str,
+    again: str,
+) -> None:
+    (exclude := tmp_path / "exclude.txt").write_text("a.test/1")
+    if "URLLENGTH_LIMIT" in settings:
+        settings = {**settings, "KROWL_EXCLUDE": exclude}
+    with SimulatedWeb(spec=spec, port=80):
+        for expected in (said, again):
+            crawl = simulated(tmp_path, *seeds, **settings).run(code=4 if expected else 0)
+            found = warnings(crawl)
+            assert len(found) == bool(expected)
+            assert all(line.startswith(f"No page was fetched: {expected}") for line in found)
+    assert ("No URL is queued" in crawl.log) == (not again)
 
 
 def test_unknown_names_are_warned_of_until_they_are_tried_again(tmp_path: Path) -> None:
@@ -81,49 +137,6 @@ def test_finished_jobdir_started_without_seeds_is_told(tmp_path: Path) -> None:
     assert "No URL is queued: give new seeds" in line
 
 
-def test_refusal_of_all_seeds_is_warned_of(tmp_path: Path) -> None:
-    """At each start, until a URL was queued."""
-    (tmp_path / "exclude.txt").write_text("a.test/1")
-    limits = {"KROWL_EXCLUDE": str(tmp_path / "exclude.txt"), "URLLENGTH_LIMIT": 20}
-    for _ in range(2):
-        seeds = ["http://a.test/1", "http://a.test/11", "http://a.test/22222222"]
-        (line,) = simulated(tmp_path, *seeds, **limits).run(code=4).complaints
-        assert "WARNING: No page was fetched: excluded: 2, URL too long: 1. Change" in line
-
-
-def test_refused_addresses_are_warned_of(tmp_path: Path) -> None:
-    seeds = ["http://10.0.0.1/", "http://192.168.0.1/", "http://127.0.0.1:81/"]
-    crawl = crawl_from(tmp_path, *seeds).run(code=4)
-    (line,) = warnings(crawl)
-    assert "fetched: address not public: 2, connection failed: 1. KROWL_ALLOW_ADDRESSES" in line
-
-
-def test_robots_txt_that_forbids_all_is_warned_of(tmp_path: Path) -> None:
-    with MockWeb(spec=FORBIDDEN) as web:
-        crawl = crawl_from(tmp_path, web.url("a.test"), web.url("b.test")).run(code=4)
-        assert warnings(crawl) == [
-            "No page was fetched: forbidden by robots.txt: 2. Choose seeds that robots.txt allows."
-        ]
-        # Nothing is left to do.
-        again = crawl_from(tmp_path, web.url("a.test"), web.url("b.test")).run()
-        assert warnings(again) == []
-        assert "No URL is queued" in again.log
-
-
-def test_one_fetched_page_is_enough(tmp_path: Path) -> None:
-    """The next start tries the deferred host only."""
-    with SimulatedWeb(spec=[page("/", "x")]) as web:
-        seeds = [web.url("a.test"), "http://10.0.0.1/"]
-        assert warnings(simulated(tmp_path, *seeds).run()) == []
-        (line,) = warnings(simulated(tmp_path, *seeds).run(code=4))
-    assert "fetched: address not public: 1" in line
-
-
-def test_answer_of_any_status_is_a_fetched_page(tmp_path: Path) -> None:
-    with SimulatedWeb(spec=[page("/", "x", status=404)]) as web:
-        assert warnings(simulated(tmp_path, web.url("a.test")).run()) == []
-
-
 @pytest.mark.parametrize("new", [True, False])
 def test_resumed_crawl_that_fails_is_warned_of(tmp_path: Path, new: bool) -> None:
     """Whether its seeds are new or known."""
@@ -135,17 +148,6 @@ def test_resumed_crawl_that_fails_is_warned_of(tmp_path: Path, new: bool) -> Non
     again = simulated(tmp_path, seed).run(code=4)
     assert again.stats["downloader/request_count"] >= 1
     assert len(warnings(again)) == 1
-
-
-@pytest.mark.parametrize(("path", "status"), [("/", 503), ("/robots.txt", 500)])
-def test_crawl_whose_hosts_are_in_trouble_is_warned_of(
-    tmp_path: Path, path: str, status: int
-) -> None:
-    """robots.txt with 5xx is not called throttling."""
-    with SimulatedWeb(spec=[page(path, "x", status=status)]) as web:
-        crawl = simulated(tmp_path, web.url("a.test"), RETRY_ENABLED=False).run(code=4)
-        said = "answers 429, 503 or, for robots.txt, 5xx: 1. Start the crawl again later."
-        assert said in warnings(crawl)[0]
 
 
 @pytest.mark.parametrize(

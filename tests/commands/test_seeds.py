@@ -14,8 +14,7 @@ import pytest
 
 from krowlspider.errors import KrowlError
 from krowlspider.programs.seeds import Conversion
-from krowlspider.urls.lists import Zone, ranked
-from krowlspider.urls.seeds import parse_seed, seed_lines
+from krowlspider.urls.seeds import Zone, parse_seed, ranked, seed_lines
 from krowlspider.views.files import read_lines
 from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import page

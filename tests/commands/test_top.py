@@ -20,8 +20,7 @@ import pytest
 from extensions.live_page import FIELDS
 from krowlspider.crawl.monitoring.access import PAGE, note_url, noted_url
 from krowlspider.programs.top import _REDRAW
-from krowlspider.views.top.source import NoCrawlError, Source
-from krowlspider.views.top.text import lines, page_line, short, title
+from krowlspider.views.top.source import NoCrawlError, Source, lines, page_line, short, title
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.crawls import anchors, page

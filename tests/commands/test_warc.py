@@ -25,9 +25,8 @@ from warcio.archiveiterator import ArchiveIterator
 from krowlspider.archive.disk import lock_directory
 from krowlspider.archive.index.cdxj import index_file, index_path, parse
 from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import UploadLog
-from krowlspider.archive.upload.plan import LocalFile
+from krowlspider.archive.upload.plan import Destination, LocalFile
 from krowlspider.archive.write.records import dns_resource
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.folder import JobFolder

@@ -17,7 +17,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 from krowlspider import __version__
 from krowlspider.config.guarantees import HANDLER, NEEDED, misplaced, missing
 from krowlspider.config.validation import validate
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.downloader import middlewares_of
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.handler import DownloadHandler
@@ -28,8 +28,8 @@ from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
 from tests.support.archived import assert_archived
 from tests.support.crawling import CONTACT, Crawl, frontier_view
-from tests.support.crawls import page, pages, refused, status_lines
-from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.crawls import page, pages, refused
+from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
@@ -134,24 +134,14 @@ def test_own_components_keep_the_commit(tmp_path: Path) -> None:
         assert len(asked) <= len(FOUND) + 2 + (5 - done) + 1
 
 
-def test_own_components_keep_the_disk_guard(tmp_path: Path) -> None:
-    with SimulatedWeb(spec=SITE) as web:
-        crawl = overriding_crawl(web, tmp_path, KROWL_DISK_FLOOR=NEVER)
-        crawl.script = interrupted_when(lambda: status_lines(crawl) >= 3)
-        crawl.run()
-        assert web.log() == []
-        assert "less than KROWL_DISK_FLOOR" in crawl.log
-        assert frontier_view(crawl.jobdir)["queued"] == 1
-
-
 def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
     async def main() -> None:
         crawler = start(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9}, JOBDIR=str(tmp_path / "job"))
         crawler.stats = MemoryStatsCollector(crawler)
-        Job.of(crawler).open()
+        job_of(crawler)
         nearest = [type(each) for each in middlewares_of(crawler).middlewares[-3:]]
         assert nearest == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
-        await Job.of(crawler).close()
+        await job_of(crawler).close()
 
     asyncio.run(main())
 
@@ -205,7 +195,6 @@ def start(how: str = "custom_settings", **changes: Any) -> Crawler:
         settings.setdict({"CHANGES": changes, "ADDONS": {**settings["ADDONS"], Changing: 9}})
     crawler = Crawler(Spiteful, settings)
     crawler.addons.load_settings(crawler.settings)
-    Job.of(crawler)
     return crawler
 
 
@@ -247,7 +236,7 @@ def test_no_way_to_a_setting_leads_round_the_checks(attack: dict[str, Any]) -> N
 
     def is_refused(how: str, addons: dict[str, Any]) -> bool:
         try:
-            start(how, **attack, **addons)
+            job_of(start(how, **attack, **addons))
         except SettingsError:
             return True
         return False
@@ -349,12 +338,6 @@ def test_a_foreign_seam_is_refused_with_the_way_out(name: str, foreign: str, doe
         validate(project_settings(**{name: foreign}))
     assert does in str(caught.value)
     assert str(caught.value).endswith(f": remove {name} from your settings")
-
-
-def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
-    crawl = Crawl(tmp_path / "job", settings={"DOWNLOADER_MIDDLEWARES": f'{{"{RETRY}": null}}'})
-    assert f"DOWNLOADER_MIDDLEWARES lacks {RETRY}" in refused(crawl)
-    assert not crawl.jobdir.exists()
 
 
 # --- what is not ---

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.utils.log import _get_handler
 
-from krowlspider.config.json_log import JsonFormatter, follow_settings
+from krowlspider.config.log import JsonFormatter, follow_settings
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl
 from tests.support.crawls import ROBOTS, page

@@ -16,7 +16,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import read_lines
-from krowlspider.corpus.shards import ENDINGS
+from krowlspider.corpus.record import ENDINGS
 from tests.corpus.warcs import html, prose, response, write
 from tests.support.crawling import ROOT
 

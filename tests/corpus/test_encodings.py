@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.text.encodings import decoded
-from krowlspider.urls.content.encoding import encoding_named
+from krowlspider.corpus.text.document import decoded
+from krowlspider.urls.encoding import encoding_named
 from tests.support.work import seconds
 
 JAPANESE = "これは日本語の文章です。今日は天気が良いので散歩に行きました。"
@@ -68,6 +68,27 @@ def test_a_few_bad_bytes_do_not_change_the_encoding(charset: str, body: bytes, t
 )
 def test_a_false_declaration_is_corrected(charset: str, body: bytes, text: str) -> None:
     assert read(body, charset) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "charset", "codec"),
+    [
+        ("Größe".encode("utf-8-sig"), "iso-8859-1", "utf-8"),
+        ("Größe".encode("utf-16"), "utf-8", "utf-16-le"),
+        ("Größe".encode("cp1252"), "iso-8859-1", "cp1252"),
+        ("<meta charset=koi8-r>Größe привет".replace("öß", "").encode("koi8-r"), "", "koi8-r"),
+        ("Größe".encode(), "iso-2022-nonsense", "utf-8"),
+        # One character may be two of Latin-1 by chance; the label of more is wrong.
+        ("Gré".encode(), "ascii", "cp1252"),
+        ("Größe".encode(), "ascii", "utf-8"),
+        ("Größe, Straße".encode(), "koi8-r", "utf-8"),
+        ("<!-- <meta charset=koi8-r> --><p>Größe, Straße".encode("cp1252"), "", "cp1252"),
+        ("<p>Größe".encode("cp1252"), "x-user-defined", "cp1252"),
+        ("<p>Größe".encode("cp1252"), "iso-2022-kr", "cp1252"),
+    ],
+)
+def test_mark_header_and_meta_count_in_turn(body: bytes, charset: str, codec: str) -> None:
+    assert decoded(body, encoding_named(charset))[0] == codec
 
 
 @pytest.mark.parametrize("charset", ["windows-1252", "euc-jp", "utf-8"])

@@ -6,7 +6,7 @@ import pytest
 
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.text.document import Reading, document, with_markdown
-from krowlspider.corpus.text.noise import is_forum, without_noise
+from krowlspider.corpus.text.part import is_forum, without_noise
 from tests.corpus.warcs import prose
 
 ARTICLE = [prose(number, 60) for number in range(6)]

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
-from krowlspider.corpus.folder import Folder, read_lines
+from krowlspider.corpus.optouts.signals import signals, tokens_in
 from krowlspider.corpus.optouts.terms import terms_in
-from krowlspider.corpus.optouts.usage import tokens_in
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
-from krowlspider.corpus.sites.index import SiteFile
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 from tests.corpus.test_corpus import read, run
 from tests.corpus.test_sites import index_of
-from tests.corpus.warcs import html, pdf, prose, response, write
+from tests.corpus.warcs import html, made_of, pdf, prose, response, write
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
@@ -76,15 +70,8 @@ def heard_in(folder: Path, pages: Path, *others: Path) -> dict[str, list[tuple[s
     rules = folder / "rules.toml"
     rules.write_text("signals.refused = []\nduplicates.exact = false\nduplicates.near = false\n")
     index_of(folder, pages, *others)
-    out = Folder(folder / "out")
-    sites = folder / "sites"
-    job = Job(out.work, read_rules(rules), Choice(), lambda body, _: body, 60, sites=sites)
-    SliceReader(job, Task(pages, 0, {}), [0, 0], os.getppid(), SiteFile(sites)).run()
-    [work] = out.work.iterdir()
-    lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
-    out.close()
-    found = [msgspec.json.decode(line.record, type=Record) for line in lines]
-    return {each.url: [(said.name, said.record_id) for said in each.signals] for each in found}
+    made = made_of(pages, read_rules(rules), folder / "sites")
+    return {each.url: [(said.name, said.record_id) for said in each.signals] for _, each in made}
 
 
 def files_of(folder: Path, cases: Iterable[dict[str, Any]]) -> tuple[Path, Path]:
@@ -223,3 +210,64 @@ def test_large_licences_are_read_in_bounds(text: bytes) -> None:
     terms: list[Any] = []
     assert seconds(lambda: terms.append(terms_in(text)), enough=1) < 2
     assert len(terms[-1] or ()) <= 1000
+
+
+# Headers, meta elements, signals of the site, and the signals that count.
+SAID: list[tuple[list[tuple[str, str]], list[tuple[str, str]], list[str], list[str]]] = [
+    (
+        [("x-robots-tag", "NoIndex, nofollow"), ("x-robots-tag", "noai")],
+        [],
+        [],
+        ["noai", "noindex"],
+    ),
+    ([("x-robots-tag", "googlebot: noindex")], [], [], []),
+    ([("x-robots-tag", "unavailable_after: 25 Jun 2026, noarchive")], [], [], ["noarchive"]),
+    # A prefix addresses rules up to the next.
+    ([("x-robots-tag", "noai, otherbot: noindex, noarchive")], [], [], ["noai"]),
+    ([("x-robots-tag", "otherbot: max-snippet:-1, noindex, *: noai")], [], [], ["noai"]),
+    ([("x-robots-tag", "otherbot: noindex; noai")], [], [], []),
+    ([("x-robots-tag", "360bot: noindex")], [], [], []),
+    ([], [("robots", "none")], [], ["noindex"]),
+    ([], [("robots", "index,noimageai"), ("googlebot", "noindex")], [], ["noimageai"]),
+    ([("content-signal", "ai-train = no,search=yes")], [], [], ["ai-train=no"]),
+    # A page overrides the reservation of its site.
+    ([("tdm-reservation", "1")], [], [], ["tdm-reservation"]),
+    ([("tdm-reservation", "0")], [("tdm-reservation", " 1 ")], [], ["tdm-reservation"]),
+    ([("tdm-reservation", "1")], [("tdm-reservation", "0")], [], []),
+    ([], [], ["tdm-reservation", "ai.txt"], ["ai.txt", "tdm-reservation"]),
+    ([("tdm-reservation", "0")], [], ["tdm-reservation", "ai.txt"], ["ai.txt"]),
+    ([], [("tdm-reservation", "0")], ["tdm-reservation", "ai.txt"], ["ai.txt"]),
+    ([("tdm-reservation", "2")], [], ["tdm-reservation"], ["tdm-reservation"]),
+]
+
+
+@pytest.mark.parametrize(("headers", "metas", "site", "expected"), SAID)
+def test_signals_of_a_page_are_found(
+    headers: list[tuple[str, str]],
+    metas: list[tuple[str, str]],
+    site: list[str],
+    expected: list[str],
+) -> None:
+    assert signals(headers, metas, site) == expected
+
+
+# Rules with a value, which has a colon, before and after the refusals.
+VALUED = (
+    "max-snippet:-1, max-image-preview:large, noindex, noai",
+    "Max-Video-Preview: 5, noai, noindex",
+    "noai, max-snippet:20, noindex",
+    "max-image-preview:large; noai; noindex",
+    "max-snippet:-1 noai noindex",
+    "unavailable_after: 25 Jun 2010 15:00:00 GMT, noai, noindex",
+    "unavailable_after: Friday, 25-Jun-10 15:00:00 GMT, noai, noindex",
+    "unavailable_after: Friday, 25-Jun-10 15:00:00 GMT; noai; noindex",
+    "unavailable_after: 2010-06-25T15:00:00+00:00, noai, noindex",
+)
+
+
+@pytest.mark.parametrize("rules", VALUED)
+def test_rules_with_values_hide_no_refusal(rules: str) -> None:
+    assert signals([("x-robots-tag", rules)], []) == ["noai", "noindex"]
+    assert signals([("x-robots-tag", f"*: {rules}")], []) == ["noai", "noindex"]
+    assert signals([("x-robots-tag", f"otherbot: {rules}")], []) == []
+    assert signals([], [("robots", rules)]) == ["noai", "noindex"]

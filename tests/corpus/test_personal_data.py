@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.quality.personal_data import KINDS, emails, ips, mask, phones
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.text.document import Document
 from krowlspider.corpus.text.head import Link, Pair
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
-from tests.corpus.warcs import html, response, write
+from tests.corpus.warcs import html, made_of, response, write
 from tests.support.work import seconds
 
 FOLDER = Path(__file__).parent / "personal"
@@ -120,7 +115,7 @@ def test_masking_takes_linear_time(part: str) -> None:
 
 def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:
     """In its text and title. Pages that differ only in what is masked are duplicates."""
-    path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
+    path = tmp_path / "rules.toml"
     path.write_text('pii = {email = "mask"}\n')
     pages = [
         html(1).replace(b"Page 1", of).replace(b"<p>", b"<p>" + of + b": ")
@@ -128,14 +123,9 @@ def test_a_page_is_masked_and_counted(tmp_path: Path) -> None:
     ]
     source = write(tmp_path / "a.warc.gz", [response("http://a/", page) for page in pages])
     for rules in (read_rules(), read_rules(path)):
-        job = Job(folder.work, rules, Choice(), lambda body, codings: body, 60)
-        SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid()).run()
-        [work] = folder.work.iterdir()
-        lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
-        texts = [msgspec.json.decode(line.record, type=Record).text for line in lines]
-        titles = [msgspec.json.decode(line.record, type=Record).title for line in lines]
-        hidden = len({line.exact for line in lines}) == 1
-        assert hidden == all("@" not in text for text in texts) == (rules.masked == {"email"})
-        assert [line.masked for line in lines] == [{"email": 2} if hidden else {}] * 2
-        assert ("Of |||EMAIL_ADDRESS|||" in titles) == hidden
-    folder.close()
+        made = made_of(source, rules)
+        hidden = len({line.exact for line, _ in made}) == 1
+        is_masked = rules.masked == {"email"}
+        assert hidden == all("@" not in record.text for _, record in made) == is_masked
+        assert [line.masked for line, _ in made] == [{"email": 2} if hidden else {}] * 2
+        assert ("Of |||EMAIL_ADDRESS|||" in {record.title for _, record in made}) == hidden

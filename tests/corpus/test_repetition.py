@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
-from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.quality.repetition import WORDS_MAX, HostLines, Sequences, without
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
-from tests.corpus.warcs import html, response, write
+from tests.corpus.warcs import html, made_of, response, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +82,7 @@ def test_the_lines_remembered_are_bounded(most: int) -> None:
 
 
 def test_a_page_is_judged_without_the_lines_of_its_host(tmp_path: Path) -> None:
-    path, folder = tmp_path / "rules.toml", Folder(tmp_path / "out")
+    path = tmp_path / "rules.toml"
     path.write_text("boilerplate = {enabled = true, pages = 1}\n")
     notice = b"<p>This notice is on each page.</p></main>"
     pages = [html(n).replace(b"</main>", notice) for n in range(3)]
@@ -95,16 +90,8 @@ def test_a_page_is_judged_without_the_lines_of_its_host(tmp_path: Path) -> None:
     records = [response(f"http://a.example/{n}", page) for n, page in enumerate(pages)]
     source = write(tmp_path / "a.warc.gz", records)
     for rules, count in ((read_rules(), 4), (read_rules(path), 1)):
-        job = Job(folder.work, rules, Choice(), lambda body, codings: body, 60)
-        SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid()).run()
-        [work] = folder.work.iterdir()
-        lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
-        texts = [
-            msgspec.json.decode(line.record, type=Record).text
-            for line in lines
-            if line.refusal is None
-        ]
-        assert sum("This notice" in text for text in texts) == count
+        made = made_of(source, rules)
+        kept = [record for line, record in made if line.refusal is None]
+        assert sum("This notice" in record.text for record in kept) == count
         # The last page is the first again: all its lines have come before.
-        assert (lines[-1].refusal is None) == (rules.boilerplate is None)
-    folder.close()
+        assert (made[-1][0].refusal is None) == (rules.boilerplate is None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,18 +12,13 @@ from pycld2 import LANGUAGES as LISTED
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.optouts.signals import Signal
-from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
-from krowlspider.corpus.shards import write_shard
+from krowlspider.corpus.record import Record, write_shard
 from krowlspider.corpus.text.head import Link, Pair
 from krowlspider.corpus.text.languages import LANGUAGES
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
-from tests.corpus.warcs import html, response, write
+from tests.corpus.warcs import html, made_of, response, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 PAGES = ["http://a.example/1", "http://a.example/\N{LATIN SMALL LETTER E WITH ACUTE} 2"]
@@ -40,23 +34,14 @@ def test_parquet_keeps_lists_of_pairs_and_links(tmp_path: Path) -> None:
     assert pyarrow.parquet.read_table(path).to_pylist() == [msgspec.to_builtins(record)]
 
 
-def records(source: Path, folder: Folder) -> Iterator[bytes]:
-    """Yield what a worker makes of the pages of a WARC file."""
-    job = Job(folder.work, read_rules(), Choice(), lambda body, codings: body, 60)
-    SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid()).run()
-    for path in folder.work.iterdir():
-        for line in read_lines(path):
-            yield bytes(msgspec.json.decode(line, type=Line).record)
-
-
 def test_wet_is_read_by_other_tools(tmp_path: Path) -> None:
     pages = [response(url, html(n)) for n, url in enumerate(PAGES)]
     source = write(tmp_path / "a.warc.gz", pages)
     with source.open("rb") as file:
         ids = [record.rec_headers["WARC-Record-ID"] for record in ArchiveIterator(file)]
-    made = [*records(source, Folder(tmp_path / "out"))]
+    expected = [record for _, record in made_of(source)]
     path = tmp_path / "a.warc.gz-000000000000.warc.wet.gz"
-    write_shard(path, "wet", iter(made))
+    write_shard(path, "wet", map(msgspec.json.encode, expected))
 
     checker = Checker(type("", (), {"inputs": [str(path)], "verbose": False}))
     checker.process_all()  # type: ignore[no-untyped-call]
@@ -68,7 +53,6 @@ def test_wet_is_read_by_other_tools(tmp_path: Path) -> None:
         ]
     assert read[0][0]["WARC-Filename"] == path.name
     assert [head["WARC-Refers-To"] for head, _ in read[1:]] == ids
-    expected = [msgspec.json.decode(each, type=Record) for each in made]
     assert [text for _, text in read[1:]] == [f"{each.title}\n{each.text}\n" for each in expected]
     names = [name for name, _ in read[1][0].headers]
     assert names == [

@@ -29,20 +29,10 @@ URL = "https://example.org/a/b?c"
         ("User-agent: x\nUser-Agent: * # all\nContent-Signal: search=no", ["search=no"]),
         # Only a rule ends the agents of a group.
         ("User-agent: x\nContent-Signal: ai-train=no\nUser-agent: *\nAllow: /", ["ai-train=no"]),
-        ("User-agent: *\nContent-Signal: ai-train=no\nUser-agent: x\nAllow: /", ["ai-train=no"]),
-        (
-            "User-agent: *\nCrawl-delay: 5\n\nUser-agent: x\nContent-Signal: search=no",
-            ["search=no"],
-        ),
-        (
-            "User-agent: *\nSitemap: /s\nUser-agent: x\nAllow: /\nContent-Signal: search=no",
-            ["search=no"],
-        ),
         ("User-agent: *\nAllow: /\nUser-agent: x\nContent-Signal: ai-train=no", []),
         ("User-agent: x\nContent-Signal: ai-train=no\nDisallow:\nUser-agent: *\nAllow: /", []),
         # As the crawl reads them.
         ("\ufeffUseragents: *\rContent-Signal: search=no\rAllow: /", ["search=no"]),
-        ("User agent *\nContent-Signal:search=no", ["search=no"]),
         ("User-agent: *\nDisallow: /\x85User-agent: x\nContent-Signal: search=no", ["search=no"]),
         ("User-agent: *\n# Content-Signal: ai-train=no", []),
         ("User-agent: *\nContent-Signal: ai-train=yes\nDisallow: /", []),

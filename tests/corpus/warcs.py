@@ -1,14 +1,27 @@
-"""WARC files of given pages, as another tool may write them."""
+"""WARC files of given pages, as another tool may write them, and what a worker makes of them."""
 
 from __future__ import annotations
 
 import gzip
+import os
 import random
-from typing import TYPE_CHECKING
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from krowlspider.corpus.folder import Folder, read_lines
+from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.record import Line, Record
+from krowlspider.corpus.sites.index import SiteFile
+from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
+
+    from krowlspider.corpus.quality.rules import Rules
 
 _WORDS = """
 the of and to a in is that it was for on are with as be at by this have from or had not but what
@@ -80,3 +93,21 @@ def write(path: Path, records: Iterable[bytes]) -> Path:
     """Write records as gzip members."""
     path.write_bytes(b"".join(gzip.compress(each, 1, mtime=0) for each in records))
     return path
+
+
+def made_of(
+    source: Path, rules: Rules | None = None, sites: Path | None = None
+) -> list[tuple[Line, Any]]:
+    """Return what a worker makes of a WARC file: the line of each page, and its record.
+
+    The record of a refused page is None.
+    """
+    with TemporaryDirectory() as out, closing(Folder(Path(out))) as folder:
+        job = Job(
+            folder.work, rules or read_rules(), Choice(), lambda body, _: body, 60, sites=sites
+        )
+        answers = None if sites is None else SiteFile(sites)
+        SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid(), answers).run()
+        [work] = folder.work.iterdir()
+        lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
+    return [(line, msgspec.json.decode(line.record, type=Record | None)) for line in lines]

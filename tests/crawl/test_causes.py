@@ -18,8 +18,7 @@ from krowlspider.crawl.parts import trap_rules
 from krowlspider.engine.control import Control
 from krowlspider.engine.steering import Steering
 from krowlspider.fetch import errors
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules
 from tests.frontier.memory import MemoryStore
 from tests.support.simulation import Answer, Simulation, Web
 

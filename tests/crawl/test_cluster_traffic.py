@@ -18,12 +18,12 @@ from krowlspider.crawl.intake import Intake, RequisiteBudget
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.limits import PageBudget
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
-from krowlspider.crawl.seeds import SeedsFirst
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.seed_table import GIVEN, SeedLine, SeedTable, read_rows
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key
@@ -66,10 +66,8 @@ def traffic_in(
     given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
     settings = Settings({**ours, **given, **more})
     job = Job(settings)
-    job.open()
-    job.node = node
     codec = RequestCodec(spider or Spider("news"))
-    intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
+    intake = Intake(job, codec, settings, node=node, identify=identify, wake=lambda: None)
     node_a = NodeA()
     node_a.left = [] if left is None else left
     traffic = ClusterTraffic(
@@ -227,7 +225,6 @@ def test_a_seed_that_redirects_to_another_node_has_a_row(tmp_path: Path) -> None
         ends = [(row.outcome, row.status, row.url) for row in read_rows(job.store)]
         elsewhere = "of another node"
         assert ends == [(elsewhere, 301, "http://b.test/home"), (elsewhere, 0, "http://b.test/")]
-        job.node = None
         await job.close()
 
     asyncio.run(main())
@@ -264,7 +261,6 @@ def test_a_seed_that_another_node_took_ends_at_its_owner(tmp_path: Path) -> None
         lines.give([target, *links, refused])
         ends = [(row.outcome, row.status) for row in read_rows(job.store)]
         assert ends == [("done", 200), ("known before", 0), ("done", 200), ("length", 0)]
-        job.node = None
         await job.close()
 
     asyncio.run(main())
@@ -297,7 +293,6 @@ def test_each_seed_that_comes_while_it_runs_has_a_row(tmp_path: Path) -> None:
             (6, "b.test/3", sent),
         ]
         assert {row.source for row in read_rows(job.store)} == {GIVEN}
-        job.node = None
         await job.close()
 
     asyncio.run(main())

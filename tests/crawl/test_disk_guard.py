@@ -115,7 +115,6 @@ def test_job_is_full_while_a_disk_is_short(
         warc = tmp_path / "warc"
         # No guard of its own: it would read the real disk.
         job = job_in(tmp_path, KROWL_DISK_FLOOR=0, KROWL_WARC_DIR=str(warc))
-        job.open()
         free = {warc: 9 * GB, tmp_path / "job": 9 * GB}
         guard = job.guard = DiskGuard(2 * GB, lambda: free, job.fail, free.__getitem__)
         queue(job, "http://a.test/1")
@@ -140,7 +139,7 @@ def test_job_is_full_while_a_disk_is_short(
         assert lease is not None
         assert job.full == warc
         job.frontier.acknowledge(lease)
-        await job.commit()
+        await job.commits.commit()
         assert job.full is None
         await job.close()
         assert job.failure is None
@@ -162,11 +161,10 @@ def test_a_disk_that_cannot_be_asked_stops_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        job = job_in(tmp_path)
-        monkeypatch.setattr(job.guard, "_free", broken)
         with pytest.raises(JobError, match="Input/output error"):
-            job.open()
+            job_in(tmp_path)
 
+    monkeypatch.setattr(disk_guard.shutil, "disk_usage", broken)
     asyncio.run(main())
 
 
@@ -177,7 +175,6 @@ def test_a_disk_that_can_be_asked_no_more_has_failed(
 
     async def main() -> None:
         job, failed = job_in(tmp_path), asyncio.Event()
-        job.open()
         monkeypatch.setattr(job.guard, "_free", broken)
         run(job, on_failure=lambda _: failed.set())
         await asyncio.wait_for(failed.wait(), 30)
@@ -192,8 +189,13 @@ def run(job: Job, on_failure: Callable[[Exception], None]) -> None:
 
 
 def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:
-    assert job_in(tmp_path, KROWL_DISK_FLOOR=0).guard is None
-    assert job_in(tmp_path).guard is not None
+    async def main() -> None:
+        for floor in (0, 1):
+            job = job_in(tmp_path, KROWL_DISK_FLOOR=floor)
+            assert (job.guard is None) == (floor == 0)
+            await job.close()
+
+    asyncio.run(main())
 
 
 # --- whole crawls ---

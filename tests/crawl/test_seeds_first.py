@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.seeds import SeedsFirst
+from krowlspider.crawl.seeds_first import SeedsFirst
 from krowlspider.frontier.schedule.seed_turns import SeedTurns
 
 

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from krowlspider.crawl.crawls import Crawl
 from krowlspider.crawl.limits import Limits, PageBudget, may_end, progress
 from krowlspider.crawl.status import Progress, status_line
 from krowlspider.engine.ending import Ending
@@ -39,9 +40,9 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
     ("due", "reason"), [(PUT_OFF_HERE, "paused or blocked"), (86_450.0, "within its delay")]
 )
 def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: str) -> None:
-    stats, job = Mock(), Mock(is_paused=False, full=None, node=None, stopping=str)
+    stats, job = Mock(), Mock(is_paused=False, full=None)
     stats.get_value.return_value = 0
-    job.outages.paused = job.memory.keeps_out = False
+    job.outages.is_out = job.memory.keeps_out = False
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
     job.frontier.counters = Counter()
@@ -49,20 +50,22 @@ def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: st
     job.frontier.schedule.next_due.return_value = due
     job.frontier.now.return_value = 50.0
     job.archive.stats.bytes_written = 0
-    progress = Progress(job, stats, lambda: (Counter(), 0), 100.0, Limits())
+    progress = Progress(Crawl(job, None), stats, lambda: (Counter(), 0), 100.0, Limits())
     assert progress.line(110.0).endswith(f" | every host is {reason}")
 
 
 def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
     """The reason stands before the figures, of which the terminal may cut the last ones."""
-    stats, job = Mock(), Mock(stopping=lambda: "stopping, waits for 2 requests (at most 9 s)")
+    stats, job = Mock(), Mock()
     stats.get_value.return_value = 0
     job.frontier.queued, job.frontier.deferred_queued = 5, 0
     job.frontier.schedule.host_count = 2
     job.frontier.counters = Counter()
     job.frontier.schedule.count_due.return_value = 0
     job.archive.stats.bytes_written = 0
-    found = Progress(job, stats, lambda: (Counter(done=4), 2), 100.0, Limits())
+    crawl = Crawl(job, None)
+    crawl.stopping = lambda: "stopping, waits for 2 requests (at most 9 s)"
+    found = Progress(crawl, stats, lambda: (Counter(done=4), 2), 100.0, Limits())
     line = "4 pages | stopping, waits for 2 requests (at most 9 s) | 0.0 pages/s | "
     assert found.live_line(101.0).startswith(line)
 

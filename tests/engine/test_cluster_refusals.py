@@ -16,7 +16,7 @@ from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 CLUSTER = {
     "KROWL_STATIC_NODES": "a=redis://127.0.0.1:1,b=redis://127.0.0.1:2",
@@ -30,9 +30,9 @@ PROXY = {"proxy": "http://user:secret@127.0.0.1:9"}
 class Member(SimulatedJob):
     """The job of a node, whose client has no connections."""
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
-        self.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
+        self.fetching.client = SimpleNamespace(hang_up=lambda: None)  # type: ignore[assignment]
 
 
 def test_refused_requests_of_a_node_say_why(
@@ -44,7 +44,7 @@ def test_refused_requests_of_a_node_say_why(
         node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=Member)
         scheduler, frontier = node.scheduler, node.job.frontier
         names = [f"site{number}.test" for number in range(30)]
-        owners = node.job.node.others(names)
+        owners = node.node.others(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))
 
         assert not any(scheduler.enqueue_request(Request(f"data:,{n}")) for n in range(3))

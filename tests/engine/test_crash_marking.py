@@ -23,25 +23,23 @@ KEYS = A, B = b"qa", b"qb"
 
 
 class Page:
-    """A fake InFlight whose lease is the key of its entry; None if it is not of the frontier."""
+    """A fake InFlight with the key of its entry; None if it is not of the frontier."""
 
-    robots_fetch = None
     url = "http://a.test/"
 
     def __init__(self, key: bytes | None):
-        self.lease = key
-        self.mark = b""
+        self.key = key
+
+    def mark(self, _: object) -> bytes:
+        return NOTHING if self.key is None else mark_of(self.key, self.url)
 
 
 class FakeJob:
-    """A job with a mark, and a frontier whose leases are their keys."""
+    """A job with a mark."""
 
     def __init__(self, mark: WorkMark):
         self.mark = mark
         self.frontier = self.queues = self
-
-    def key_of(self, lease: bytes) -> bytes:
-        return lease
 
 
 class FakeScraper:
@@ -99,7 +97,7 @@ class Reading:
         self.seen: list[tuple[str, bytes]] = []
 
     def only_reads(self, request: Page) -> bool:
-        return request.lease == A
+        return request.key == A
 
     async def read(self, response: Response) -> None:
         self.seen.append((response.url, self._mark.now))

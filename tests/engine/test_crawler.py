@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider
 
 from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.store import LevelStore
+from tests.support.simulated_crawl import SimulatedCrawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class _Engine:
@@ -58,3 +65,19 @@ def test_stop_waits_for_a_spider_that_is_being_closed() -> None:
         assert engine.steps == ["closed", "stop"]
 
     asyncio.run(main())
+
+
+class Broken:
+    """A component that cannot be built. Scrapy builds it when the job is open."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("broken")
+
+
+def test_a_start_that_fails_closes_its_job(tmp_path: Path) -> None:
+    """Otherwise this process still had the folder."""
+    settings = {"SPIDER_MIDDLEWARES": f'{{"{__name__}.Broken": 1}}'}
+    crawl = SimulatedCrawl(tmp_path / "job", settings=settings).run(code=1)
+    assert "The crawl could not begin" in crawl.log
+    with closing(LevelStore(crawl.jobdir / "frontier")) as store:
+        assert store.get(schema.CLEAN) is not None

@@ -9,11 +9,12 @@ from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.downloader import Downloader
 from krowlspider.spiders.broad import BroadSpider
 from tests.archive.captures import capture
 from tests.support.crawling import CONTACT
+from tests.support.simulation import Simulation, Web, in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def test_nothing_is_popped_while_the_archive_queue_is_full(
         crawler = Crawler(BroadSpider, settings)
         crawler.stats = MemoryStatsCollector(crawler)
         downloader = Downloader(crawler)
-        job = Job.of(crawler)
+        job = job_of(crawler)
         archive = job.archive
         archive.queue_bytes = 2 * size
         archive.write(capture(1))
@@ -47,5 +48,17 @@ def test_nothing_is_popped_while_the_archive_queue_is_full(
         await archive.sync()
         assert not downloader.needs_backout()
         await job.close()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_popped_before_the_spider_is_opened(tmp_path: Path) -> None:
+    """The engine may be woken while it opens the spider."""
+
+    async def main() -> None:
+        crawl = Simulation(Web(), in_memory(), tmp_path)
+        crawl.discover(["http://a.test/"])
+        assert not crawl.crawler.engine._start_scheduled_request()
+        assert crawl.job.frontier.queued == 1
 
     asyncio.run(main())

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from tests.support.crawling import Crawl
 
-OURS, SCRAPYS = (
-    "krowlspider.engine.downloader.Downloader",
-    "tests.support.spiders.witness.EngineDownloader",
-)
+SCRAPYS = {
+    "DOWNLOADER": "tests.support.spiders.witness.EngineDownloader",
+    "SCHEDULER": "tests.support.spiders.witness.EngineScheduler",
+}
 GOOD = [
     "request_scheduled",
     "request_reached_downloader",
@@ -56,8 +56,8 @@ def test_runner_signals_and_counts_as_scrapys_engine_does(
     witness = json.dumps({"tests.support.spiders.witness.Witness": 500})
     crawls = [
         # Only the runner of the project hands a direct download to who waits for it.
-        crawl_endings(tmp_path / name, 0, DOWNLOADER=way, EXTENSIONS=witness, LOG_LEVEL="DEBUG")[0]
-        for name, way in (("ours", OURS), ("scrapys", SCRAPYS))
+        crawl_endings(tmp_path / name, 0, EXTENSIONS=witness, LOG_LEVEL="DEBUG", **way)[0]
+        for name, way in (("ours", {}), ("scrapys", SCRAPYS))
     ]
     ours, scrapys = map(outcome, crawls)
     assert ours == scrapys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.job import _jobs
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.urls.host import host_of
 from krowlspider.views.control.console import Console
@@ -36,7 +37,7 @@ PAGES = {"/", *(f"/{at}" for at in range(8))}
 
 def console() -> Console:
     # Crawls of this process that were killed may not be collected yet: they are older.
-    crawler = [each for each, job in _jobs.items() if job._opened][-1]
+    crawler = [each for each, crawl in _crawls.items() if crawl.job.is_open][-1]
     return Console(crawler, "a test")
 
 
@@ -65,10 +66,9 @@ def test_a_paused_host_is_left_alone_until_it_is_resumed(tmp_path: Path) -> None
             said.append(repr(krowl.resume(web.url("a.test"))))
             said.append(repr(krowl.resume(web.url("a.test"))))
 
-        crawl = crawl_of(web, tmp_path, [web.url("a.test"), web.url("b.test")])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(
+            web, tmp_path, [web.url("a.test"), web.url("b.test")], script=steer()
+        ).run()
         for host in ("a.test", "b.test"):
             assert {path for path in asked(web, host) if path != "/robots.txt"} == PAGES
             assert max(asked(web, host).values()) == 1
@@ -134,10 +134,9 @@ def test_a_block_names_itself_and_counts(tmp_path: Path) -> None:
             said.append(repr(krowl.reload()))
             interrupt()
 
-        crawl = crawl_of(web, tmp_path, [web.url("a.test"), web.url("b.test")])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(
+            web, tmp_path, [web.url("a.test"), web.url("b.test")], script=steer()
+        ).run()
         done = scrapy("frontier", crawl.jobdir, "--explain", web.url("a.test", "/7"))
         assert set(asked(web, "b.test")) > PAGES
     rule = web.url("a.test").split("/")[2]
@@ -187,10 +186,9 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
             said.append(repr(krowl.set("KROWL_DELAY_MIN", 0.05)))
             said.append(repr(krowl.set("max_pages", 7)))
 
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={"KROWL_EXCLUDE": exclude})
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(
+            web, tmp_path, [web.url("a.test")], settings={"KROWL_EXCLUDE": exclude}, script=steer()
+        ).run()
         assert sum(path != "/robots.txt" for path in asked(web, "a.test")) == 7
         assert "/7" not in asked(web, "a.test")
     faults = (
@@ -225,10 +223,7 @@ def test_a_forgotten_host_is_new(tmp_path: Path) -> None:
             said.append(repr(krowl.forget(host_of(root))))
             said.append(repr(krowl.add(root)))
 
-        crawl = crawl_of(web, tmp_path, [root, web.url("b.test")])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(web, tmp_path, [root, web.url("b.test")], script=steer()).run()
         pages = asked(web, "a.test")
     found = re.search(r"is forgotten, with ([0-9]+) URLs? queued", said[0])
     assert found is not None, said
@@ -255,15 +250,15 @@ def test_a_forgotten_page_is_fetched_again(tmp_path: Path) -> None:
             said.extend(repr(krowl.forget(page)) for _ in range(2))
             krowl.resume(root)
 
-        crawl = crawl_of(web, tmp_path, [root])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(web, tmp_path, [root], script=steer()).run()
         pages = asked(web, "a.test")
     assert said[0] == f"{page} is forgotten, and queued again"
     assert said[1].startswith("not forgotten: It is number ")
     assert pages.pop("/3") == 2
     assert set(pages.values()) == {1}
+    rows = map(json.loads, scrapy("frontier", crawl.jobdir, "--pages").stdout.splitlines())
+    # Its row begins anew.
+    assert {row["fetches"] for row in rows} == {1}
 
 
 def test_a_forgotten_front_page_leaves_its_host(tmp_path: Path) -> None:
@@ -281,10 +276,7 @@ def test_a_forgotten_front_page_leaves_its_host(tmp_path: Path) -> None:
             said.extend(repr(krowl.forget(name)) for name in names)
             krowl.resume(root)
 
-        crawl = crawl_of(web, tmp_path, [root])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl_of(web, tmp_path, [root], script=steer()).run()
         pages = asked(web, "a.test")
     assert said[0] == f"{root} is forgotten, and queued again"
     assert said[1].startswith("not forgotten: It is number ")
@@ -299,7 +291,7 @@ def test_an_order_about_a_foreign_host_names_its_owner() -> None:
     node = SimpleNamespace(knows=True, others=lambda hosts: ["n2"] * len(hosts))
     # Nothing else of the crawl is asked: nothing can have changed.
     steering = object.__new__(Steering)
-    steering._job = SimpleNamespace(node=node)  # type: ignore[assignment]
+    steering._node = node  # type: ignore[assignment]
     with pytest.raises(ForeignHostError, match="node n2 owns a"):
         steering.forget("a.dom.test")
 
@@ -320,10 +312,7 @@ def test_a_url_is_added_once(tmp_path: Path) -> None:
             assert asked(web, "a.test")["/3"] == 0
             interrupt()
 
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl_of(web, tmp_path, [web.url("a.test")], script=steer()).run()
     assert said[0] == "queued"
     assert said[1].startswith("not queued: It is number 1 of ")
     assert "is not a URL that a crawl fetches" in said[2]
@@ -340,10 +329,7 @@ def test_a_stopped_crawl_says_that_a_host_is_paused(tmp_path: Path) -> None:
             yield later(5)
             interrupt()
 
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], script=steer()).run()
         done = scrapy("frontier", crawl.jobdir, "--host", web.url("a.test"))
     assert b": It is paused by a.test:" in done.stdout
     assert "\n  paused " not in crawl.log
@@ -360,8 +346,5 @@ def test_the_summary_says_that_the_crawl_is_paused(tmp_path: Path) -> None:
             yield later(5)
             interrupt()
 
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")])
-        assert isinstance(crawl, SimulatedCrawl)
-        crawl.script = steer()
-        crawl.run()
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], script=steer()).run()
     assert "\n  paused       by a person, and still at the next start: the button " in crawl.log

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from krowlspider.crawl.job import _jobs
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
-from krowlspider.views.control.line_reader import FILE_MAX, LineReader, TooLongError
+from krowlspider.views.control.order_fields import FILE_MAX, LineReader, TooLongError
 from krowlspider.views.control.ordering import ImportOutcome, Ordering
 from krowlspider.views.top.source import Source
 from tests.extensions.test_live_page import api, ask, awaited, check_schema, crawling, post
@@ -117,7 +117,7 @@ async def pieces(*some: bytes) -> AsyncIterator[list[bytes]]:
 
 
 def ordering() -> Ordering:
-    crawler = [each for each, job in _jobs.items() if job._opened][-1]
+    crawler = [each for each, crawl in _crawls.items() if crawl.job.is_open][-1]
     return Ordering(crawler, "a test")
 
 

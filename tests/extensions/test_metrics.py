@@ -23,7 +23,6 @@ from scrapy.utils.test import get_crawler
 
 from extensions.metrics import Metrics
 from krowlspider import __version__
-from krowlspider import settings as defaults
 from krowlspider.config.checks import port_range
 from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.metrics.registry import SERIES_MAX, registry, text
@@ -233,10 +232,6 @@ def test_address_for_others_is_the_one_listened_at_or_our_own() -> None:
     assert reached_at("http://0.0.0.0:9410") == (own_address() or "0.0.0.0", 9410)
 
 
-def test_as_it_comes_it_listens_on_this_machine_only() -> None:
-    assert defaults.PROMETHEUS_HOST == "127.0.0.1"
-
-
 # --- whole crawls ---
 
 # All numbers must be fresh because somebody asks, not because it is time.
@@ -359,14 +354,6 @@ def test_without_a_port_a_crawl_says_so_and_goes_on(tmp_path: Path) -> None:
     (complaint,) = crawl.complaints
     assert "No metrics and no live page: no free port in PROMETHEUS_PORT=" in complaint
     assert "in use" in complaint
-
-
-def test_turned_off_a_crawl_listens_nowhere(tmp_path: Path) -> None:
-    with MockWeb(spec=SITE[:-1]) as web:
-        settings = {"PROMETHEUS_ENABLED": 0}
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
-    assert "Prometheus" not in crawl.log
-    assert crawl.complaints == []
 
 
 def test_metrics_are_elsewhere_and_control_stays_at_home(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl import crawls
 from krowlspider.crawl.metrics.registry import registry_of, text
 from krowlspider.crawl.status import figures_wanted
 from tests.support.crawling import ROOT
@@ -101,9 +101,9 @@ class Samples:
         return cls(crawler)
 
     def _open(self) -> None:
-        stats = self._crawler.stats.get_stats
-        self._registry = registry_of(Job.of(self._crawler), stats, {"spider": "x", "version": "1"})
-        job = Job.of(self._crawler)
+        stats, crawl = self._crawler.stats.get_stats, crawls.crawl_of(self._crawler)
+        self._registry = registry_of(crawl, stats, {"spider": "x", "version": "1"})
+        job = crawl.job
         job.is_paused = True
         self._look()
         job.is_paused = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +17,7 @@ from krowlspider.crawl.monitoring.page_server import PageServer, Place, Recent
 from krowlspider.crawl.turns import AT_MOST, FOR_CLIENTS, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
 
 # --- the server and who comes to it ---
@@ -29,31 +29,31 @@ LARGE = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"
 ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def serving(
-    main: Any,
+@asynccontextmanager
+async def serving(
     page: Callable[[], bytes] = lambda: b"the page\n",
     time_limit: float = 5.0,
     events: bytes = b"",
     on_clients: Callable[[int], None] = lambda _: None,
-) -> None:
-    """Run ``main(port)`` on the loop that serves."""
-
-    async def run() -> None:
-        routes = {"/metrics": metrics_route(page), "/events": lambda _: Events(lambda: events)}
-        endpoint = PageServer([lambda: routes], time_limit, on_clients)
-        _, port = await endpoint.open("127.0.0.1", range(1))
-        try:
-            async with asyncio.timeout(LONG):
-                await main(port)
-        finally:
-            endpoint.close()
-
-    run_on_uvloop(run())
+) -> AsyncIterator[int]:
+    """Serve on the loop of the test; yield the port."""
+    routes = {"/metrics": metrics_route(page), "/events": lambda _: Events(lambda: events)}
+    endpoint = PageServer([lambda: routes], time_limit, on_clients)
+    _, port = await endpoint.open("127.0.0.1", range(1))
+    try:
+        async with asyncio.timeout(LONG):
+            yield port
+    finally:
+        endpoint.close()
 
 
-def run_on_uvloop(main: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
+@pytest.fixture
+def run() -> Callable[[Coroutine[Any, Any, None]], None]:
+    def on_uvloop(main: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
+
+    return on_uvloop
 
 
 async def said_to(port: int, request: bytes) -> bytes:
@@ -84,37 +84,30 @@ async def said_to(port: int, request: bytes) -> bytes:
         (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400 Bad Request"),
     ],
 )
-def test_only_a_get_of_the_path_has_the_page(
+async def test_only_a_get_of_the_path_has_the_page(
     head: bytes, status: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who asks for something else fills no log."""
-
-    async def main(port: int) -> None:
+    async with serving() as port:
         said = await said_to(port, head)
         assert said.partition(b" ")[2].startswith(status + b"\r\n")
         assert said.endswith(b"the page\n") == (status == b"200 OK")
-
-    serving(main)
     assert caplog.records == []
 
 
-def test_a_head_has_the_length_of_the_page_and_no_page() -> None:
-    async def main(port: int) -> None:
+async def test_a_head_has_the_length_of_the_page_and_no_page() -> None:
+    async with serving() as port:
         said = await said_to(port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"Content-Length: 9\r\n" in said
         assert said.endswith(b"\r\n\r\n")
 
-    serving(main)
 
-
-def test_a_page_that_cannot_be_made_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_page_that_cannot_be_made_is_told(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> bytes:
         raise RuntimeError("no figures")
 
-    async def main(port: int) -> None:
+    async with serving(broken) as port:
         assert b"500 Internal Server Error" in await said_to(port, ASK)
-
-    serving(main, broken)
     assert "no figures" in caplog.text
 
 
@@ -134,19 +127,17 @@ def test_the_page_is_made_once_a_second_however_many_ask() -> None:
 
 
 @LARGE
-def test_the_page_is_sent_whole_and_the_connection_ended() -> None:
-    async def main(port: int) -> None:
+async def test_the_page_is_sent_whole_and_the_connection_ended() -> None:
+    whole = b"x" * 50_000_000
+    async with serving(lambda: whole) as port:
         said = await said_to(port, ASK)
         head, _, body = said.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"text/plain; version=0.0.4; charset=utf-8" in head
         assert body == whole
 
-    whole = b"x" * 50_000_000
-    serving(main, lambda: whole)
 
-
-def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
+async def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
     """One that is sent events does not wait."""
     turns, seen = Turns(), []
 
@@ -154,75 +145,63 @@ def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
         seen.append(turns.at_once)
         return b"x"
 
-    async def main(port: int) -> None:
+    async with serving(page, events=b"data: 1\n\n", on_clients=turns.serve) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readuntil(b"data: 1")
         seen.append(turns.at_once)
         await said_to(port, ASK)
         writer.transport.abort()
-
-    serving(main, page, events=b"data: 1\n\n", on_clients=turns.serve)
     assert seen == [AT_MOST, FOR_CLIENTS]
 
 
-def test_turns_are_short_from_the_accept_on() -> None:
+async def test_turns_are_short_from_the_accept_on() -> None:
     """If they were short from the connection on, a client would wait a turn longer."""
     seen = []
-
-    async def main() -> None:
-        endpoint = Endpoint(
-            {"/metrics": metrics_route(lambda: b"x")},
-            LONG,
-            lambda clients: seen.append((clients, len(endpoint.connections))),
-            HostNames(),
-        )
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            listening.setblocking(False)
-            await endpoint.listen(listening)
-            await said_to(listening.getsockname()[1], ASK)
-            endpoint.close()
-
-    run_on_uvloop(main())
+    endpoint = Endpoint(
+        {"/metrics": metrics_route(lambda: b"x")},
+        LONG,
+        lambda clients: seen.append((clients, len(endpoint.connections))),
+        HostNames(),
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        await endpoint.listen(listening)
+        await said_to(listening.getsockname()[1], ASK)
+        endpoint.close()
     assert seen == [(1, 0), (1, 1), (0, 0)]
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_the_server_is_loaded_for_the_first_client_or_before(comes: bool) -> None:
+async def test_the_server_is_loaded_for_the_first_client_or_before(comes: bool) -> None:
     told: list[int | str] = []
+    is_loaded = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-    async def main() -> None:
-        is_loaded = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    def make() -> dict[str, Any]:
+        told.append("loads")
+        loop.call_soon_threadsafe(is_loaded.set)
+        return {}
 
-        def make() -> dict[str, Any]:
-            told.append("loads")
-            loop.call_soon_threadsafe(is_loaded.set)
-            return {}
-
-        server = PageServer([make], LONG, told.append, load_after=LONG if comes else 0.01)
-        _, port = await server.open("127.0.0.1", range(1))
-        async with asyncio.timeout(LONG):
-            if comes:
-                await said_to(port, ASK)
-            await is_loaded.wait()
-        server.close()
-
-    run_on_uvloop(main())
+    server = PageServer([make], LONG, told.append, load_after=LONG if comes else 0.01)
+    _, port = await server.open("127.0.0.1", range(1))
+    async with asyncio.timeout(LONG):
+        if comes:
+            await said_to(port, ASK)
+        await is_loaded.wait()
+    server.close()
     # Turns are short while it is loaded for somebody.
     assert told[:2] == ([1, "loads"] if comes else ["loads"])
 
 
-def test_client_that_sends_no_whole_request_is_dropped() -> None:
-    async def main(port: int) -> None:
+async def test_client_that_sends_no_whole_request_is_dropped() -> None:
+    async with serving(time_limit=0.2) as port:
         requests = (b"", ASK[:-2], b"GET ")
         assert await asyncio.gather(*(said_to(port, request) for request in requests)) == [b""] * 3
 
-    serving(main, time_limit=0.2)
 
-
-def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
-    async def main(port: int) -> None:
+async def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
+    async with serving(time_limit=0.3) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(ASK[:-2] + b"A: ")
         while not reader.at_eof() and reader.exception() is None:
@@ -230,17 +209,13 @@ def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
             await asyncio.sleep(0.02)
         writer.transport.abort()
 
-    serving(main, time_limit=0.3)
-
 
 @LARGE
-def test_client_that_reads_nothing_is_dropped() -> None:
-    async def main(port: int) -> None:
+async def test_client_that_reads_nothing_is_dropped() -> None:
+    async with serving(lambda: b"x" * 50000000, time_limit=0.3) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=LONG) as idle:
             idle.sendall(ASK)
             await run_in_thread(send_until_cut, idle)
-
-    serving(main, lambda: b"x" * 50_000_000, time_limit=0.3)
 
 
 def send_until_cut(idle: socket.socket) -> None:
@@ -253,18 +228,16 @@ def send_until_cut(idle: socket.socket) -> None:
             idle.sendall(b"x")
 
 
-def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
-    async def main(port: int) -> None:
+async def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
+    async with serving(time_limit=2 * LONG) as port:
         for endless in (b"GET /" + b"a" * 1_000_000, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000):
             said = await said_to(port, endless)
             assert said == b"" or said.startswith(b"HTTP/1.0 400 Bad Request\r\n")
         assert b"200 OK" in await said_to(port, ASK)
 
-    serving(main, time_limit=2 * LONG)
 
-
-def test_a_body_that_is_announced_is_not_waited_for() -> None:
-    async def main(port: int) -> None:
+async def test_a_body_that_is_announced_is_not_waited_for() -> None:
+    async with serving() as port:
         said = await said_to(
             port,
             b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\nHost: localhost\r\n\r\nx",
@@ -272,13 +245,12 @@ def test_a_body_that_is_announced_is_not_waited_for() -> None:
         assert b"405 Method Not Allowed" in said
         assert b"Allow: GET, HEAD" in said
 
-    serving(main)
-
 
 @LARGE
 @pytest.mark.parametrize("size", [1, 50_000_000])
-def test_events_have_a_limit_of_clients_and_drop_slow_ones(size: int) -> None:
-    async def main(port: int) -> None:
+async def test_events_have_a_limit_of_clients_and_drop_slow_ones(size: int) -> None:
+    event = b"x" * size
+    async with serving(time_limit=0.3 if size > 1 else 5.0, events=event) as port:
         with ExitStack() as idle:
             for _ in range(5 if size == 1 else 1):
                 address = ("127.0.0.1", port)
@@ -288,14 +260,10 @@ def test_events_have_a_limit_of_clients_and_drop_slow_ones(size: int) -> None:
             assert head.startswith(b"HTTP/1.1 503" if size == 1 else b"HTTP/1.1 200")
             await run_in_thread(send_until_cut, client)
 
-    event = b"x" * size
-    serving(main, time_limit=0.3 if size > 1 else 5.0, events=event)
 
-
-def test_silent_clients_keep_nobody_out() -> None:
+async def test_silent_clients_keep_nobody_out() -> None:
     """Only the last of them are kept."""
-
-    async def main(port: int) -> None:
+    async with serving(time_limit=2 * LONG) as port:
         crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
         assert b"200 OK" in await said_to(port, ASK)
         cut = [reader.read() for reader, _ in crowd[:92]]
@@ -304,54 +272,42 @@ def test_silent_clients_keep_nobody_out() -> None:
         for _, writer in crowd:
             writer.transport.abort()
 
-    serving(main, time_limit=2 * LONG)
 
-
-def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
+async def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
     """It is named in a warning. Without a free one there is an error."""
-
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            endpoint = PageServer([])
-            url = await endpoint.serve(Place("127.0.0.1", range(port, port + 11)))
-            assert url.startswith("http://127.0.0.1:")
-            found = int(url.rpartition(":")[2])
-            assert port < found <= port + 10
-            assert caplog.messages == [
-                f"Port {port} is taken: metrics and live page at port {found} instead"
-            ]
-            endpoint.close()
-            with pytest.raises(OSError, match="in use"):
-                await PageServer([]).open("127.0.0.1", range(port, port + 1))
-
-    run_on_uvloop(main())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        endpoint = PageServer([])
+        url = await endpoint.serve(Place("127.0.0.1", range(port, port + 11)))
+        assert url.startswith("http://127.0.0.1:")
+        found = int(url.rpartition(":")[2])
+        assert port < found <= port + 10
+        assert caplog.messages == [
+            f"Port {port} is taken: metrics and live page at port {found} instead"
+        ]
+        endpoint.close()
+        with pytest.raises(OSError, match="in use"):
+            await PageServer([]).open("127.0.0.1", range(port, port + 1))
 
 
-def test_a_host_without_an_address_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        # A blank is in no name, so no name server is asked.
-        assert await PageServer([]).serve(Place("no host", range(1))) == ""
-
-    run_on_uvloop(main())
+async def test_a_host_without_an_address_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    # A blank is in no name, so no name server is asked.
+    assert await PageServer([]).serve(Place("no host", range(1))) == ""
     assert "PROMETHEUS_HOST=no host has no address (" in caplog.text
     assert "Unknown error" not in caplog.text
 
 
-def test_a_server_that_cannot_be_loaded_is_logged_and_closed(
+async def test_a_server_that_cannot_be_loaded_is_logged_and_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail() -> dict[str, Any]:
         raise ImportError("no such module")
 
-    async def main() -> None:
-        server = PageServer([fail])
-        _, port = await server.open("127.0.0.1", range(1))
-        async with asyncio.timeout(LONG):
-            assert await said_to(port, ASK) == b""
-        server.close()
-
-    run_on_uvloop(main())
+    server = PageServer([fail])
+    _, port = await server.open("127.0.0.1", range(1))
+    async with asyncio.timeout(LONG):
+        assert await said_to(port, ASK) == b""
+    server.close()
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [
         "Metrics and live page are not served"
     ]

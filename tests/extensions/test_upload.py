@@ -15,8 +15,8 @@ from scrapy.utils.test import get_crawler
 
 from extensions.upload import Upload
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
+from krowlspider.archive.upload.plan import Destination
 from krowlspider.archive.upload.uploader import finished_files, upload_folder
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
@@ -28,7 +28,6 @@ from tests.archive.upload.s3 import (
     SECRET,
     Fate,
     Proxy,
-    Request,
     S3Server,
     contents,
     noise,
@@ -213,45 +212,6 @@ def test_only_the_end_of_a_crawl_waits_for_a_hung_store(
 
 
 @pytest.mark.slow
-def test_missing_bucket_is_reported_at_the_start(
-    tmp_path: Path, web: MockWeb, proxy: Proxy
-) -> None:
-    done = crawl(
-        web, tmp_path, proxy, KROWL_WARC_UPLOAD="s3://nobody-made-it", KROWL_DELAY_MIN=0.1
-    ).run(code=7)
-    assert_whole(done, web)
-    assert "NoSuchBucket" in uploads_said(done)[0]
-    log = done.log
-    assert log.index("NoSuchBucket") < log.index("Closing spider")
-
-
-@pytest.mark.slow
-def test_crawl_killed_in_an_upload_loses_and_repeats_nothing(
-    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
-) -> None:
-    def third_hangs(request: Request) -> Fate:
-        return Fate.HUNG if len(proxy.sent) >= 3 and request.sends else Fate.PASS
-
-    proxy.fate = third_hangs
-    running = crawl(web, tmp_path, proxy, KROWL_WARC_UPLOAD_DELETE=True).start()
-    running.wait_until(proxy.hung.is_set)
-    running.kill()
-    proxy.fate = lambda _: Fate.PASS
-    done = crawl(web, tmp_path, proxy, KROWL_WARC_UPLOAD_DELETE=True).run()
-    warc = done.jobdir / "warc"
-    assert not any(name.endswith((".warc.gz", ".open")) for name in contents(warc))
-    for name, content in in_bucket(server, tmp_path).items():
-        (warc / name).write_bytes(content)
-    assert check_folder(warc).problems == []
-    assert uploaded(warc).keys() == in_bucket(server, tmp_path).keys()
-    fetched = {entry.path for entry in pages(web.log())}
-    assert fetched == {"/", *(f"/{number}" for number in range(PAGES))}
-    begun = [request.target for request in proxy.sent]
-    # Only what hung was sent again.
-    assert len(begun) - len(set(begun)) <= 2
-
-
-@pytest.mark.slow
 def test_interrupted_crawl_uploads_its_files(
     tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
 ) -> None:
@@ -263,12 +223,11 @@ def test_interrupted_crawl_uploads_its_files(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [0, 2])
 def test_folder_that_another_process_uploads_is_reported(
-    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy, known: int
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
 ) -> None:
     """Files that the other process has noted for the same place do not wait."""
-    warc = tmp_path / "warc"
+    known, warc = 2, tmp_path / "warc"
     warc.mkdir()
     running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2, KROWL_WARC_DIR=str(warc))
     with closing(UploadLog(warc, Destination(BUCKET, tmp_path.name, proxy.url))) as notes:
@@ -294,23 +253,6 @@ def test_folder_that_another_process_uploads_is_reported(
     again = crawl(web, tmp_path, proxy, KROWL_WARC_DIR=str(warc)).run()
     assert figures(again)["waiting"] == 0
     assert len(in_bucket(server, tmp_path)) >= left
-
-
-@pytest.mark.slow
-def test_folder_that_another_process_has_left_is_uploaded(
-    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
-) -> None:
-    warc = tmp_path / "warc"
-    warc.mkdir()
-    # Over before the uploader tries again by itself.
-    running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.1, KROWL_WARC_DIR=str(warc))
-    with closing(UploadLog(warc, Destination("another", ""))) as notes:
-        notes.open()
-        running.start()
-        running.wait_until(lambda: "not uploaded yet" in running.log)
-    running.wait()
-    assert len(uploads_said(running)) == 1
-    assert in_bucket(server, tmp_path) == contents(warc) != {}
 
 
 def test_without_the_setting_nothing_is_uploaded() -> None:

@@ -13,13 +13,11 @@ import pytest
 
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
-    AddressForbidden,
     ConnectFailed,
     ConnectionReset,
     ConnectRefused,
     FetchError,
     LocalExhausted,
-    NameServersDown,
     NetworkDown,
     PortForbidden,
     TLSFailed,
@@ -27,10 +25,10 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.tcp.failures import connect_failure
+from krowlspider.fetch.tcp.routes import connect_failure
 from tests.fetch.machine import routed
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
-from tests.fetch.web import Run, answering, client, fetch, serve
+from tests.fetch.web import answering, client, fetch, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
@@ -95,11 +93,6 @@ def test_failed_or_cut_handshake_is_a_failure_of_tls(error: OSError) -> None:
     assert class_of(error, secure=True) is TLSFailed
 
 
-@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
-def test_machine_without_ipv6_is_not_down(number: int) -> None:
-    assert class_of(failing(number), "2001:db8::1") is ConnectFailed
-
-
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
 def test_error_from_a_router_is_not_our_network(number: int) -> None:
     """It comes by ICMP, from the owner of the address, or from a provider if nobody has it."""
@@ -118,85 +111,40 @@ def test_asyncio_words_connect_errors_as_expected() -> None:
     asyncio.run(main())
 
 
-def test_no_route_at_all_is_our_network(run: Run) -> None:
-    async def main() -> None:
-        guard = AddressGuard([f"{NOWHERE}/32"])
-        async with client(guard=guard) as made:
-            with pytest.raises(NetworkDown):
-                await fetch(made, f"http://{NOWHERE}:81/")
-
-    run(main())
-
-
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_lack_of_sockets_is_local(run: Run, scheme: str) -> None:
-    async def main() -> None:
-        async with serve(answering(OK)) as web, client() as made:
-            with no_sockets_left(), pytest.raises(LocalExhausted):
-                await fetch(made, f"{scheme}://127.0.0.1:{web.port}/")
-            assert (await fetch(made, web.url)).status == 200
-
-    run(main())
+async def test_lack_of_sockets_is_local(scheme: str) -> None:
+    async with serve(answering(OK)) as web, client() as made:
+        with no_sockets_left(), pytest.raises(LocalExhausted):
+            await fetch(made, f"{scheme}://127.0.0.1:{web.port}/")
+        assert (await fetch(made, web.url)).status == 200
 
 
-def test_failure_of_the_first_address_is_raised(run: Run) -> None:
-    async def main() -> None:
-        async with serve(answering(OK)) as web:
-            port = web.port
-        names = {"a.test": (60, ["127.0.0.1", NOWHERE]), "b.test": (60, [NOWHERE, "127.0.0.1"])}
-        async with nameserver({**names}) as zone:
-            guard = AddressGuard(["127.0.0.0/8", f"{NOWHERE}/32"])
-            resolver = asking(zone.port)
-            async with client(resolver=resolver, guard=guard) as made:
-                with pytest.raises(ConnectRefused):
-                    await fetch(made, f"http://a.test:{port}/")
-                with pytest.raises(NetworkDown):
-                    await fetch(made, f"http://b.test:{port}/")
-            await resolver.close()
-
-    run(main())
-
-
-def test_second_address_is_tried_when_the_first_fails(run: Run) -> None:
-    async def main() -> None:
-        async with (
-            serve(answering(OK)) as web,
-            nameserver({"a.test": (60, [NOWHERE, "127.0.0.1"])}) as zone,
-        ):
-            resolver = asking(zone.port)
-            guard = AddressGuard(["127.0.0.0/8", f"{NOWHERE}/32"])
-            async with client(resolver=resolver, guard=guard) as made:
-                exchange = await fetch(made, f"http://a.test:{web.port}/")
-            await resolver.close()
-        assert exchange.peer.address == "127.0.0.1"
-
-    run(main())
-
-
-def test_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
-    async def main() -> None:
-        async with (
-            serve(answering(OK), host="::1") as web,
-            nameserver({"six.test": (60, ["::1"])}) as zone,
-        ):
-            resolver = asking(zone.port)
-            async with client(resolver=resolver) as made:
-                exchange = await fetch(made, f"http://six.test:{web.port}/")
-            await resolver.close()
-        assert exchange.peer.address == "::1"
-
-    run(main())
-
-
-def test_fetch_without_name_servers_reports_them_down(run: Run) -> None:
-    async def main() -> None:
-        resolver = asking(closed_port())
-        async with client(resolver=resolver) as made:
-            with pytest.raises(NameServersDown):
-                await fetch(made, "http://a.test/")
+async def test_failure_of_the_first_address_is_raised() -> None:
+    async with serve(answering(OK)) as web:
+        port = web.port
+    names = {"a.test": (60, ["127.0.0.1", NOWHERE]), "b.test": (60, [NOWHERE, "127.0.0.1"])}
+    async with nameserver({**names}) as zone:
+        guard = AddressGuard(["127.0.0.0/8", f"{NOWHERE}/32"])
+        resolver = asking(zone.port)
+        async with client(resolver=resolver, guard=guard) as made:
+            with pytest.raises(ConnectRefused):
+                await fetch(made, f"http://a.test:{port}/")
+            with pytest.raises(NetworkDown):
+                await fetch(made, f"http://b.test:{port}/")
         await resolver.close()
 
-    run(main())
+
+async def test_second_address_is_tried_when_the_first_fails() -> None:
+    async with (
+        serve(answering(OK)) as web,
+        nameserver({"a.test": (60, [NOWHERE, "127.0.0.1"])}) as zone,
+    ):
+        resolver = asking(zone.port)
+        guard = AddressGuard(["127.0.0.0/8", f"{NOWHERE}/32"])
+        async with client(resolver=resolver, guard=guard) as made:
+            exchange = await fetch(made, f"http://a.test:{web.port}/")
+        await resolver.close()
+    assert exchange.peer.address == "127.0.0.1"
 
 
 async def ask(made: Client, url: str, *, linked: bool) -> int:
@@ -208,36 +156,23 @@ async def ask(made: Client, url: str, *, linked: bool) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_port_of_another_protocol_is_not_dialled(run: Run, scheme: str) -> None:
-    async def main() -> None:
-        async with client() as made:
-            for port in (0, 22, 6667):
-                with pytest.raises(PortForbidden, match=f"port {port} is of another protocol"):
-                    await ask(made, f"{scheme}://a.test:{port}/", linked=False)
-
-    run(main())
+async def test_a_port_of_another_protocol_is_not_dialled(scheme: str) -> None:
+    async with client() as made:
+        for port in (0, 22, 6667):
+            with pytest.raises(PortForbidden, match=f"port {port} is of another protocol"):
+                await ask(made, f"{scheme}://a.test:{port}/", linked=False)
 
 
-def test_links_lead_to_eight_ports_of_an_address(run: Run) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack, client() as made:
-            webs = [
-                await stack.enter_async_context(serve(answering(OK))) for _ in range(PORTS_MAX + 2)
-            ]
-            for number, web in enumerate(webs[:PORTS_MAX]):
-                assert await ask(made, f"http://n{number}.test:{web.port}/", linked=True) == 200
-            for number, web in enumerate(webs[PORTS_MAX:]):
-                with pytest.raises(PortForbidden, match=r"8 ports of 127\.0\.0\.1"):
-                    await ask(made, f"http://m{number}.test:{web.port}/", linked=True)
-                assert web.connections == 0
-                # As a person's seeds are.
-                assert await ask(made, f"http://m{number}.test:{web.port}/", linked=False) == 200
-            # One that was asked before.
-            assert await ask(made, f"http://other.test:{webs[0].port}/", linked=True) == 200
-
-    run(main())
-
-
-def test_a_forbidden_port_fails_for_good_as_an_address_does() -> None:
-    assert issubclass(PortForbidden, AddressForbidden)
-    assert PortForbidden.kind == "port"
+async def test_links_lead_to_eight_ports_of_an_address() -> None:
+    async with AsyncExitStack() as stack, client() as made:
+        webs = [await stack.enter_async_context(serve(answering(OK))) for _ in range(PORTS_MAX + 2)]
+        for number, web in enumerate(webs[:PORTS_MAX]):
+            assert await ask(made, f"http://n{number}.test:{web.port}/", linked=True) == 200
+        for number, web in enumerate(webs[PORTS_MAX:]):
+            with pytest.raises(PortForbidden, match=r"8 ports of 127\.0\.0\.1"):
+                await ask(made, f"http://m{number}.test:{web.port}/", linked=True)
+            assert web.connections == 0
+            # As a person's seeds are.
+            assert await ask(made, f"http://m{number}.test:{web.port}/", linked=False) == 200
+        # One that was asked before.
+        assert await ask(made, f"http://other.test:{webs[0].port}/", linked=True) == 200

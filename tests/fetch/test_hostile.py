@@ -7,14 +7,13 @@ import tracemalloc
 import pytest
 
 from krowlspider.fetch.errors import (
-    ConnectionLost,
     ConnectTimeout,
     FirstByteTimeout,
     ProtocolBroken,
     TooLarge,
     TotalTimeout,
 )
-from tests.fetch.web import Peer, Run, Script, client, closing, fetch, serve
+from tests.fetch.web import Peer, Script, client, closing, fetch, serve
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
@@ -34,65 +33,32 @@ def endless(start: bytes, piece: bytes) -> Script:
     return script
 
 
-def test_silent_server_ends_at_the_first_byte_timeout(run: Run) -> None:
-    async def main() -> None:
-        async with serve(silent) as web, client(first_byte_timeout=0.05) as made:
-            with pytest.raises(FirstByteTimeout) as caught:
-                await fetch(made, web.url)
-            await web.gone.wait()
-            assert caught.value.exchange is None
-
-    run(main())
+async def test_silent_server_ends_at_the_first_byte_timeout() -> None:
+    async with serve(silent) as web, client(first_byte_timeout=0.05) as made:
+        with pytest.raises(FirstByteTimeout) as caught:
+            await fetch(made, web.url)
+        await web.gone.wait()
+        assert caught.value.exchange is None
 
 
-def test_shorter_total_timeout_holds(run: Run) -> None:
-    async def main() -> None:
-        async with serve(silent) as web, client() as made:
-            with pytest.raises(TotalTimeout):
-                await fetch(made, web.url, timeout=0.05)
-            await web.gone.wait()
+async def test_dripping_body_is_cut_and_its_bytes_kept() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD)
+        while True:
+            await peer.send(b"x")
+            await asyncio.sleep(0.005)
 
-    run(main())
-
-
-def test_dripping_body_is_cut_and_its_bytes_kept(run: Run) -> None:
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(HEAD)
-            while True:
-                await peer.send(b"x")
-                await asyncio.sleep(0.005)
-
-        async with serve(script) as web, client(first_byte_timeout=0.1) as made:
-            with pytest.raises(TotalTimeout) as caught:
-                await fetch(made, web.url, timeout=0.3)
-            await web.gone.wait()
-        partial = caught.value.exchange
-        assert partial is not None
-        assert partial.truncated == "time"
-        assert partial.response_bytes == HEAD + partial.body
-        assert set(partial.body) == {ord("x")}
-        assert 0.25 < partial.times.duration < 3
-
-    run(main())
-
-
-def test_dripping_head_ends_at_the_total_timeout(run: Run) -> None:
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(b"HTTP/1.1 200 OK\r\n")
-            while True:
-                await peer.send(b"x")
-                await asyncio.sleep(0.005)
-
-        async with serve(script) as web, client() as made:
-            with pytest.raises(TotalTimeout) as caught:
-                await fetch(made, web.url, timeout=0.1)
-            assert caught.value.exchange is None
-
-    run(main())
+    async with serve(script) as web, client(first_byte_timeout=0.1) as made:
+        with pytest.raises(TotalTimeout) as caught:
+            await fetch(made, web.url, timeout=0.3)
+        await web.gone.wait()
+    partial = caught.value.exchange
+    assert partial is not None
+    assert partial.truncated == "time"
+    assert partial.response_bytes == HEAD + partial.body
+    assert set(partial.body) == {ord("x")}
+    assert 0.25 < partial.times.duration < 3
 
 
 @pytest.mark.parametrize(
@@ -103,107 +69,44 @@ def test_dripping_head_ends_at_the_total_timeout(run: Run) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3b9aca00\r\n",
     ],
 )
-def test_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes) -> None:
-    async def main() -> None:
-        async with serve(endless(start, bytes(100_000))) as web, client() as made:
-            tracemalloc.start()
-            try:
-                with pytest.raises(TooLarge) as caught:
-                    await fetch(made, web.url, max_size=1_000_000)
-                _, peak = tracemalloc.get_traced_memory()
-            finally:
-                tracemalloc.stop()
-            await web.gone.wait()
-        partial = caught.value.exchange
-        assert partial is not None
-        assert partial.truncated == "length"
-        assert 1_000_000 < len(partial.body) <= 1_000_000 + 256 * 1024
-        assert peak < 8_000_000
-
-    run(main())
+async def test_gigabyte_is_cut_at_the_cap_with_bounded_memory(start: bytes) -> None:
+    async with serve(endless(start, bytes(100_000))) as web, client() as made:
+        tracemalloc.start()
+        try:
+            with pytest.raises(TooLarge) as caught:
+                await fetch(made, web.url, max_size=1_000_000)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await web.gone.wait()
+    partial = caught.value.exchange
+    assert partial is not None
+    assert partial.truncated == "length"
+    assert 1_000_000 < len(partial.body) <= 1_000_000 + 256 * 1024
+    assert peak < 8_000_000
 
 
-@pytest.mark.parametrize(
-    ("start", "piece"),
-    [
-        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 100),
-        (b"HTTP/1.1 200 OK\r\nX: ", b"y" * 1000),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 1000),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 100),
-        (b"", b"\0" * 1000),
-    ],
-)
-def test_framing_without_end_is_cut(run: Run, start: bytes, piece: bytes) -> None:
-    async def main() -> None:
-        async with serve(endless(start, piece)) as web, client() as made:
-            with pytest.raises(ProtocolBroken):
-                await fetch(made, web.url)
-            await web.gone.wait()
-
-    run(main())
+async def test_chunks_that_turn_to_garbage_keep_what_came_before() -> None:
+    response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n<oops>\r\n"
+    async with serve(closing(response)) as web, client() as made:
+        with pytest.raises(ProtocolBroken) as caught:
+            await fetch(made, web.url)
+    partial = caught.value.exchange
+    assert partial is not None
+    assert (partial.body, partial.truncated) == (b"hello", "disconnect")
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"SSH-2.0-OpenSSH_9\r\n",
-        b"<html>no head</html>",
-        b"\x15\x03\x01\x00\x02\x02\x50",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\nhello",
-    ],
-)
-def test_garbage_is_refused(run: Run, garbage: bytes) -> None:
-    async def main() -> None:
-        async with serve(closing(garbage)) as web, client() as made:
-            with pytest.raises(ProtocolBroken):
-                await fetch(made, web.url)
-
-    run(main())
-
-
-def test_chunks_that_turn_to_garbage_keep_what_came_before(run: Run) -> None:
-    async def main() -> None:
-        response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n<oops>\r\n"
-        async with serve(closing(response)) as web, client() as made:
-            with pytest.raises(ProtocolBroken) as caught:
-                await fetch(made, web.url)
-        partial = caught.value.exchange
-        assert partial is not None
-        assert (partial.body, partial.truncated) == (b"hello", "disconnect")
-
-    run(main())
-
-
-def test_a_reset_instead_of_an_answer_is_a_lost_connection(run: Run) -> None:
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            peer.reset()
-
-        async with serve(script) as web, client() as made:
-            with pytest.raises(ConnectionLost):
-                await fetch(made, web.url)
-
-    run(main())
-
-
-def test_port_that_accepts_nobody_ends_at_the_connect_timeout(run: Run) -> None:
-    async def main() -> None:
-        with socket.socket() as full:
-            full.bind(("127.0.0.1", 0))
-            full.listen(0)
-            port = full.getsockname()[1]
-            with socket.socket() as one, socket.socket() as two:
-                for filler in (one, two):
-                    filler.setblocking(False)
-                    filler.connect_ex(("127.0.0.1", port))
-                async with client(connect_timeout=0.1) as made:
-                    with pytest.raises(ConnectTimeout):
-                        await fetch(made, f"http://127.0.0.1:{port}/")
-                    with pytest.raises(TotalTimeout):
-                        await fetch(made, f"http://127.0.0.1:{port}/", timeout=0.05)
-
-    run(main())
+async def test_port_that_accepts_nobody_ends_at_the_connect_timeout() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        with socket.socket() as one, socket.socket() as two:
+            for filler in (one, two):
+                filler.setblocking(False)
+                filler.connect_ex(("127.0.0.1", port))
+            async with client(connect_timeout=0.1) as made:
+                with pytest.raises(ConnectTimeout):
+                    await fetch(made, f"http://127.0.0.1:{port}/")
+                with pytest.raises(TotalTimeout):
+                    await fetch(made, f"http://127.0.0.1:{port}/", timeout=0.05)

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from krowlspider.fetch.connection import Connection
+from krowlspider.fetch.connection import Connection, Pool
 from krowlspider.fetch.errors import FirstByteTimeout, TotalTimeout
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.loop_clock import INTERVAL, LATE, LONG, LoopClock
-from krowlspider.fetch.pool import Pool
 from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.dns.resolving import resolver
 from tests.fetch.nameserver import nameserver
-from tests.fetch.web import Peer, Run, answering, client, fetch, serve
+from tests.fetch.web import Peer, answering, client, fetch, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
@@ -146,50 +145,40 @@ def hold() -> None:
     time.sleep(HOLD)  # the loop is held: nothing else is tested here
 
 
-def test_a_held_loop_on_sockets_costs_a_host_nothing(run: Run) -> None:
+async def test_a_held_loop_on_sockets_costs_a_host_nothing() -> None:
     """The answer comes, and its time-out passes, during the hold."""
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(OK)
-            hold()
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(OK)
+        hold()
+        await peer.gone()
 
-        async with serve(script) as web, client(first_byte_timeout=HOLD / 2) as made:
-            exchange = await fetch(made, web.url, timeout=HOLD / 2)
-        assert exchange.body == b"hello"
-        assert exchange.times.latency < MOST + 0.1
-
-    run(main())
+    async with serve(script) as web, client(first_byte_timeout=HOLD / 2) as made:
+        exchange = await fetch(made, web.url, timeout=HOLD / 2)
+    assert exchange.body == b"hello"
+    assert exchange.times.latency < MOST + 0.1
 
 
-def test_connecting_is_not_given_up_for_a_hold(run: Run) -> None:
+async def test_connecting_is_not_given_up_for_a_hold() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("a.test").configure_cert(context)
     context.sni_callback = lambda *_: hold()
 
-    async def main() -> None:
-        async with serve(answering(OK), context) as web, client(connect_timeout=HOLD / 2) as made:
-            exchange = await fetch(made, f"https://a.test:{web.port}/", timeout=HOLD / 2)
-        assert exchange.body == b"hello"
-
-    run(main())
+    async with serve(answering(OK), context) as web, client(connect_timeout=HOLD / 2) as made:
+        exchange = await fetch(made, f"https://a.test:{web.port}/", timeout=HOLD / 2)
+    assert exchange.body == b"hello"
 
 
-def test_a_look_up_is_not_given_up_for_a_hold(run: Run) -> None:
+async def test_a_look_up_is_not_given_up_for_a_hold() -> None:
     """Also between its two queries."""
-
-    async def main() -> None:
-        names = {"a.test": (300, ["2001:db8::6"])}
-        async with nameserver({**names}) as zone, resolver(zone, timeout=HOLD / 2) as made:
-            task = asyncio.ensure_future(made.resolve("a.test"))
-            # c-ares has a thread of its own: the answer is there when the loop comes round.
-            for _ in range(10_000):
-                if zone.asked:
-                    break
-                await asyncio.sleep(0)
-            hold()
-            assert await task == ["2001:db8::6"]
-
-    run(main())
+    names = {"a.test": (300, ["2001:db8::6"])}
+    async with nameserver({**names}) as zone, resolver(zone, timeout=HOLD / 2) as made:
+        task = asyncio.ensure_future(made.resolve("a.test"))
+        # c-ares has a thread of its own: the answer is there when the loop comes round.
+        for _ in range(10_000):
+            if zone.asked:
+                break
+            await asyncio.sleep(0)
+        hold()
+        assert await task == ["2001:db8::6"]

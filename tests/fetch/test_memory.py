@@ -17,7 +17,7 @@ from krowlspider.fetch.memory import READ, SMALL, FetchMemory, Memory
 from tests.fetch.web import client, serve
 
 if TYPE_CHECKING:
-    from tests.fetch.web import Peer, Run
+    from tests.fetch.web import Peer
 
 MB = 1024 * 1024
 LIMIT = 16 * MB
@@ -145,66 +145,56 @@ FRAMINGS = {
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("secure", [False, True])
-def test_bodies_wait_in_their_sockets_and_are_whole(run: Run, framing: str, secure: bool) -> None:
+async def test_bodies_wait_in_their_sockets_and_are_whole(framing: str, secure: bool) -> None:
     """Twelve of 4 MB count twice; 16 MB are allowed. Each ends in the turn after it was read."""
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(b"HTTP/1.1 200 OK\r\n" + FRAMINGS[framing])
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n" + FRAMINGS[framing])
+        await peer.gone()
 
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
-        if context is not None:
-            trustme.CA().issue_cert("a.test").configure_cert(context)
-        memory = Memory(LIMIT)
-        most = 0
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
+    if context is not None:
+        trustme.CA().issue_cert("a.test").configure_cert(context)
+    memory = Memory(LIMIT)
+    most = 0
 
-        async def one(url: str) -> None:
-            nonlocal most
-            page = FetchMemory(memory)
-            exchange = await made.fetch(
-                url, "GET", [], b"", timeout=15, max_size=10 * MB, memory=page
-            )
-            most = max(most, memory.used)
-            assert exchange.body == BODY
-            page.release()
-
-        async with serve(script, tls=context) as web, client() as made:
-            url = web.url.replace("http:", "https:") if secure else web.url
-            await asyncio.gather(*(one(url) for _ in range(12)))
-        assert memory.waits > 0
-        assert memory.used == 0
-        # One body goes on over the line, and each of the others by one read of 256 kB.
-        assert most < LIMIT + 2 * len(BODY) + 12 * READ
-
-    run(main())
-
-
-def test_body_that_waits_to_its_timeout_is_a_local_failure(run: Run) -> None:
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(b"HTTP/1.1 200 OK\r\n" + FRAMINGS["length"])
-            await peer.gone()
-
-        memory = Memory(LIMIT)
-        first = FetchMemory(memory)
-        first.receive(LIMIT)
-        first.wait(READ, lambda: None)
-        async with serve(script) as web, client() as made:
-            page = FetchMemory(memory)
-            with pytest.raises(LocalExhausted, match="memory") as caught:
-                await made.fetch(
-                    web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, memory=page
-                )
-        assert caught.value.exchange is not None
-        assert caught.value.exchange.truncated == "time"
+    async def one(url: str) -> None:
+        nonlocal most
+        page = FetchMemory(memory)
+        exchange = await made.fetch(url, "GET", [], b"", timeout=15, max_size=10 * MB, memory=page)
+        most = max(most, memory.used)
+        assert exchange.body == BODY
         page.release()
-        first.release()
-        assert memory.used == 0
 
-    run(main())
+    async with serve(script, tls=context) as web, client() as made:
+        url = web.url.replace("http:", "https:") if secure else web.url
+        await asyncio.gather(*(one(url) for _ in range(12)))
+    assert memory.waits > 0
+    assert memory.used == 0
+    # One body goes on over the line, and each of the others by one read of 256 kB.
+    assert most < LIMIT + 2 * len(BODY) + 12 * READ
+
+
+async def test_body_that_waits_to_its_timeout_is_a_local_failure() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n" + FRAMINGS["length"])
+        await peer.gone()
+
+    memory = Memory(LIMIT)
+    first = FetchMemory(memory)
+    first.receive(LIMIT)
+    first.wait(READ, lambda: None)
+    async with serve(script) as web, client() as made:
+        page = FetchMemory(memory)
+        with pytest.raises(LocalExhausted, match="memory") as caught:
+            await made.fetch(web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, memory=page)
+    assert caught.value.exchange is not None
+    assert caught.value.exchange.truncated == "time"
+    page.release()
+    first.release()
+    assert memory.used == 0
 
 
 def test_has_waited_covers_the_time_since_the_last_call() -> None:

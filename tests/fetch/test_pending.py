@@ -224,18 +224,6 @@ def test_rate_is_measured_for_each_exchange() -> None:
     assert not outcome.done()
 
 
-def test_second_exchange_has_all_its_time() -> None:
-    clockwork, connection, _ = connected()
-    send(connection)
-    clockwork.advance(9)
-    connection.data_received(OK)
-    outcome = send(connection, deadline=40)
-    clockwork.advance(9)
-    assert not outcome.done()
-    connection.data_received(OK)
-    assert outcome.result().body == b"hello"
-
-
 @pytest.mark.parametrize("end", ["data", "eof", "lost"])
 def test_idle_connection_that_receives_anything_is_closed(end: str) -> None:
     _, connection, _ = connected()
@@ -311,19 +299,6 @@ def test_large_bodies_are_joined_one_in_a_turn(ends: str) -> None:
     assert [outcome.done() for outcome in outcomes] == [True, True, False]
     clockwork.advance(1.0)
     assert [len(outcome.result().body) for outcome in outcomes] == [LARGE] * 3
-
-
-def test_a_large_body_that_is_whole_survives_its_connection() -> None:
-    clockwork, connection, _ = connected()
-    large = OneByOne(clockwork.loop)
-    made = order(clockwork.loop, large=large)
-    outcome = connection.exchange(made, ResponseReader("GET", 10 * LARGE))
-    connection.data_received(
-        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE + bytes(LARGE)
-    )
-    connection.close()
-    clockwork.turn()
-    assert len(outcome.result().body) == LARGE
 
 
 def test_large_partial_bodies_are_joined_in_their_turn() -> None:

@@ -23,10 +23,10 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.http.request import Proxy
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.proxy.url import parse_proxy
+from krowlspider.fetch.proxy.protocols import parse_proxy
 from tests.fetch.conftest import bounded
 from tests.fetch.nameserver import silent
-from tests.fetch.web import Peer, Run, answering, client, closing, serve
+from tests.fetch.web import Peer, answering, client, closing, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
@@ -54,27 +54,22 @@ async def through(
     )
 
 
-def test_connections_of_proxies_and_targets_do_not_mix(run: Run) -> None:
-    async def main() -> None:
-        script = answering(OK, OK, OK)
-        async with serve(script) as one, serve(script) as two, client() as made:
-            for proxy in (one.url, two.url, one.url, one.url.replace("//", "//u:p@")):
-                exchange = await through(made, proxy, "http://a.example:81/x")
-                assert exchange.request_bytes.startswith(
-                    b"GET /x HTTP/1.1\r\nHost: a.example:81\r\n"
-                )
-                assert b"Authorization" not in exchange.request_bytes
-            await through(made, one.url)
-        lines = [request.partition(b"\r\n")[0] for request in one.requests]
-        assert sorted(lines) == [
-            b"GET http://a.example/ HTTP/1.1",
-            *[b"GET http://a.example:81/x HTTP/1.1"] * 3,
-        ]
-        assert sum(b"\r\nProxy-Authorization: Basic dTpw\r\n" in each for each in one.requests) == 1
-        # The third request shares the connection of the first.
-        assert (one.connections, two.connections) == (3, 1)
-
-    run(main())
+async def test_connections_of_proxies_and_targets_do_not_mix() -> None:
+    script = answering(OK, OK, OK)
+    async with serve(script) as one, serve(script) as two, client() as made:
+        for proxy in (one.url, two.url, one.url, one.url.replace("//", "//u:p@")):
+            exchange = await through(made, proxy, "http://a.example:81/x")
+            assert exchange.request_bytes.startswith(b"GET /x HTTP/1.1\r\nHost: a.example:81\r\n")
+            assert b"Authorization" not in exchange.request_bytes
+        await through(made, one.url)
+    lines = [request.partition(b"\r\n")[0] for request in one.requests]
+    assert sorted(lines) == [
+        b"GET http://a.example/ HTTP/1.1",
+        *[b"GET http://a.example:81/x HTTP/1.1"] * 3,
+    ]
+    assert sum(b"\r\nProxy-Authorization: Basic dTpw\r\n" in each for each in one.requests) == 1
+    # The third request shares the connection of the first.
+    assert (one.connections, two.connections) == (3, 1)
 
 
 class _TwoAddresses(asyncio.SelectorEventLoop):
@@ -96,31 +91,24 @@ def test_a_proxy_with_a_silent_address_is_reached_at_another() -> None:
         runner.run(bounded(main()))
 
 
-def test_forbidden_targets_are_not_asked_of_a_proxy(run: Run) -> None:
+async def test_forbidden_targets_are_not_asked_of_a_proxy() -> None:
     """The proxy itself is at a forbidden address."""
-
-    async def main() -> None:
-        async with serve(answering(OK)) as web, client(guard=AddressGuard([])) as made:
-            for host in ("10.0.0.1", "[::1]", "localhost", "a.test"):
-                with pytest.raises(AddressForbidden, match="not public"):
-                    await through(made, web.url, f"http://{host}/")
-            with pytest.raises(PortForbidden):
-                await through(made, web.url, "http://a.example:22/")
-            assert web.connections == 0
-            assert (await through(made, web.url)).body == b"hello"
-
-    run(main())
+    async with serve(answering(OK)) as web, client(guard=AddressGuard([])) as made:
+        for host in ("10.0.0.1", "[::1]", "localhost", "a.test"):
+            with pytest.raises(AddressForbidden, match="not public"):
+                await through(made, web.url, f"http://{host}/")
+        with pytest.raises(PortForbidden):
+            await through(made, web.url, "http://a.example:22/")
+        assert web.connections == 0
+        assert (await through(made, web.url)).body == b"hello"
 
 
-def test_links_lead_to_few_ports_through_a_proxy(run: Run) -> None:
-    async def main() -> None:
-        async with serve(closing(OK)) as web, client() as made:
-            for port in range(8000, 8000 + PORTS_MAX):
-                await through(made, web.url, f"http://a.example:{port}/", linked=True)
-            with pytest.raises(PortForbidden, match=r"ports of a\.example"):
-                await through(made, web.url, "http://a.example:9000/", linked=True)
-
-    run(main())
+async def test_links_lead_to_few_ports_through_a_proxy() -> None:
+    async with serve(closing(OK)) as web, client() as made:
+        for port in range(8000, 8000 + PORTS_MAX):
+            await through(made, web.url, f"http://a.example:{port}/", linked=True)
+        with pytest.raises(PortForbidden, match=r"ports of a\.example"):
+            await through(made, web.url, "http://a.example:9000/", linked=True)
 
 
 REFUSE = b"HTTP/1.1 504 Late\r\n\r\n"
@@ -145,25 +133,22 @@ REFUSE = b"HTTP/1.1 504 Late\r\n\r\n"
         ("socks5", b"\x05\x00\x05\x01\x00\x01", TargetUnreached),
     ],
 )
-def test_tunnels_fail_with_their_reason(
-    run: Run, scheme: str, answer: bytes, failure: type[FetchError]
+async def test_tunnels_fail_with_their_reason(
+    scheme: str, answer: bytes, failure: type[FetchError]
 ) -> None:
     async def script(peer: Peer) -> None:
         await peer.some()
         await peer.send(answer)
 
-    async def main() -> None:
-        async with serve(script) as web, client() as made:
-            url = web.url.replace("http", scheme)
-            with pytest.raises(FetchError, match=url.removesuffix("/")) as caught:
-                await through(made, url, "https://a.example/")
-        assert type(caught.value) is failure
-        assert caught.value.exchange is None
-
-    run(main())
+    async with serve(script) as web, client() as made:
+        url = web.url.replace("http", scheme)
+        with pytest.raises(FetchError, match=url.removesuffix("/")) as caught:
+            await through(made, url, "https://a.example/")
+    assert type(caught.value) is failure
+    assert caught.value.exchange is None
 
 
-def test_an_answer_in_pieces_is_no_failure_of_the_host(run: Run) -> None:
+async def test_an_answer_in_pieces_is_no_failure_of_the_host() -> None:
     """What is left of it is not taken for the host's TLS."""
 
     async def script(peer: Peer) -> None:
@@ -173,22 +158,16 @@ def test_an_answer_in_pieces_is_no_failure_of_the_host(run: Run) -> None:
         await peer.send(b"Via: 1.1 gate\r\n\r\n")
         await peer.gone()
 
-    async def main() -> None:
-        async with serve(script) as web, client(connect_timeout=0.5) as made:
-            with pytest.raises(ConnectTimeout, match="through proxy"):
-                await through(made, web.url, "https://a.example/")
-
-    run(main())
+    async with serve(script) as web, client(connect_timeout=0.5) as made:
+        with pytest.raises(ConnectTimeout, match="through proxy"):
+            await through(made, web.url, "https://a.example/")
 
 
-def test_denial_is_no_answer_however_large(run: Run) -> None:
-    async def main() -> None:
-        async with serve(answering(LARGE)) as web, client() as made:
-            with pytest.raises(ProxyDenied, match="demands credentials") as caught:
-                await through(made, web.url)
-        assert caught.value.exchange is None
-
-    run(main())
+async def test_denial_is_no_answer_however_large() -> None:
+    async with serve(answering(LARGE)) as web, client() as made:
+        with pytest.raises(ProxyDenied, match="demands credentials") as caught:
+            await through(made, web.url)
+    assert caught.value.exchange is None
 
 
 @pytest.mark.parametrize(
@@ -201,21 +180,18 @@ def test_denial_is_no_answer_however_large(run: Run) -> None:
         (b"Via: 1.1 gate", ""),
     ],
 )
-def test_a_proxys_own_error_is_no_answer_of_the_host(run: Run, fields: bytes, found: str) -> None:
+async def test_a_proxys_own_error_is_no_answer_of_the_host(fields: bytes, found: str) -> None:
     own = b"HTTP/1.1 503 No\r\n%b\r\nContent-Length: 0\r\n\r\n" % fields
 
-    async def main() -> None:
-        async with serve(answering(own)) as web, client() as made:
-            if found:
-                with pytest.raises(TargetUnreached, match=found):
-                    await through(made, web.url)
-            else:
-                assert (await through(made, web.url)).status == 503
-
-    run(main())
+    async with serve(answering(own)) as web, client() as made:
+        if found:
+            with pytest.raises(TargetUnreached, match=found):
+                await through(made, web.url)
+        else:
+            assert (await through(made, web.url)).status == 503
 
 
-def test_silent_proxy_times_out_and_hang_up_ends_it(run: Run) -> None:
+async def test_silent_proxy_times_out_and_hang_up_ends_it() -> None:
     asked = asyncio.Event()
 
     async def silent(peer: Peer) -> None:
@@ -223,20 +199,17 @@ def test_silent_proxy_times_out_and_hang_up_ends_it(run: Run) -> None:
         asked.set()
         await peer.gone()
 
-    async def main() -> None:
-        async with serve(silent) as web, client(connect_timeout=0.2) as made:
-            with pytest.raises(ConnectTimeout, match="through proxy"):
-                await through(made, web.url, "https://a.example/")
-            await web.gone.wait()
-        asked.clear()
-        async with serve(silent) as web, client() as made:
-            fetching = asyncio.ensure_future(through(made, web.url))
-            await asked.wait()
-            made.hang_up()
-            with pytest.raises(ConnectionLost):
-                await fetching
-
-    run(main())
+    async with serve(silent) as web, client(connect_timeout=0.2) as made:
+        with pytest.raises(ConnectTimeout, match="through proxy"):
+            await through(made, web.url, "https://a.example/")
+        await web.gone.wait()
+    asked.clear()
+    async with serve(silent) as web, client() as made:
+        fetching = asyncio.ensure_future(through(made, web.url))
+        await asked.wait()
+        made.hang_up()
+        with pytest.raises(ConnectionLost):
+            await fetching
 
 
 def test_urls_of_proxies() -> None:

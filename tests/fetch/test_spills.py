@@ -64,94 +64,82 @@ def stored(exchange: Exchange | None) -> StoredResponse:
 
 
 @pytest.mark.parametrize("framing", RESPONSES)
-def test_large_response_is_whole_and_not_in_memory(run: Run, tmp_path: Path, framing: str) -> None:
+async def test_large_response_is_whole_and_not_in_memory(tmp_path: Path, framing: str) -> None:
     response = RESPONSES[framing]
 
-    async def main() -> None:
-        sent = asyncio.Event()
+    sent = asyncio.Event()
 
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(response[:-5])
-            await sent.wait()
-            await peer.send(response[-5:])
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(response[:-5])
+        await sent.wait()
+        await peer.send(response[-5:])
+        await peer.gone()
 
-        memory = Memory()
-        async with spilling(tmp_path) as spills, serve(script) as web:
-            page = FetchMemory(memory)
-            task = asyncio.create_task(fetch(web.url, spills, page))
-            most = 0
-            while page.size or not most:
-                await asyncio.sleep(0)
-                most = max(most, memory.used)
-            # Nothing is in memory, and a killed process leaves no file.
-            assert most <= 2 * (SPILLED + AHEAD + 2 * READ)
-            assert list(tmp_path.iterdir()) == []
-            sent.set()
-            exchange = await task
-            found = stored(exchange)
-            assert exchange.response_size == found.size == len(response)
-            assert found.mapped() == (response, BODY)
-            assert await spills.load(found, page, waits=True) == BODY
-            assert page.size == found.body_size == len(BODY)
-            page.release()
-            assert memory.used == spills._loaded.used == 0
-
-    run(main())
+    memory = Memory()
+    async with spilling(tmp_path) as spills, serve(script) as web:
+        page = FetchMemory(memory)
+        task = asyncio.create_task(fetch(web.url, spills, page))
+        most = 0
+        while page.size or not most:
+            await asyncio.sleep(0)
+            most = max(most, memory.used)
+        # Nothing is in memory, and a killed process leaves no file.
+        assert most <= 2 * (SPILLED + AHEAD + 2 * READ)
+        assert list(tmp_path.iterdir()) == []
+        sent.set()
+        exchange = await task
+        found = stored(exchange)
+        assert exchange.response_size == found.size == len(response)
+        assert found.mapped() == (response, BODY)
+        assert await spills.load(found, page, waits=True) == BODY
+        assert page.size == found.body_size == len(BODY)
+        page.release()
+        assert memory.used == spills._loaded.used == 0
 
 
-def test_cut_responses_are_stored_as_far_as_they_came(run: Run, tmp_path: Path) -> None:
+async def test_cut_responses_are_stored_as_far_as_they_came(tmp_path: Path) -> None:
     response = RESPONSES["length"]
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(response[:-1])
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(response[:-1])
 
-        async with spilling(tmp_path) as spills, serve(script) as web:
-            with pytest.raises(ConnectionLost) as cut:
-                await fetch(web.url, spills, FetchMemory(Memory()))
-            with pytest.raises(TooLarge) as large:
-                await fetch(web.url, spills, FetchMemory(Memory()), max_size=MB)
-            for error, reason in ((cut, "disconnect"), (large, "length")):
-                exchange = error.value.exchange
-                assert exchange is not None
-                assert exchange.truncated == reason
-                came, _ = stored(exchange).mapped()
-                assert came == response[: len(came)]
-                assert MB < len(came) < len(response)
-
-    run(main())
+    async with spilling(tmp_path) as spills, serve(script) as web:
+        with pytest.raises(ConnectionLost) as cut:
+            await fetch(web.url, spills, FetchMemory(Memory()))
+        with pytest.raises(TooLarge) as large:
+            await fetch(web.url, spills, FetchMemory(Memory()), max_size=MB)
+        for error, reason in ((cut, "disconnect"), (large, "length")):
+            exchange = error.value.exchange
+            assert exchange is not None
+            assert exchange.truncated == reason
+            came, _ = stored(exchange).mapped()
+            assert came == response[: len(came)]
+            assert MB < len(came) < len(response)
 
 
-def test_small_response_is_never_in_a_file(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + BODY[:200_000])
-            await peer.gone()
+async def test_small_response_is_never_in_a_file(tmp_path: Path) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + BODY[:200_000])
+        await peer.gone()
 
-        async with spilling(tmp_path / "missing") as spills, serve(script) as web:
-            exchange = await fetch(web.url, spills, FetchMemory(Memory()))
-            assert (exchange.stored, exchange.body) == (None, BODY[:200_000])
-
-    run(main())
+    async with spilling(tmp_path / "missing") as spills, serve(script) as web:
+        exchange = await fetch(web.url, spills, FetchMemory(Memory()))
+        assert (exchange.stored, exchange.body) == (None, BODY[:200_000])
 
 
-def test_failing_disk_is_a_local_failure(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(RESPONSES["length"])
-            await peer.gone()
+async def test_failing_disk_is_a_local_failure(tmp_path: Path) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(RESPONSES["length"])
+        await peer.gone()
 
-        async with spilling(tmp_path / "missing") as spills, serve(script) as web:
-            with pytest.raises(LocalExhausted, match="missing") as caught:
-                await fetch(web.url, spills, FetchMemory(Memory()))
-            assert caught.value.exchange is None
-
-    run(main())
+    async with spilling(tmp_path / "missing") as spills, serve(script) as web:
+        with pytest.raises(LocalExhausted, match="missing") as caught:
+            await fetch(web.url, spills, FetchMemory(Memory()))
+        assert caught.value.exchange is None
 
 
 def test_too_many_open_files_fail_one_response_alone(run: Run, tmp_path: Path) -> None:
@@ -188,51 +176,45 @@ def test_too_many_open_files_fail_one_response_alone(run: Run, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_slow_disk_pauses_the_transfer(run: Run, tmp_path: Path) -> None:
+async def test_slow_disk_pauses_the_transfer(tmp_path: Path) -> None:
     """The timeout that follows is not the host's fault, and what came is kept."""
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(RESPONSES["length"])
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(RESPONSES["length"])
+        await peer.gone()
 
-        free = threading.Event()
-        memory = Memory()
-        async with spilling(tmp_path) as spills, serve(script) as web:
-            for _ in range(spills._threads._max_workers):
-                spills._threads.submit(free.wait)
-            asyncio.get_running_loop().call_later(0.2, free.set)
-            with pytest.raises(LocalExhausted) as caught:
-                await fetch(web.url, spills, FetchMemory(memory), timeout=0.15)
-            came = stored(caught.value.exchange).size
-            assert SPILLED < came <= SPILLED + AHEAD + 2 * READ
-
-    run(main())
+    free = threading.Event()
+    memory = Memory()
+    async with spilling(tmp_path) as spills, serve(script) as web:
+        for _ in range(spills._threads._max_workers):
+            spills._threads.submit(free.wait)
+        asyncio.get_running_loop().call_later(0.2, free.set)
+        with pytest.raises(LocalExhausted) as caught:
+            await fetch(web.url, spills, FetchMemory(memory), timeout=0.15)
+        came = stored(caught.value.exchange).size
+        assert SPILLED < came <= SPILLED + AHEAD + 2 * READ
 
 
-def test_bodies_are_loaded_as_far_as_there_is_room(run: Run, tmp_path: Path) -> None:
+async def test_bodies_are_loaded_as_far_as_there_is_room(tmp_path: Path) -> None:
     """One goes on over the line, as in `Memory`; an awaited one never waits."""
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            await peer.request()
-            await peer.send(RESPONSES["chunked"])
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(RESPONSES["chunked"])
+        await peer.gone()
 
-        async with spilling(tmp_path, loaded=2 * MB) as spills, serve(script) as web:
-            found = stored(await fetch(web.url, spills, FetchMemory(Memory())))
-            pages = [FetchMemory(Memory()) for _ in range(4)]
-            loads = [
-                asyncio.create_task(spills.load(found, page, waits=page is not pages[3]))
-                for page in pages
-            ]
-            assert await loads[0] == await loads[1] == await loads[3] == BODY
-            assert pages[2].size == 0, "it waits"
-            for page in (pages[0], pages[1]):
-                page.release()
-            assert pages[2].size == 0, "it waits"
-            pages[3].release()
-            assert await loads[2] == BODY
-
-    run(main())
+    async with spilling(tmp_path, loaded=2 * MB) as spills, serve(script) as web:
+        found = stored(await fetch(web.url, spills, FetchMemory(Memory())))
+        pages = [FetchMemory(Memory()) for _ in range(4)]
+        loads = [
+            asyncio.create_task(spills.load(found, page, waits=page is not pages[3]))
+            for page in pages
+        ]
+        assert await loads[0] == await loads[1] == await loads[3] == BODY
+        assert pages[2].size == 0, "it waits"
+        for page in (pages[0], pages[1]):
+            page.release()
+        assert pages[2].size == 0, "it waits"
+        pages[3].release()
+        assert await loads[2] == BODY

@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from krowlspider.fetch.connection import kernel_latency
-from tests.fetch.web import Run, client, fetch
+from tests.fetch.web import client, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,18 +74,15 @@ async def fetched_in_busy_loop(url: str, loop: asyncio.AbstractEventLoop) -> Exc
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell")
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("seconds", [0.0, 0.4])
-def test_a_host_is_not_charged_for_long_turns(run: Run, secure: bool, seconds: float) -> None:
+async def test_a_host_is_not_charged_for_long_turns(secure: bool, seconds: float) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
     if tls is not None:
         trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
 
-    async def main() -> None:
-        with server(seconds, tls) as url:
-            exchange = await fetched_in_busy_loop(url, asyncio.get_running_loop())
-        assert exchange.body == b"hello"
-        assert seconds - EXACT <= exchange.times.latency <= seconds + EXACT
-
-    run(main())
+    with server(seconds, tls) as url:
+        exchange = await fetched_in_busy_loop(url, asyncio.get_running_loop())
+    assert exchange.body == b"hello"
+    assert seconds - EXACT <= exchange.times.latency <= seconds + EXACT
 
 
 def test_no_latency_is_told_without_a_socket() -> None:

@@ -11,11 +11,12 @@ import pytest
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
-from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
+from krowlspider.frontier.moves.departure import Departures
+from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.queues import entries, records
@@ -30,16 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.outbox import Foreign
-    from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.seen.filter_file import FilterFile
     from krowlspider.politeness.robots import RobotsRecord
 
 RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
 # So little memory that every host and due time is read from disk.
-TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, blocked=1, in_line=2))
+TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, waiting=1, in_line=2))
 
 
 def counted(store: Store) -> Tally:
@@ -133,6 +133,7 @@ class World:
             wall=lambda: self.clocks.wall,
             may_fetch=self._may_fetch,
             may_overflow=lambda: not self.is_scarce,
+            pages=PageRows(self.store, self.hasher.key),
         )
         self.robots_fetches = RobotsFetches(
             self.frontier,

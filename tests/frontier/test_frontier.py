@@ -12,7 +12,7 @@ import pytest
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate
-from krowlspider.frontier.hosts.record import place_in
+from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
 from krowlspider.frontier.limits import Limits, MemoryLimits
 from krowlspider.frontier.schedule.deferral import ROUND

@@ -18,11 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec import structs
 
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.handover.chunks import decode_chunk, encode_chunk
-from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import SessionLimits
+from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.schedule.deferral import ROUND
 from krowlspider.frontier.schedule.ownership import HostBusyError
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.entry_queues import Lease
-    from krowlspider.frontier.handover.departure import Departure
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.moves.departure import Departure
 
 HOSTS = [f"h{number}.test" for number in range(4)] + [
     "a.shared.test",
@@ -547,7 +547,7 @@ class FrontierModel(RuleBasedStateMachine):
             assert host.session < 3
             if host.state is SchedulingState.IDLE:
                 assert not host.queue.queued
-            if host.state is SchedulingState.BLOCKED:
+            if host.state is SchedulingState.WAITING:
                 # The next release calls it: a share is full, or a called host has not arrived yet.
                 (share,) = (
                     s for s, line in frontier.schedule.shares._lines.items() if host.name in line

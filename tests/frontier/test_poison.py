@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.poison import POISON_STRIKES, is_poison, strike
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
 from krowlspider.frontier.hosts.tally import Tally
 from tests.frontier.conftest import counted
 

@@ -25,27 +25,24 @@ from krowlspider.fetch.http.decode import decode_body
 from krowlspider.fetch.http.head import parse_head
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id, read_chunk
-from krowlspider.frontier.hosts.record import decode_host
-from krowlspider.politeness.retry_after import parse_retry_after
+from krowlspider.frontier.hosts.host_record import decode_host
+from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, decode_id, read_chunk
+from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
-from krowlspider.urls.canonical import identity, normalise
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.content.media_type import computed_type
+from krowlspider.urls.canonical import REFERENCE_MAX, identity, normalise
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.host import authority_of, domain_of, host_of
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.media_type import computed_type
 from krowlspider.urls.page.headers import read_links, read_robots_tag
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.css import decode_css
-from krowlspider.urls.page.requisites.found import requisites_of_css
+from krowlspider.urls.page.requisites.found import decode_css, requisites_of_css
 from krowlspider.urls.page.requisites.import_map import ImportMap
 from krowlspider.urls.page.requisites.modules import requisites_of_module
 from krowlspider.urls.page.requisites.svg import requisites_of_svg
 from krowlspider.urls.page.sitemap import Sitemap
-from krowlspider.urls.rules.scope import Scope
-from krowlspider.urls.rules.scope_rules import ScopeRules
-from krowlspider.urls.rules.traps import Traps
+from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
+from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +105,7 @@ _SCOPE = Scope(
     ScopeRules(same_domain=True),
     max_url_length=2048,
     traps=Traps(
-        path_depth_max=20,
-        repeated_segments_max=3,
-        skip_extensions=["zip"],
-        today=date(2025, 6, 1),
+        path_depth_max=20, repeated_segments_max=3, skip_extensions=["zip"], today=date(2025, 6, 1)
     ),
 )
 
@@ -292,18 +286,8 @@ TARGETS = {
             b"<a href='",
             b"<a href=//",
             *(b"<div>", b"</span>", b"<b><i>", b"</b>", b"<!--", b"-->", b"<title>", b"</title>"),
-            *(
-                b"<script>",
-                b"<nobr>",
-                b"</form>",
-                b"<table><td>",
-                b"'>",
-                b">",
-                b"<",
-                b" ",
-                b"/",
-                b"../",
-            ),
+            *(b"<script>", b"<nobr>", b"</form>", b"<table><td>", b"'>", b">", b"<", b" "),
+            *(b"/", b"../"),
             *_ENTITIES,
             *(host.encode() for host in _HOSTS),
         ),
@@ -394,29 +378,10 @@ TARGETS = {
             b"a/b/c/" * 100 + b"\n",
             b"\n",
             *(b"user-agent: *\n", b"user-agent: krowlspider\n", b"allow: /", b"disallow: /"),
-            *(
-                b"disallow: /*a\n",
-                b"crawl-delay: 1\n",
-                b"sitemap: /s\n",
-                b"*",
-                b"$",
-                b"a",
-                b"*a",
-                b"%",
-            ),
-            *(
-                b"/",
-                b" ",
-                b"\t",
-                b":",
-                b"#",
-                b"\0",
-                b"\xef\xbb\xbf",
-                b"\r",
-                b"\xff\xfe",
-                b"%41",
-                b"\n",
-            ),
+            *(b"disallow: /*a\n", b"crawl-delay: 1\n", b"sitemap: /s\n", b"*", b"$", b"a"),
+            *(b"*a", b"%"),
+            *(b"/", b" ", b"\t", b":", b"#", b"\0", b"\xef\xbb\xbf", b"\r", b"\xff\xfe"),
+            *(b"%41", b"\n"),
         ),
     ),
     "sitemap": Target(
@@ -429,38 +394,12 @@ TARGETS = {
             b"http://h/\n",
             b"<?xml version='1.0' encoding='utf-16'?>",
             b"<!DOCTYPE urlset [",
-            *(
-                b"<!ENTITY a 'b'>",
-                b"]>",
-                b"&a;",
-                b"&#x301;",
-                b"<url><loc>",
-                b"</loc></url>",
-                b"<item>",
-            ),
-            *(
-                b"<entry><link href='",
-                b"'/>",
-                b"</entry>",
-                b"<!--",
-                b"--",
-                b"-->",
-                b"<![CDATA[",
-                b"]]>",
-            ),
-            *(
-                b"<a>",
-                b"</a>",
-                b"<a/>",
-                b"<a ",
-                b"b='c' ",
-                b"x",
-                b" ",
-                b"\n",
-                b"<?a ",
-                b"?>",
-                b"&amp;",
-            ),
+            *(b"<!ENTITY a 'b'>", b"]>", b"&a;", b"&#x301;", b"<url><loc>", b"</loc></url>"),
+            b"<item>",
+            *(b"<entry><link href='", b"'/>", b"</entry>", b"<!--", b"--", b"-->"),
+            *(b"<![CDATA[", b"]]>"),
+            *(b"<a>", b"</a>", b"<a/>", b"<a ", b"b='c' ", b"x", b" ", b"\n", b"<?a ", b"?>"),
+            b"&amp;",
             *(b"\x1f\x8b\x08\0\0\0\0\0\0\xff", b"\x03\0\0\0\0\0\0\0\0\0"),
             *(host.encode() for host in _HOSTS),
         ),

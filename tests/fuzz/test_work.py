@@ -51,6 +51,19 @@ def test_repeated_pieces_are_read_in_linear_time(name: str) -> None:
     examine()
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_bytes_raise(name: str) -> None:
+    target = TARGETS[name]
+    few = st.lists(st.sampled_from(target.pieces) | st.binary(max_size=20), max_size=12)
+
+    @settings(max_examples=60, derandomize=True, database=None, deadline=None)
+    @given(few.map(b"".join))
+    def examine(data: bytes) -> None:
+        target.run(data[: target.longest])
+
+    examine()
+
+
 def corpus() -> Iterator[tuple[str, Path]]:
     for path in sorted(CORPUS.glob("*/*")):
         yield path.parent.name, path

@@ -26,9 +26,9 @@ from twisted.internet.defer import Deferred
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.internals import cookies as bounded
 from krowlspider.internals import engine as internals
+from krowlspider.internals.engine import DownloaderMiddlewares
 from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.log import format_by
-from krowlspider.internals.middlewares import DownloaderMiddlewares
 from krowlspider.internals.redis import cut
 from krowlspider.internals.suffix_list import suffix_list
 

@@ -77,14 +77,32 @@ DURABILITY_AND_CLUSTER = (
         ("tests/frontier/test_entry_queues.py",),
     ),
     Mutation(
+        "retry-and-host-in-two-batches",
+        "1: a retry and the wait of its host are one batch",
+        "krowlspider/crawl/flights.py",
+        "            self._schedule.release(host, wait, batch)",
+        "            if batch is not None:\n"
+        "                self._schedule.cache.record_now(host, batch)\n"
+        "            self._schedule.release(host, wait)",
+        ("tests/crawl/test_flights.py",),
+    ),
+    Mutation(
+        "excused-page-counts-as-tried",
+        "a failure that is not the page's leaves it its place",
+        "krowlspider/crawl/flights.py",
+        "if in_flight.end is End.EXCUSED:",
+        "if in_flight.end is End.TURNED_BACK:",
+        ("tests/crawl/test_flights.py",),
+    ),
+    Mutation(
         "acknowledged-before-the-archive",
         "5: an entry leaves the disk after its WARC records are durable",
-        "krowlspider/crawl/job.py",
-        "self._open_note.put(commit, await self.archive.sync(on_sync))\n"
+        "krowlspider/crawl/commits.py",
+        "self._note.put(commit, await self._archive.sync(on_sync))\n"
         "        await _write(commit.write)",
         "await _write(commit.write)\n"
-        "        self._open_note.put(commit, await self.archive.sync(on_sync))",
-        ("tests/crawl/test_job.py",),
+        "        self._note.put(commit, await self._archive.sync(on_sync))",
+        ("tests/crawl/test_commits.py",),
     ),
     Mutation(
         "commit-not-synced",
@@ -130,17 +148,17 @@ DURABILITY_AND_CLUSTER = (
         "fetching-on-a-full-disk",
         "the crawl pauses while a disk is below its floor",
         "krowlspider/engine/scheduler.py",
-        "or job.failure is not None or self.paused:",
+        "or job.failure is not None or self.is_holding:",
         "or job.failure is not None:",
         ("tests/crawl/test_disk_guard.py",),
     ),
     Mutation(
         "commit-on-the-event-loop",
         "10: no fsync on the event loop",
-        "krowlspider/crawl/job.py",
+        "krowlspider/crawl/commits.py",
         "await run_in_thread(write)",
         "write()",
-        ("tests/crawl/test_job.py",),
+        ("tests/crawl/test_commits.py",),
     ),
     Mutation(
         "foreign-pickle-read",
@@ -188,8 +206,8 @@ DURABILITY_AND_CLUSTER = (
         "hosts-of-others-fetched",
         "6: only the owner fetches a host",
         f"{_FRONTIER}/schedule/scheduler.py",
-        "elif not self.ownership.is_ours(host.name):",
-        "elif not host.name:",
+        "if not self.ownership.is_ours(host.name):",
+        "if not host.name:",
         ("tests/frontier/schedule/test_ownership.py",),
     ),
     Mutation(
@@ -270,7 +288,7 @@ DURABILITY_AND_CLUSTER = (
         "acknowledged-before-it-is-durable",
         "a message is acknowledged after it is durable",
         "krowlspider/crawl/cluster_traffic.py",
-        "await self._job.make_durable(batch)",
+        "await self._job.commits.make_durable(batch)",
         "await asyncio.sleep(0)",
         ("tests/powerloss/test_power_loss.py", "-k", "left_redis"),
     ),

@@ -31,8 +31,8 @@ POLITENESS_AND_BOUNDS = (
         "host-in-flight-evicted",
         "1: the state of a host in flight stays in memory",
         f"{_SCHEDULE}/cache.py",
-        "_PINNING = (BLOCKED, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
-        "_PINNING = (BLOCKED, CALLED, AWAITING_ROBOTS, SEALED)",
+        "_PINNING = (WAITING, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
+        "_PINNING = (WAITING, CALLED, AWAITING_ROBOTS, SEALED)",
         ("tests/frontier/schedule",),
     ),
     Mutation(
@@ -98,7 +98,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/crawl/answers/host_feedback.py",
         "asked = longest_retry_after(retry_after, self._wall())",
         "asked = None",
-        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept_and_capped",),
+        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept",),
     ),
     Mutation(
         "crawl-delay-not-kept",
@@ -186,7 +186,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "url-of-any-length",
         "9: a URL that is queued has at most URLLENGTH_LIMIT characters",
-        "krowlspider/urls/rules/scope.py",
+        "krowlspider/urls/scope.py",
         "if len(url) > longest:",
         "if len(url) > 8 * longest:",
         ("tests/urls",),
@@ -194,10 +194,10 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "reference-of-any-length",
         "10: no reference is parsed whose host takes too long",
-        "krowlspider/urls/length.py",
+        "krowlspider/urls/canonical.py",
         "width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None",
         "width if width <= room else None",
-        ("tests/urls/test_length.py",),
+        ("tests/urls/test_canonical.py",),
     ),
     # --- the HTTP client ---
     Mutation(
@@ -220,7 +220,7 @@ POLITENESS_AND_BOUNDS = (
         "port-of-another-protocol-dialled",
         "no port of another protocol is connected to",
         f"{_FETCH}/dial.py",
-        "if port in BLOCKED:",
+        "if port in BAD_PORTS:",
         "if not port:",
         ("tests/fetch/test_dial.py",),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -32,15 +32,10 @@ SUSPECT = sorted(NETWORK.suspect)
 CERTAIN = sorted(NETWORK.certain)
 # Kinds that are a host's own doing, and show nothing of the network.
 OWN = [
-    "too_slow",
-    "dns_nxdomain",
-    "dns_no_address",
-    "dns_bad_name",
-    "reset",
-    "disconnect",
-    "local",
-    "error",
+    *("too_slow", "dns_nxdomain", "dns_no_address", "dns_bad_name", "reset", "disconnect"),
+    *("local", "error"),
 ]
+REFUTED = sorted(NETWORK.refuted_by)
 
 
 def fail(
@@ -54,10 +49,15 @@ def fail(
     domain: str = "",
     block: str = "",
 ) -> list[Verdict]:
-    """Let this many hosts fail, each once."""
+    """Let this many hosts fail, each once. ``{}`` in a block is the number of the host."""
     return [
         watch.failed(
-            f"{prefix}{number}.test", kind, now, is_evidence=is_evidence, domain=domain, block=block
+            f"{prefix}{number}.test",
+            kind,
+            now,
+            is_evidence=is_evidence,
+            domain=domain,
+            block=block.format(number),
         )
         for number in range(count)
     ]
@@ -83,60 +83,55 @@ def test_every_kind_is_of_a_fetch_error_and_of_one_sort(fault: Fault) -> None:
     assert len(every) == len(set(every))
 
 
-@pytest.mark.parametrize("kind", SUSPECT)
-def test_outage_begins_when_many_hosts_fail_and_none_answers(kind: str) -> None:
-    watch = OutageWatch()
-    assert fail(watch, HOSTS, kind) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
-    assert watch.is_out
+def many(count: int, kind: str = "connect_timeout", now: float = 0.0, **more: Any) -> Any:
+    """Return the failures of so many hosts, for `fail`."""
+    return {"count": count, "kind": kind, "now": now, **more}
 
 
-def test_fewer_hosts_suffice_for_certain_failures() -> None:
-    verdicts = fail(OutageWatch(), HOSTS_CERTAIN, "network_down")
-    assert verdicts == [Verdict.COUNT] * (HOSTS_CERTAIN - 1) + [Verdict.BEGIN]
-
-
-def test_one_failure_suffices_without_name_servers() -> None:
-    assert fail(OutageWatch(), 1, "dns_down") == [Verdict.BEGIN]
-
-
-def test_dead_hosts_prove_nothing_and_are_forgiven() -> None:
-    watch = OutageWatch()
-    for number in range(3 * HOSTS):
-        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, is_evidence=False)
-        assert verdict is Verdict.COUNT
-    assert fail(watch, HOSTS, "connect_timeout")[-1] is Verdict.BEGIN
-    assert watch.struck["old0.test"] == 1
-
-
-@pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"block": "203.0.113.0/24"}])
-def test_hosts_of_one_owner_are_no_outage(common: dict[str, str]) -> None:
-    """Subdomains of one domain, or domains in one address block, that answered before."""
-    watch = OutageWatch()
-    assert set(fail(watch, 10 * HOSTS, **common)) == {Verdict.COUNT}
+BLOCK = "203.0.113.0/24"
+# Failures, and whether the last one begins an outage.
+FAILURES: dict[str, tuple[list[Any], bool]] = {
+    **{f"many hosts, {kind}": ([many(HOSTS, kind)], True) for kind in SUSPECT},
+    "one host less": ([many(HOSTS - 1)], False),
+    "fewer suffice if the failure is certain": ([many(HOSTS_CERTAIN, "network_down")], True),
+    "one suffices without name servers": ([many(1, "dns_down")], True),
+    **{f"a host's own, {kind}": ([many(10 * HOSTS, kind)], False) for kind in OWN},
+    "one host for ever": ([many(1, "network_down")] * 10 * HOSTS, False),
+    "just within the window": ([many(HOSTS - 1), many(1, now=WINDOW, prefix="late")], True),
+    "further apart": ([many(HOSTS - 1), many(1, now=WINDOW + 0.1, prefix="late")], False),
+    "dead hosts prove nothing": ([many(3 * HOSTS, is_evidence=False)], False),
+    # A page links to hosts that do not answer, while our own network fails.
+    "dead hosts displace no evidence": (
+        [many(HOSTS - 1), many(3 * NOTED, prefix="dead", is_evidence=False), many(1, prefix="a")],
+        True,
+    ),
+    # Subdomains of one domain, or domains in one address block, that answered before.
+    "of one domain": ([many(10 * HOSTS, domain="evil.test")], False),
+    "of one block": ([many(10 * HOSTS, block=BLOCK)], False),
+    "of one domain in many blocks": (
+        [many(10 * HOSTS, domain="evil.test", block="203.0.{}.0/24")],
+        False,
+    ),
     # With all of them there is one owner more than those.
-    assert fail(watch, HOSTS - 1, prefix="other")[-1] is Verdict.BEGIN
-
-
-def test_many_blocks_of_one_domain_are_no_outage() -> None:
-    watch = OutageWatch()
-    for number in range(10 * HOSTS):
-        verdict = watch.failed(
-            f"h{number}.evil.test",
-            "connect_timeout",
-            0.0,
-            domain="evil.test",
-            block=f"203.0.{number}.0/24",
+    **{
+        f"one owner more, by {name}": (
+            [many(10 * HOSTS, **{name: BLOCK}), many(HOSTS - 1, prefix="other")],
+            True,
         )
-        assert verdict is Verdict.COUNT
+        for name in ("domain", "block")
+    },
+}
 
 
-def test_other_failures_do_not_displace_evidence() -> None:
-    """A page links to hosts that do not answer, while our own network fails."""
+@pytest.mark.parametrize("name", FAILURES)
+def test_outage_begins_when_many_owners_fail_at_once(name: str) -> None:
+    failures, begins = FAILURES[name]
     watch = OutageWatch()
-    fail(watch, HOSTS - 1)
-    assert set(fail(watch, 3 * NOTED, prefix="dead", is_evidence=False)) == {Verdict.COUNT}
-    assert len(watch) == NOTED
-    assert fail(watch, 1, prefix="last") == [Verdict.BEGIN]
+    *before, last = [verdict for each in failures for verdict in fail(watch, **each)]
+    assert set(before) <= {Verdict.COUNT}
+    assert last is (Verdict.BEGIN if begins else Verdict.COUNT)
+    assert watch.is_out == begins
+    assert len(watch) <= NOTED
 
 
 def test_failures_just_after_an_answer_are_no_outage() -> None:
@@ -162,69 +157,29 @@ def test_only_a_public_address_has_a_block(address: str, block: str) -> None:
     assert block_of(address) == block
 
 
+@pytest.mark.parametrize("reached_by", [None, *REFUTED])
+def test_reached_host_starts_the_count_anew_and_ends_an_outage(reached_by: str | None) -> None:
+    """An answer or a failure that shows that the host was reached, which keeps its strike."""
+    watch = OutageWatch()
+    fail(watch, HOSTS - 1)
+    for is_out in (False, True):
+        if reached_by is None:
+            assert watch.succeeded(0.0) is is_out
+        else:
+            verdict = Verdict.END if is_out else Verdict.COUNT
+            assert watch.failed("a.test", reached_by, 0.0) is verdict
+        assert (watch.is_out, watch.open(1.0)) == (False, True)
+        assert set(fail(watch, HOSTS - 1, now=ANSWERLESS)) == {Verdict.COUNT}
+        watch = in_outage()
+        assert set(fail(watch, 10 * HOSTS, OWN[0])) == {Verdict.COUNT}
+        assert not watch.open(1.0)
+
+
 def test_outage_given_up_is_over_and_the_count_begins_anew() -> None:
     watch = in_outage()
     watch.give_up()
-    assert not watch.is_out
-    assert watch.open(0.0)
+    assert (watch.is_out, watch.open(0.0)) == (False, True)
     assert fail(watch, HOSTS) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
-
-
-@pytest.mark.parametrize("kind", OWN)
-def test_failures_of_a_host_alone_do_not_count(kind: str) -> None:
-    watch = OutageWatch()
-    assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
-    watch = in_outage()
-    assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
-    assert watch.is_out
-
-
-def test_one_host_that_fails_for_ever_is_no_outage() -> None:
-    watch = OutageWatch()
-    for _ in range(10 * HOSTS):
-        assert fail(watch, 1, "network_down") == [Verdict.COUNT]
-
-
-def test_failures_further_apart_than_the_window_do_not_add_up() -> None:
-    watch = OutageWatch()
-    fail(watch, HOSTS - 1, now=0.0)
-    assert fail(watch, 1, now=WINDOW + 0.1, prefix="late") == [Verdict.COUNT]
-    assert len(watch) == 1
-
-
-def test_failures_just_within_the_window_do() -> None:
-    watch = OutageWatch()
-    fail(watch, HOSTS - 1, now=0.0)
-    assert fail(watch, 1, now=WINDOW, prefix="late") == [Verdict.BEGIN]
-
-
-@pytest.mark.parametrize("kind", [None, *sorted(NETWORK.refuted_by)])
-def test_reached_host_starts_the_count_anew(
-    kind: str | None,
-) -> None:
-    watch = OutageWatch()
-    fail(watch, HOSTS - 1)
-    if kind is None:
-        assert not watch.succeeded(0.0)
-    else:
-        assert watch.failed("a.test", kind, 0.0) is Verdict.COUNT
-    assert set(fail(watch, HOSTS - 1)) == {Verdict.COUNT}
-
-
-@pytest.mark.parametrize("kind", sorted(NETWORK.refuted_by))
-def test_reached_host_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
-    watch = in_outage()
-    assert watch.failed("a.test", kind, 1.0) is Verdict.END
-    assert not watch.is_out
-
-
-def test_the_first_answer_ends_an_outage() -> None:
-    watch = in_outage()
-    assert not watch.open(1.0)
-    assert watch.succeeded(0.0)
-    assert not watch.is_out
-    assert watch.open(1.0)
-    assert not watch.succeeded(0.0)
 
 
 def test_an_outage_lets_one_probe_out_at_a_time() -> None:
@@ -248,51 +203,34 @@ def test_without_an_outage_everything_goes_out() -> None:
 
 
 def test_struck_has_the_failures_counted_before() -> None:
+    """Since the last answer, and without the failure that is forgiven."""
     watch = OutageWatch()
-    fail(watch, HOSTS - 2)
-    fail(watch, 2)
-    assert fail(watch, 2, prefix="late") == [Verdict.COUNT, Verdict.BEGIN]
+    fail(watch, 1, prefix="old")
+    watch.succeeded(0.0)
+    fail(watch, 1, prefix="dead", now=ANSWERLESS, is_evidence=False)
+    fail(watch, HOSTS - 2, now=ANSWERLESS)
+    fail(watch, 2, now=ANSWERLESS)
+    assert fail(watch, 2, prefix="late", now=ANSWERLESS) == [Verdict.COUNT, Verdict.BEGIN]
     struck = {f"h{number}.test": 1 for number in range(HOSTS - 2)}
-    assert watch.struck == struck | {"h0.test": 2, "h1.test": 2, "late0.test": 1}
+    twice = {"h0.test": 2, "h1.test": 2}
+    assert watch.struck == struck | twice | {"dead0.test": 1, "late0.test": 1}
 
 
-def test_struck_leaves_out_the_failure_that_is_forgiven() -> None:
+def test_struck_leaves_out_the_certain_failure_that_begins() -> None:
     watch = OutageWatch()
-    fail(watch, 2, "network_down")
-    fail(watch, 1, "network_down")
-    fail(watch, 2, "network_down", prefix="late")
-    fail(watch, 1, "connect_timeout", prefix="late")
+    fail(watch, HOSTS_CERTAIN - 1, "network_down")
     assert watch.failed("last.test", "connect_timeout", 0.0) is Verdict.COUNT
     assert watch.failed("last.test", "network_down", 0.0) is Verdict.BEGIN
-    assert watch.struck == {
-        "h0.test": 2,
-        "h1.test": 1,
-        "late0.test": 2,
-        "late1.test": 1,
-        "last.test": 1,
-    }
-
-
-def test_strikes_of_before_the_last_answer_stand() -> None:
-    watch = OutageWatch()
-    fail(watch, 1, prefix="dead")
-    watch.succeeded(0.0)
-    fail(watch, HOSTS)
-    assert "dead0.test" not in watch.struck
+    assert watch.struck.pop("last.test") == 1
+    assert set(watch.struck.values()) == {1}
 
 
 @pytest.mark.parametrize("kind", [*SUSPECT, *CERTAIN])
-def test_every_host_is_forgiven_while_an_outage_is_young(kind: str) -> None:
+def test_in_a_long_outage_only_what_is_certain_is_forgiven(kind: str) -> None:
     watch = in_outage(now=100.0)
-    late = 100.0 + FORGIVEN_FOR - 1
-    assert watch.failed("a.test", kind, late) is Verdict.FORGIVE
-
-
-def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
-    watch = in_outage(now=100.0)
-    late = 100.0 + FORGIVEN_FOR
-    assert watch.failed("b.test", "connect_timeout", late) is Verdict.COUNT
-    assert watch.failed("b.test", "dns_down", late) is Verdict.FORGIVE
+    assert watch.failed("a.test", kind, 100.0 + FORGIVEN_FOR - 1) is Verdict.FORGIVE
+    late = watch.failed("b.test", kind, 100.0 + FORGIVEN_FOR)
+    assert late is (Verdict.FORGIVE if kind in CERTAIN else Verdict.COUNT)
     assert watch.is_out
 
 
@@ -331,9 +269,7 @@ NUMBERS = st.integers(0, 200)
 @given(
     st.lists(st.lists(st.tuples(NUMBERS, KINDS, st.floats(0, 10)), max_size=HOSTS - 1), max_size=20)
 )
-def test_crawl_with_answers_never_pauses(
-    runs: list[list[tuple[int, str, float]]],
-) -> None:
+def test_crawl_with_answers_never_pauses(runs: list[list[tuple[int, str, float]]]) -> None:
     """``runs`` are the failures between two answers, fewer than an outage takes."""
     watch, now = OutageWatch(), 0.0
     for run in runs:
@@ -370,7 +306,7 @@ EVENTS = st.one_of(
     st.tuples(
         st.just("failed"),
         NUMBERS,
-        st.sampled_from([*SUSPECT, *CERTAIN, *sorted(NETWORK.refuted_by), *OWN]),
+        st.sampled_from([*SUSPECT, *CERTAIN, *REFUTED, *OWN]),
         st.booleans(),
     ),
 )

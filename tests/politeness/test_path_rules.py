@@ -1,9 +1,11 @@
-"""Patterns against paths: the same result as with regular expressions, in a bounded time."""
+"""Patterns against paths: the same result as with regular expressions.
+
+The time that they take is in test_robots_work.py.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,10 +14,6 @@ from hypothesis import strategies as st
 from krowlspider.politeness.path_rules import PathRules, spelt
 from krowlspider.politeness.robots import RobotsRules
 from krowlspider.urls.robots_groups import BODY_MAX
-from tests.support.work import seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -80,45 +78,6 @@ def file_of(rule: str, count: int) -> bytes:
     read."""
     lines = "".join(rule.format(number) + "\n" for number in range(count))
     return f"User-agent: *\n{lines}".encode()[:BODY_MAX]
-
-
-# How bodies that are costly to judge are made.
-HOSTILE: dict[str, Callable[[], bytes]] = {
-    "rules": lambda: file_of("allow:/{:x}", 45_000),
-    "text": lambda: file_of("allow:/\u00e4 {:x}", 30_000),
-    "escapes": lambda: file_of("allow:/%c3%a4{:x}", 30_000),
-    "wildcards": lambda: file_of("allow:/*{:x}", 45_000),
-    "wildcards at the end": lambda: file_of("allow:/{:x}*", 45_000),
-    "ends": lambda: file_of("allow:/{:x}$", 45_000),
-    "wildcards and ends": lambda: file_of("allow:/*{:x}$", 45_000),
-    "wildcards that nearly match": lambda: file_of("allow:/*a{:x}a", 45_000),
-    "texts that nearly match": lambda: file_of(f"allow:/*{'a' * 32}b{'a' * 10}{{:x}}", 10_000),
-    "long texts that nearly match": lambda: file_of(f"allow:/*{'a' * 500}b{'a' * 500}{{:x}}", 500),
-    "many wildcards that nearly match": lambda: file_of(f"allow:/{'*a' * 9}{{:x}}*b", 20_000),
-    "prefixes of all lengths": lambda: (
-        b"User-agent: *\n" + b"".join(b"allow:/%b\n" % (b"a" * length) for length in range(1000))
-    ),
-    "stars": lambda: b"User-agent: *\nAllow: /" + b"*a" * 250_000,
-    "stars and text": lambda: b"User-agent: *\nAllow: /" + "*a\u00e9".encode() * 125_000,
-    "dollars": lambda: b"User-agent: *\nAllow: /" + b"$" * 500_000,
-    "one rule of escapes": lambda: b"User-agent: *\nAllow: /" + b"%41" * 170_000,
-}
-URLS = [
-    "https://example.com/aaaaaaaaaa",
-    "https://example.com/" + "a" * 2028,
-    "https://example.com/" + "%41" * 676,
-    "https://example.com/" + "%c3%a9" * 338,
-]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_robots_txt_takes_bounded_time(name: str) -> None:
-    """One takes 85 ms to read and 2 ms for a verdict. The limits allow for slow machines."""
-    body, read = HOSTILE[name](), []
-    assert seconds(lambda: read.append(RobotsRules.parse(body, "krowlspider")), enough=0.6) <= 0.6
-    rules = read[0]
-    for url in URLS:
-        assert seconds(lambda url=url: rules.allowed(url), enough=0.02) <= 0.02
 
 
 def test_undecided_path_is_disallowed() -> None:

@@ -69,10 +69,7 @@ DIFFERENCES = {
         " Google takes the URL's escapes as they stand.",
     ),
     "an escaped *": Difference(
-        EVERYONE + "Disallow: /a%2A",
-        "/a*",
-        False,
-        "RFC 9309, section 2.2.3, by its example.",
+        EVERYONE + "Disallow: /a%2A", "/a*", False, "RFC 9309, section 2.2.3, by its example."
     ),
     "an escaped $": Difference(EVERYONE + "Disallow: /a%24", "/a$b", False, "The same."),
     "an escaped ?": Difference(
@@ -147,15 +144,8 @@ def test_a_difference_is_as_explained(name: str) -> None:
 # Cases of the table that show one of the differences.
 SHOWN = {
     "a : of a query is an escaped one": "an escaped ?",
-    "a missing colon of two words": "a user agent of two words and no colon",
-    "a missing colon, but for one in the path": "a colon in a path alone",
-    "a space is as its escape": "a space in a rule",
-    "a space that does not break": "a space that does not break",
-    "an escape is as its text": "escaped letters of a rule",
-    "an escaped $ is no end": "an escaped $",
     "an escaped * is a * in the URL": "an escaped *",
     "an escaped : of a query is a :": "an escaped ?",
-    "an escaped ? is a ?": "an escaped ?",
     "unreserved letters escaped": "escaped letters of a rule",
     "unreserved letters escaped in the URL": "escaped letters of a URL",
 }

@@ -11,7 +11,7 @@ from redis import Redis
 
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.urls.rules.scope_rules import ScopeRules
+from krowlspider.urls.scope import ScopeRules
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations

@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
-    "engine": {"internals.cookies", "internals.engine", "internals.middlewares", *ENGINE},
+    "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,
@@ -37,7 +37,7 @@ PURE = (
     *("urls", "politeness", "recrawl", "cluster.ring", "internals.frostwork"),
     *("corpus.copies.fingerprints",),
     *("corpus.quality.measures", "corpus.quality.personal_data", "corpus.quality.repetition"),
-    *("corpus.text.noise", "corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
+    *("corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.

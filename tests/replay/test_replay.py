@@ -193,10 +193,7 @@ def test_browser_sees_the_pages_and_follows_their_links(
     collect(crawled, tmp_path)
     with wayback(tmp_path) as address:
         pages = looked_at(
-            f"{address}/crawl/{crawled.front}",
-            tmp_path,
-            "To the packed page",
-            "To the other site",
+            f"{address}/crawl/{crawled.front}", tmp_path, "To the packed page", "To the other site"
         )
     front, other = crawled.authorities
     assert [each["title"] for each in pages] == ["Vorderseite", "Packed", "Pieces"]

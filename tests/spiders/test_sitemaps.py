@@ -108,42 +108,150 @@ def test_urls_of_sitemaps_are_fetched_once_and_archived(
         assert crawl.complaints == []
 
 
-def test_sitemap_xml_is_read_where_no_robots_txt_is(tmp_path: Path) -> None:
-    spec = [NO_ROBOTS, HOME, LEAF, xml("/sitemap.xml", urlset([here("a.site.test", "/p1")]))]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path)
-        assert fetched(web) == once("/", "/sitemap.xml", "/p1")
-        assert counted(crawl) == {"read_count": 1, "url_count": 1}
+CDN, OTHER, B = "maps.cdn.test", "c.other.test", "b.site.test"
+A = "a.site.test"
+P1 = urlset([here(A, "/p1")])
+RSS = "<rss><channel><item><link>{}</link></item></channel></rss>"
+FORMS = [here(A, f"/{name}") for name in ("a.gz", "b.xml", "c.txt", "d.rss", "e.xml", "f", "g.png")]
+PACKED = base64.b64encode(gzip.compress(urlset(["http://a.site.test/pa"]).encode())).decode()
+NAMED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...], dict[str, int]]] = {
+    "sitemap.xml is read where no robots.txt is": (
+        [NO_ROBOTS, xml(MAP, P1)],
+        {},
+        (MAP, "/p1"),
+        {"read_count": 1, "url_count": 1},
+    ),
+    "an index: gzip as file and coding, text, RSS, too large, broken off, an image": (
+        [
+            NO_ROBOTS,
+            xml(MAP, index(FORMS)),
+            {"path": "/a.gz", "body_base64": PACKED},
+            xml("/b.xml", urlset([here(A, "/pb")]), gzip=True),
+            {"path": "/c.txt", "body": here(A, "/pc") + "\n"},
+            xml("/d.rss", RSS.format(here(A, "/pd"))),
+            xml("/e.xml", urlset([here(A, "/pe")]) + "<!--" + " " * 60_000 + "-->"),
+            xml("/f", f"<urlset><url><loc>{here(A, '/pf')}</loc></url><url><loc>http"),
+            {"path": "/g.png", "body": "\x89PNG", "headers": {"Content-Type": "image/png"}},
+        ],
+        {"settings": {"DOWNLOAD_MAXSIZE": 50_000}},
+        (
+            *(MAP, "/a.gz", "/b.xml", "/c.txt", "/d.rss", "/e.xml", "/f", "/g.png"),
+            *(f"/p{letter}" for letter in "abcdef"),
+        ),
+        {"read_count": 7, "url_count": 6, "bad_count": 2},
+    ),
+    # Both hosts have all of these rules: two pages and a child each are of another domain.
+    "a sitemap speaks for its own domain only": (
+        [
+            robots("Sitemap: /i.xml"),
+            xml(MAP, urlset([here(B, "/p1"), here(OTHER, "/p1"), here(OTHER, "/p2")])),
+            xml("/i.xml", index([here(OTHER, "/map.xml"), here(B, "/map.xml")])),
+        ],
+        {},
+        ("/i.xml", MAP, *(f"{B}{path}" for path in ("/p1", "/map.xml", "/i.xml", MAP))),
+        {"read_count": 4, "url_count": 6, "sitemap_domain": 6},
+    ),
+    "one elsewhere speaks for the domain that names it, by the rules of its host": (
+        [
+            robots("Sitemap: " + here(CDN, "/i.xml"), host=A),
+            robots("User-agent: *", "Disallow: /no", host=CDN),
+            xml("/i.xml", index([here(CDN, "/yes.xml"), here(CDN, "/no.xml")]), host=CDN),
+            xml("/yes.xml", urlset([here(A, "/p1"), here("x.third.test", "/p1")]), host=CDN),
+        ],
+        {},
+        (MAP, "/p1", *(f"{CDN}{path}" for path in ("/i.xml", "/yes.xml", MAP))),
+        {"read_count": 2, "url_count": 2, "sitemap_domain": 1, "robots": 1},
+    ),
+    **{
+        f"a line stays in the scope {scope}": (
+            [robots("Sitemap: " + here("b.other.test", "/map.xml"))],
+            {"arguments": {f"same_{scope}": 1}},
+            (MAP,),
+            {scope: 1},
+        )
+        for scope in ("host", "domain")
+    },
+    # They are as deep as the links of the page that led to their site.
+    "none is read below max_depth": (
+        [
+            NO_ROBOTS,
+            page("/", f"<a href={here('b.two.test', '/')}>x</a>", host=A),
+            page("/", f"<a href={here('c.three.test', '/')}>x</a>", host="b.two.test"),
+            *(
+                xml(MAP, urlset([here(host, "/p1")]), host=host)
+                for host in (A, "b.two.test", "c.three.test")
+            ),
+        ],
+        {"arguments": {"max_depth": 1}},
+        (MAP, "/p1", "b.two.test/"),
+        {"read_count": 1, "url_count": 1, "depth": 2},
+    ),
+    "an index in an index in an index is the end": (
+        [
+            NO_ROBOTS,
+            xml(MAP, index([here(A, "/2.xml")])),
+            xml("/2.xml", index([here(A, "/3.xml")])),
+            xml("/3.xml", index([here(A, f"/4{x}.xml") for x in "ab"])),
+        ],
+        {},
+        (MAP, "/2.xml", "/3.xml"),
+        {"read_count": 3, "url_count": 0, "sitemap_depth": 2},
+    ),
+    "an index of itself is read once": (
+        [NO_ROBOTS, xml(MAP, index([here(A, MAP)]))],
+        {},
+        (MAP,),
+        {"read_count": 1, "url_count": 0},
+    ),
+    "robots.txt and errors hold as for pages": (
+        [
+            robots("User-agent: *", f"Disallow: {MAP}", "Sitemap: /s.xml", "Sitemap: /t.xml"),
+            xml("/s.xml", P1, status=500, first=1),
+            xml("/s.xml", P1),
+            xml("/t.xml", P1, status=500),
+        ],
+        {"settings": {"RETRY_TIMES": 1}},
+        ("/s.xml", "/s.xml", "/t.xml", "/t.xml", "/p1"),
+        {"read_count": 1, "url_count": 1, "robots": 1},
+    ),
+    "no redirect is followed if off": (
+        [
+            robots("Sitemap: /old.xml"),
+            {"path": "/old.xml", "redirect": "/new.xml", "status": 301},
+            xml("/new.xml", P1),
+            xml(MAP, urlset([])),
+        ],
+        {"settings": {"REDIRECT_ENABLED": 0}},
+        ("/old.xml", MAP),
+        {"read_count": 1, "url_count": 0, "redirects": 1},
+    ),
+    **{
+        f"none is asked for without {name}": (
+            [robots("Sitemap: /s.xml")],
+            {"settings": {name: 0}},
+            (),
+            {},
+        )
+        for name in ("KROWL_SITEMAPS", "ROBOTSTXT_OBEY")
+    },
+}
 
 
-def test_an_index_leads_to_sitemaps_of_every_form(tmp_path: Path) -> None:
-    """gzip as a file and as a coding, text, RSS; one beyond DOWNLOAD_MAXSIZE; one that breaks off;
-    an image."""
-    names = ("a.gz", "b.xml", "c.txt", "d.rss", "e.xml", "f.xml", "g.png")
-    with SimulatedWeb(spec=[NO_ROBOTS]) as web:
-        port = web.port
-    packed = gzip.compress(urlset([f"http://a.site.test:{port}/pa"]).encode())
-    places = {name: here("a.site.test", f"/p{name[0]}") for name in names}
-    spec = [
-        NO_ROBOTS,
-        HOME,
-        LEAF,
-        xml("/sitemap.xml", index(here("a.site.test", f"/{name}") for name in names)),
-        {"path": "/a.gz", "body_base64": base64.b64encode(packed).decode()},
-        xml("/b.xml", urlset([places["b.xml"]]), gzip=True),
-        {"path": "/c.txt", "body": places["c.txt"] + "\n"},
-        xml("/d.rss", f"<rss><channel><item><link>{places['d.rss']}</link></item></channel></rss>"),
-        xml("/e.xml", urlset([places["e.xml"]]) + "<!--" + " " * 60_000 + "-->"),
-        xml("/f.xml", f"<urlset><url><loc>{places['f.xml']}</loc></url><url><loc>http"),
-        {"path": "/g.png", "body": "\x89PNG", "headers": {"Content-Type": "image/png"}},
-    ]
-    with SimulatedWeb(spec=spec, port=port) as web:
-        crawl = crawled(web, tmp_path, settings={"DOWNLOAD_MAXSIZE": 50_000})
-        maps = ["/sitemap.xml", *(f"/{name}" for name in names)]
-        assert fetched(web) == once("/", *maps, *(f"/p{letter}" for letter in "abcdef"))
-        assert counted(crawl) == {"read_count": 7, "url_count": 6, "bad_count": 2}
-        assert violations(web.log(), min_delay=DELAY) == []
-        assert crawl.complaints == []
+@pytest.mark.parametrize(("spec", "more", "asked", "counts"), NAMED.values(), ids=NAMED)
+def test_exactly_what_sitemaps_name_is_fetched(
+    tmp_path: Path,
+    spec: list[dict[str, Any]],
+    more: dict[str, Any],
+    asked: tuple[str, ...],
+    counts: dict[str, int],
+) -> None:
+    with SimulatedWeb(spec=[*spec, HOME, LEAF], port=80) as web:
+        crawl = crawled(web, tmp_path, **more)
+        assert fetched(web) == once("/", *asked)
+        assert counted(crawl) == counts
+        assert violations(web.log(), min_delay=DELAY) == [] or "ROBOTSTXT_OBEY" in str(more)
+        # The limit on levels is named.
+        assert len(crawl.complaints) == ("sitemap_depth" in counts)
 
 
 def test_broken_sitemaps_are_named_and_read_on(tmp_path: Path) -> None:
@@ -162,115 +270,6 @@ def test_broken_sitemaps_are_named_and_read_on(tmp_path: Path) -> None:
         assert f"Sitemap {web.url('a.site.test', '/1.xml')} is not whole: broken XML: " in line
         assert ". Recognised in it: 2 URLs." in line
         assert crawl.complaints == []
-
-
-def test_a_sitemap_speaks_for_its_own_domain_only(tmp_path: Path) -> None:
-    urls = [here("b.site.test", "/p1"), here("c.other.test", "/p1"), here("c.other.test", "/p2")]
-    children = [here("c.other.test", "/map.xml"), here("b.site.test", "/map.xml")]
-    spec = [
-        robots("Sitemap: /index.xml"),
-        HOME,
-        LEAF,
-        xml("/sitemap.xml", urlset(urls)),
-        xml("/index.xml", index(children)),
-    ]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path)
-        own = ("/", "/index.xml", "/sitemap.xml")
-        others = ("/p1", "/map.xml", "/index.xml", "/sitemap.xml")
-        assert fetched(web) == once(*own, *(f"b.site.test{path}" for path in others))
-        # Both hosts have all of these rules: two pages and a child each.
-        assert counted(crawl)["sitemap_domain"] == 6
-        assert {entry.host.partition(":")[0] for entry in web.log()} == {
-            "a.site.test",
-            "b.site.test",
-        }
-
-
-def test_sitemap_elsewhere_speaks_for_the_naming_domain(
-    tmp_path: Path,
-) -> None:
-    """It is fetched by the rules of the host it is on, and so are the sitemaps in it."""
-    cdn = "maps.cdn.test"
-    urls = [here("a.site.test", "/p1"), here("x.third.test", "/p1")]
-    spec = [
-        robots("Sitemap: " + here(cdn, "/i.xml"), host="a.site.test"),
-        robots("User-agent: *", "Disallow: /no", host=cdn),
-        HOME,
-        LEAF,
-        xml("/i.xml", index([here(cdn, "/yes.xml"), here(cdn, "/no.xml")]), host=cdn),
-        xml("/yes.xml", urlset(urls), host=cdn),
-    ]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path)
-        maps = (f"{cdn}/i.xml", f"{cdn}/yes.xml", f"{cdn}/sitemap.xml")
-        assert fetched(web) == once("/", "/sitemap.xml", "/p1", *maps)
-        assert counted(crawl) == {
-            "read_count": 2,
-            "url_count": 2,
-            "sitemap_domain": 1,
-            "robots": 1,
-        }
-        assert violations(web.log(), min_delay=DELAY) == []
-
-
-@pytest.mark.parametrize("argument", ["same_host", "same_domain"])
-def test_sitemap_line_stays_in_scope_as_a_link_does(tmp_path: Path, argument: str) -> None:
-    spec = [robots("Sitemap: " + here("b.other.test", "/map.xml")), HOME]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path, arguments={argument: 1})
-        assert {entry.host for entry in web.log()} == {f"a.site.test:{web.port}"}
-        assert counted(crawl) == {argument.removeprefix("same_"): 1}
-
-
-def test_sitemaps_are_read_no_deeper_than_max_depth(tmp_path: Path) -> None:
-    """They are as deep as the links of the page that led to their site."""
-    names = ("b.two.test", "c.three.test")
-    links = f"<a href={here('b.two.test', '/')}>x</a>"
-    spec = [
-        NO_ROBOTS,
-        page("/", links, host="a.site.test"),
-        page("/", f"<a href={here('c.three.test', '/')}>x</a>", host="b.two.test"),
-        HOME,
-        *(
-            xml("/sitemap.xml", urlset([here(host, "/p1")]), host=host)
-            for host in ("a.site.test", *names)
-        ),
-        LEAF,
-    ]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path, arguments={"max_depth": 1})
-        assert fetched(web) == once("/", "/sitemap.xml", "/p1", "b.two.test/")
-        assert counted(crawl) == {"read_count": 1, "url_count": 1, "depth": 2}
-
-
-def test_an_index_in_an_index_in_an_index_is_the_end(tmp_path: Path) -> None:
-    spec = [NO_ROBOTS, HOME, LEAF, xml("/sitemap.xml", index([here("a.site.test", "/2.xml")]))]
-    spec += [xml("/2.xml", index([here("a.site.test", "/3.xml")]))]
-    spec += [xml("/3.xml", index([here("a.site.test", f"/4{x}.xml") for x in "ab"]))]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path)
-        assert fetched(web) == once("/", "/sitemap.xml", "/2.xml", "/3.xml")
-        assert counted(crawl) == {"read_count": 3, "url_count": 0, "sitemap_depth": 2}
-
-
-def test_an_index_of_itself_is_read_once(tmp_path: Path) -> None:
-    spec = [NO_ROBOTS, HOME, xml("/sitemap.xml", index([here("a.site.test", "/sitemap.xml")]))]
-    with SimulatedWeb(spec=spec) as web:
-        crawled(web, tmp_path)
-        assert fetched(web) == once("/", "/sitemap.xml")
-
-
-def test_robots_txt_and_errors_hold_for_sitemaps_as_for_pages(tmp_path: Path) -> None:
-    rules = robots("User-agent: *", "Disallow: /sitemap.xml", "Sitemap: /s.xml", "Sitemap: /t.xml")
-    names = urlset([here("a.site.test", "/p1")])
-    spec = [rules, HOME, LEAF, xml("/s.xml", names, status=500, first=1), xml("/s.xml", names)]
-    spec += [xml("/t.xml", names, status=500)]
-    with SimulatedWeb(spec=spec) as web:
-        crawl = crawled(web, tmp_path, settings={"RETRY_TIMES": 1})
-        assert fetched(web) == once("/", "/s.xml", "/s.xml", "/t.xml", "/t.xml", "/p1")
-        assert counted(crawl) == {"read_count": 1, "url_count": 1, "robots": 1}
-        assert violations(web.log(), min_delay=DELAY) == []
 
 
 def test_redirected_sitemap_is_read_as_a_sitemap(tmp_path: Path) -> None:
@@ -346,31 +345,6 @@ def test_max_pages_are_pages(tmp_path: Path, most: int) -> None:
         assert len(crawl.items) == most
         assert crawl.stats["krowl/frontier/done_count"] == most
         assert f"  pages done   {most} (" in crawl.log
-
-
-def test_no_redirect_of_a_sitemap_is_followed_if_off(tmp_path: Path) -> None:
-    spec = [
-        robots("Sitemap: /old.xml"),
-        {"path": "/old.xml", "redirect": "/new.xml", "status": 301},
-        xml("/new.xml", urlset([here("a.site.test", "/p1")])),
-        xml("/sitemap.xml", ""),
-        LEAF,
-    ]
-    with SimulatedWeb(spec=spec) as web:
-        seeds = [web.url("a.site.test", "/p")]
-        crawled(web, tmp_path, seeds, settings={"REDIRECT_ENABLED": 0})
-        assert fetched(web) == once("/p", "/old.xml", "/sitemap.xml")
-
-
-@pytest.mark.parametrize("setting", [{"KROWL_SITEMAPS": 0}, {"ROBOTSTXT_OBEY": 0}])
-def test_no_sitemap_is_asked_for_without_robots_txt(
-    tmp_path: Path, setting: dict[str, object]
-) -> None:
-    """Nor where sitemaps are off."""
-    spec = [robots("Sitemap: /s.xml"), HOME]
-    with SimulatedWeb(spec=spec) as web:
-        crawled(web, tmp_path, settings=setting)
-        assert fetched(web) == once("/")
 
 
 def test_an_ordinary_spider_asks_for_no_sitemap(tmp_path: Path) -> None:

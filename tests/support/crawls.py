@@ -49,6 +49,26 @@ def crawl_of(web: AnyWeb, folder: Path, seeds: list[str] | None = None, **more: 
     return crawl_class(web)(folder / "job", arguments=arguments, **more)
 
 
+def crawled(
+    folder: Path,
+    spec: Iterable[Mapping[str, Any]],
+    *seeds: str,
+    arguments: Mapping[str, object] | None = None,
+    code: int = 0,
+    **settings: Any,
+) -> tuple[Crawl, list[Entry]]:
+    """Crawl a simulated web of these rules from seeds such as ``a.test/page``.
+
+    Return the crawl, and the log of the web.
+    """
+    with SimulatedWeb(spec=[*spec]) as web:
+        urls = [
+            web.url(host, f"/{path}") for host, _, path in (seed.partition("/") for seed in seeds)
+        ]
+        crawl = crawl_of(web, folder, urls, arguments=arguments or {}, settings=settings)
+        return crawl.run(code=code), web.log()
+
+
 def crawl_class(web: AnyWeb) -> type[Crawl]:
     """Return the class of crawls that can reach a web."""
     return SimulatedCrawl if isinstance(web, SimulatedWeb) else Crawl

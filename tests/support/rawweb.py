@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -23,12 +23,17 @@ class Raw:
 
     With ``closes``, the connection closes after it. The answer must say so, or the client may send
     another request. With ``hangs``, nothing follows, and the connection stays open until the client
-    closes it.
+    closes it. ``others`` are answers to requests that have these bytes.
     """
 
     data: bytes
     closes: bool = False
     hangs: bool = False
+    others: Mapping[bytes, bytes] = field(default_factory=dict)
+
+    def to(self, request: bytes) -> bytes:
+        """Return the bytes of the answer to a request."""
+        return next((data for what, data in self.others.items() if what in request), self.data)
 
 
 NOT_FOUND = Raw(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
@@ -99,7 +104,7 @@ class RawWeb:
                 path = request.split(b" ", 2)[1].decode()
                 self.requests.append((path, request))
                 answer = self._answers.get(path, NOT_FOUND)
-                connection.sendall(answer.data)
+                connection.sendall(answer.to(request))
                 if answer.hangs:
                     connection.recv(_ROOM)
                 if answer.closes or answer.hangs:

@@ -147,13 +147,11 @@ class ClusterHandler(SimulatedHandler):
         finally:
             # An exchange that took place is the last entry; without one, that has its node.
             for entry in crawl.web.log[-1:]:
-                entry.ua = entry.ua or crawl.job.node.own
+                entry.ua = entry.ua or crawl.node.own
 
 
 class _Job(SimulatedJob):
-    """The job of a process; its node is made before it."""
-
-    node: Node
+    """The job of a process."""
 
     def commit_now(self) -> None:
         super().commit_now()
@@ -161,17 +159,21 @@ class _Job(SimulatedJob):
         assert isinstance(crawl, _Crawl)
         crawl.uncommitted.clear()
 
+
+class _Commits:
+    """Only writes: a kill loses nothing that is written."""
+
+    is_open = True
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+
     async def commit(self) -> None:
-        self.commit_now()
+        self._job.commit_now()
 
     async def make_durable(self, batch: Batch | None = None) -> None:
-        """Only write: a kill loses nothing that is written."""
         if batch is not None:
             batch.write()
-
-    async def close(self) -> None:
-        await self.node.stop()
-        await super().close()
 
 
 class _Crawl(Simulation):
@@ -250,7 +252,7 @@ class Process:
 
     @property
     def has_joined(self) -> bool:
-        return self.crawl is not None and self.crawl.job.node.joined
+        return self.crawl is not None and self.crawl.node.joined
 
     def run_to(self, now: float) -> None:
         if self.is_frozen:
@@ -469,11 +471,11 @@ class SimulatedCluster:
         class OwnJob(_Job):
             def __init__(self, simulation: Simulation, settings: Settings) -> None:
                 super().__init__(simulation, settings)
-                self.node = node
-                self.client = SimpleNamespace(hang_up=simulation.hang_up)
+                self.commits = _Commits(self)  # type: ignore[assignment]
+                self.fetching.client = SimpleNamespace(hang_up=simulation.hang_up)
 
-            def open(self, asked: Any = None) -> None:
-                super().open(asked)
+            def _open(self, asked: Any) -> None:
+                super()._open(asked)
                 self.hasher = IdentityHasher(int.from_bytes(seed, "big"))
                 node.robots_post._wall = self.wall
 
@@ -497,6 +499,7 @@ class SimulatedCluster:
                 clocks,
                 chances=self.chances,
                 job_class=OwnJob,
+                node=node,
                 may_fetch=node.may_fetch,
                 peers=node.robots_post,
             )

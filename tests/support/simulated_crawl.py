@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.table import CHECKERS
-from krowlspider.crawl.job import Job, _jobs
+from krowlspider.crawl.crawls import open_crawl
+from krowlspider.crawl.job import Job
 from tests.support.crawling import Crawl
 from tests.support.in_process import execute_here
 from tests.support.simulated_loop import SimulatedLoop, clocks, scripts
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.archive.write.writer import _Order
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
     from tests.support.simulated_loop import Script
     from tests.support.simulated_web import SimulatedWeb
 
@@ -52,8 +53,8 @@ class SimulatedJob(Job):
     wall = staticmethod(clocks.wall)
     monotonic = cpu = staticmethod(clocks.monotonic)
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
         loop, archive = asyncio.get_running_loop(), self.archive
         assert isinstance(loop, SimulatedLoop)
         assert isinstance(archive, _Writer)
@@ -66,8 +67,7 @@ class SimulatedJobs:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        job = _jobs[crawler] = SimulatedJob(crawler.settings, crawler.spidercls.name)
-        job.chance = Random(1).random
+        open_crawl(crawler, SimulatedJob).job.chance = Random(1).random
         return cls()
 
 

@@ -147,6 +147,6 @@ class _RawConnection(asyncio.Protocol):
             path = request.split(b" ", 2)[1].decode()
             self._web.requests.append((path, request))
             answer = self._answers.get(path, NOT_FOUND)
-            self._transport.write(answer.data)
+            self._transport.write(answer.to(request))
             if answer.closes:
                 self._transport.close()

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -24,10 +25,10 @@ from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
-import krowlspider.crawl.job
+from krowlspider.crawl import crawls
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.outages import Outages
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.job import Job, LastProcess
 from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.handler import DownloadHandler
@@ -48,9 +49,10 @@ from tests.support.crawling import CONTACT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
 
+    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import Store
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 COMMIT_S = 1.0
 # Seconds of the loop that sending a request takes.
@@ -158,7 +160,7 @@ class SimulatedHandler(DownloadHandler):
         crawl.web.log.append(entry)
         nameless = answer.failure is not None and issubclass(answer.failure, NameFailed)
         if not nameless or answer.failure is NameNotFound:
-            crawl.job.names.answered += 1
+            crawl.job.fetching.resolver.stats.answered += 1
         if answer.failure is not None:
             entry.status, entry.complete = 0, False
             error = answer.failure(f"{host} as simulated")
@@ -237,20 +239,24 @@ class SimulatedJob(Job):
     """A job with the clocks and the store of a simulation, and no archive."""
 
     def __init__(self, simulation: Simulation, settings: Settings):
-        super().__init__(settings)
         self._simulation = simulation
-        self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.struck: list[object] = []
-        self.lost = None
-        self.mark = WorkMark(simulation.folder / "mark", b"boot")
-        self.holds = []
         self.wall = lambda: simulation.clocks.wall
         self.cpu = lambda: simulation.clocks.monotonic
         self.chance = simulation.chances.random
+        super().__init__(settings, asked=simulation.crawler.spider.asked_scope)
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        """Open the parts; called by the downloader."""
-        self.scope = None if asked is None else asked.rules
+    def _open(self, asked: AskedScope | None) -> None:
+        self.scope, self.replaces_scope = None if asked is None else asked.rules, False
+        self.folder = self.archive = mended = _Room()  # type: ignore[assignment]
+        self.is_paused = False
+        self._open_note = None  # type: ignore[assignment]
+        self.last_process = LastProcess([], [], mended, None)  # type: ignore[arg-type]
+        names = ResolverStats()
+        self.fetching = SimpleNamespace(  # type: ignore[assignment]
+            resolver=SimpleNamespace(stats=names)
+        )
+        self.mark = WorkMark(self._simulation.folder / "mark", b"boot")
+        self.notes = self.traces = None  # type: ignore[assignment]
         settings, clocks = self._settings, self._simulation.clocks
         self.store = self._simulation.store  # type: ignore[assignment]
         self.hasher = IdentityHasher(1)
@@ -267,8 +273,10 @@ class SimulatedJob(Job):
         self.robots_fetches = robots_fetches(
             settings, self.frontier, self.wall, self._robots_found, self._simulation.peers
         )
-        self.names = ResolverStats()
-        self.outages = Outages(self.frontier, self.names, self.stop_for)
+        self.outages = Outages(self.frontier, names, self.stop_for)
+
+    def give_up(self) -> None:
+        """Wait for no archive: there is none."""
 
     def run(self, **calls: object) -> None:
         """Start no timers: the simulation commits."""
@@ -296,8 +304,8 @@ class Simulation:
     """A crawl of a web by successive processes with a common store.
 
     ``reopen`` returns the store of the next process, after a clean end (True) or a kill (False).
-    ``may_fetch`` and ``peers`` are those of a node of a cluster. Waits after failures are partly by
-    ``chances``; all else is the same in each run.
+    ``may_fetch`` and ``peers`` are those of ``node`` in a cluster. Waits after failures are partly
+    by ``chances``; all else is the same in each run.
     """
 
     web: Web
@@ -307,6 +315,7 @@ class Simulation:
     clocks: Clocks = field(default_factory=Clocks)
     chances: Random = field(default_factory=lambda: Random(1))
     job_class: type[SimulatedJob] = SimulatedJob
+    node: Node | None = None
     may_fetch: Callable[[str], bool] | None = None
     peers: Peers | None = None
 
@@ -332,7 +341,11 @@ class Simulation:
         self._events: list[tuple[float, int, Coroutine[Any, Any, Any], Request]] = []
         self.crawler = SimulatedCrawler(self, settings)
         self.job = self.job_class(self, settings)
-        krowlspider.crawl.job._jobs[self.crawler] = self.job  # type: ignore[index]
+        if self.node is None:
+            self.node = crawls._node(settings, self.crawler.spider.name, None)
+        crawls._crawls[self.crawler] = crawls.Crawl(  # type: ignore[index]
+            self.job, self.node
+        )
         self.scheduler = Scheduler(self.crawler)  # type: ignore[arg-type]
         self.crawler.engine.scheduler = self.scheduler
         self.downloader = Downloader(self.crawler)  # type: ignore[arg-type]
@@ -376,7 +389,7 @@ class Simulation:
             self._send(end)
             due = self.job.frontier.schedule.next_due()
             wait = end if due is None else max(due - self.job.frontier.now(), 0.001)
-            if self.job.outages.paused:
+            if self.job.outages.is_out:
                 wait = max(wait, self.job.outages.next_probe())
             wake = now + wait
             if self.downloader.needs_backout():
@@ -431,9 +444,8 @@ class Simulation:
             heappush(self._events, (at, next(self._numbers), work, request))
 
     def _ended(self, request: Request, result: Response | Request | None) -> None:
-        if isinstance(result, Request):
-            self.scheduler.enqueue_request(result)
-        elif result is not None:
+        # A request was put back.
+        if isinstance(result, Response):
             host = host_of(result.url)
             path = "/" + result.url.split("/", 3)[3]
             self.discover(self.web.links(host, path), via=host)

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.commits import Commits
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.spiders.broad import BroadSpider
@@ -102,7 +102,7 @@ def link_walk(folder: Path) -> Walk:
         code = frame.f_code
         if code is Frontier.acknowledge.__code__:
             acknowledged |= frame.f_locals["lease"].entry.url.endswith("/a")
-        return acknowledged and code is Job.commit.__code__
+        return acknowledged and code is Commits.commit.__code__
 
     return _walk(folder, _LINK, Walk(begins, ends))
 

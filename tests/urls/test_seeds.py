@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.lists import seed_text
-from krowlspider.urls.seeds import MAX_SEED, BadSeed, Seed, parse_seed
+from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, seed_text
 
 
 @pytest.mark.parametrize(
@@ -56,12 +55,8 @@ def test_blank_lines_and_comments_are_no_seeds(line: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"example.com\r\n",
-        b"\xef\xbb\xbfexample.com\n",
-        b"\t example.com \n",
-        b"example.com # the first\n",
-        b"example.com\t#\xc3\xa4\n",
-        b"example.com/#fragment",
+        *(b"example.com\r\n", b"\xef\xbb\xbfexample.com\n", b"\t example.com \n"),
+        *(b"example.com # the first\n", b"example.com\t#\xc3\xa4\n", b"example.com/#fragment"),
     ],
 )
 def test_line_ends_byte_order_mark_and_comments_are_left_out(line: bytes) -> None:
@@ -103,7 +98,7 @@ def test_a_bad_line_says_why(line: bytes, reason: str) -> None:
 
 
 def test_the_longest_seed_is_taken_and_a_longer_one_is_bad() -> None:
-    longest = b"https://example.com/".ljust(MAX_SEED, b"x")
+    longest = b"https://example.com/".ljust(URL_MAX, b"x")
     assert parse_seed(longest) == Seed(longest.decode(), bare=False)
     with pytest.raises(BadSeed, match="longer than 2048"):
         parse_seed(longest + b"x")

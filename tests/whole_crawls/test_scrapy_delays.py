@@ -6,12 +6,10 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.support.crawling import Crawl
-from tests.support.crawls import anchors, crawl_of, page, refused
+from tests.support.crawls import anchors, crawl_of, page
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 from tests.support.spiders.delaying import DELAYS
@@ -82,9 +80,3 @@ def test_delays_of_a_spider_hold_and_the_rest_is_named(tmp_path: Path) -> None:
         "DOWNLOAD_SLOTS has parts with no effect (concurrency of b.test)",
         "download_slot='mine' in the meta of <GET http",
     ]
-
-
-@pytest.mark.slow
-def test_invalid_delay_of_a_spider_stops_the_start(tmp_path: Path) -> None:
-    said = refused(delaying_crawl(tmp_path, download_delay=-1))
-    assert "DOWNLOAD_DELAY='-1' is out of range: 0 or more, at most 86400 seconds" in said

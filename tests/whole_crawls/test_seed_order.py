@@ -216,27 +216,31 @@ def test_sessions_begin_after_the_seeds(tmp_path: Path, slots: int, limit: int |
         assert len({host for host, _, _ in asked[last : last + 120]}) < 45
 
 
-@pytest.mark.parametrize("after", [3, 12, 25])
-def test_seeds_left_by_a_stop_come_first_again(tmp_path: Path, after: int) -> None:
-    with SimulatedWeb(spec=SITE) as web:
-        seeds = [web.url(f"h{number}.test") for number in range(20)]
-        script = interrupted_when(lambda: len(pages(web.log())) >= after)
-        run(tmp_path, seeds, None, settings={"CONCURRENT_REQUESTS": 2}, script=script)
-        left = 20 - len(roots(names(web.log())))
-        done = len(pages(web.log()))
-        crawl = run(tmp_path, seeds, left + 5)
-        asked = names(web.log())[done:]
-        assert len(crawl.items) >= left + 5
-        assert len(roots(asked[:left])) == left
-
-
-@pytest.mark.parametrize("after", [2, 11, 19])
-def test_seeds_left_by_a_kill_come_first_again(tmp_path: Path, after: int) -> None:
+@pytest.mark.parametrize(
+    ("after", "is_killed"),
+    [(3, False), (12, False), (25, False), (2, True), (11, True), (19, True)],
+)
+def test_seeds_that_were_left_come_first_again(tmp_path: Path, after: int, is_killed: bool) -> None:
+    """After a stop, and after a kill."""
     with SimulatedWeb(spec=SITE) as web:
         seeds = [web.url(f"h{number}.test") for number in range(20)]
         arguments = {"seeds": write_seeds(tmp_path / "seeds.txt", seeds), "max_pages": "30"}
-        SimulatedCrawl(tmp_path / "job", arguments=arguments, settings=REAL).run_until_killed(
-            web, lambda: len(pages(web.log())) >= after
-        )
-        run(tmp_path, seeds, 25)
-        assert len(set(roots(names(web.log())))) == 20
+        settings = {**REAL, "CONCURRENT_REQUESTS": 2}
+        first = SimulatedCrawl(tmp_path / "job", arguments=arguments, settings=settings)
+
+        def is_enough() -> bool:
+            return len(pages(web.log())) >= after
+
+        if is_killed:
+            first.run_until_killed(web, is_enough)
+        else:
+            first.script = interrupted_when(is_enough)
+            first.run()
+        done = len(pages(web.log()))
+        left = 20 - len(roots(names(web.log())))
+        # Pages that were not committed before a kill are fetched again.
+        crawl = run(tmp_path, seeds, 25 if is_killed else left + 5)
+        asked = names(web.log())
+        assert len(set(roots(asked))) == 20
+        assert is_killed or len(roots(asked[done:][:left])) == left
+        assert len(crawl.items) >= left + 5

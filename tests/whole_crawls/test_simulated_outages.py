@@ -94,7 +94,7 @@ def test_links_to_hosts_that_never_answer_are_no_outage(
     def act(simulation: Simulation) -> None:
         simulation.discover(pages("good", GOOD, 160))
         simulation.run_until(START + 90)
-        assert not simulation.job.outages.paused
+        assert not simulation.job.outages.is_out
         assert simulation.job.outages.begun == 0
 
     crawled(web, tmp_path, act, CONCURRENT_REQUESTS=64)
@@ -135,11 +135,11 @@ def test_lost_network_is_noticed_and_good_hosts_probed(
         simulation.discover([f"http://dead{number}.test/" for number in range(dead)])
         simulation.run_until(START + 45)
         outages = simulation.job.outages
-        assert outages.paused
+        assert outages.is_out
         ahead = simulation.job.frontier.now() - simulation.clocks.monotonic
         since = outages._network.since - ahead
         simulation.run_until(START + 85)
-        assert not outages.paused
+        assert not outages.is_out
         assert outages.begun == 1
         probes = [entry.host for entry in web.log if since < entry.start < START + 75]
         assert len(probes) > 5
@@ -172,9 +172,9 @@ def test_dead_seeds_are_blamed_and_end_the_outage(
         names = [f"dead{number}.test" for number in range(150)]
         simulation.discover([f"http://{name}/" for name in names])
         simulation.run_until(START + 30)
-        assert simulation.job.outages.paused
+        assert simulation.job.outages.is_out
         simulation.run_until(START + 1200)
-        assert not simulation.job.outages.paused
+        assert not simulation.job.outages.is_out
         assert simulation.job.outages.begun == 1
         hosts = (simulation.job.frontier.schedule.cache.get(name) for name in names)
         assert min(host.rate.errors for host in hosts) >= 1

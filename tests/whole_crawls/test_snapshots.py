@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.job import Job, _jobs
 from krowlspider.crawl.snapshots.copier import Copier
-from krowlspider.crawl.snapshots.taking import Snapshot
+from krowlspider.crawl.snapshots.snapshot import Snapshot
 from krowlspider.frontier.store.store import LevelStore
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -35,6 +35,7 @@ from tests.support.simulated_web import SimulatedWeb
 from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
+    from krowlspider.crawl.job import Job
     from tests.support.simulated_loop import Script
 
 # Without pages that answer otherwise the second time: what is restored fetches them again.
@@ -45,7 +46,7 @@ SETTINGS = {"KROWL_WARC_MAX_SIZE": 60_000}
 
 def running_job() -> Job:
     # Of those that are not collected yet, the newest.
-    return [job for job in _jobs.values() if job._opened][-1]
+    return [crawl.job for crawl in _crawls.values() if crawl.job.is_open][-1]
 
 
 def archived(jobdir: Path) -> Counter[str]:
@@ -83,7 +84,7 @@ def test_a_snapshot_of_a_running_crawl_goes_on_elsewhere(tmp_path: Path) -> None
                 job = running_job()
                 snapshot = Snapshot(job.folder, job.store, job.archive.directory, target)
                 snapshot.gather()
-                noting = asyncio.get_running_loop().create_task(job._commit_for(snapshot))
+                noting = asyncio.get_running_loop().create_task(job.commits.commit_for(snapshot))
                 yield noting.done
                 # The crawl goes on before the files are taken.
                 yield partial(has, number + 20)

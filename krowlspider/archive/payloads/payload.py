@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from krowlspider.urls.content.media_type import computed_type
+from krowlspider.urls.media_type import computed_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.urls.content.media_type import ContentType
+    from krowlspider.urls.media_type import ContentType
 
 # Returns a body without these content codings; raises ValueError if it is broken.
 Decode = Callable[[bytes, str], bytes]

@@ -1,26 +1,83 @@
 """Find the record that holds a payload by its digest, so that a repeated payload is stored once.
 
-It is a cache: a lost entry costs one more whole record. So nothing here is fsynced, and no disk
-failure of it reaches the caller.
+It is a cache: a lost entry costs one more whole record. So nothing here is fsynced but the note of
+the files that it refers to, as no revisit may refer to one that is gone. No disk failure of it
+reaches the caller.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import plyvel
 
-from krowlspider.archive.payloads import place
 from krowlspider.archive.payloads.digests import Original
 from krowlspider.errors import error_text, lacks_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from krowlspider.archive.payloads.dedup_index import OtherCrawls
+
+# Identifies the archive folder in its first line. The others are names of its WARC files.
+_PLACE = "of"
+
+
+def forget_others(folder: Path, archive: Path, uploaded: Collection[str]) -> None:
+    """Remove a closed index unless all its WARC files are in ``archive`` or among the ``uploaded``.
+
+    An entry does not say in which file its record is, so one missing file is enough.
+    """
+    try:
+        known, *names = (folder / _PLACE).read_text().splitlines()
+    except (OSError, ValueError):
+        known, names = "", []
+    here = _files_in(archive)
+    complete = here | set(uploaded)
+    if not complete or known != _identity(archive) or not complete.issuperset(names):
+        # Remains do no harm; the next start tries to remove them again.
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def note_place(folder: Path, archive: Path, uploaded: Collection[str]) -> None:
+    """Note that the records of an index are in the folder ``archive``, or were ``uploaded``.
+
+    If the note cannot be written, the next start begins an empty index.
+    """
+    names = sorted(_files_in(archive) | set(uploaded))
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _PLACE).write_text("".join(f"{each}\n" for each in (_identity(archive), *names)))
+
+
+def note_file(folder: Path, name: str) -> None:
+    """Add a WARC file that was begun to the note, durably. Without it there is no note."""
+    path = folder / _PLACE
+    try:
+        with path.open("r+") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(f"{name}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _files_in(archive: Path) -> set[str]:
+    """Return the final names of the WARC files in a folder."""
+    return {path.name.removesuffix(".open") for path in archive.glob("*.warc.gz*")}
+
+
+def _identity(archive: Path) -> str:
+    found = archive.stat()
+    return f"{found.st_dev} {found.st_ino}"
+
 
 # Payloads remembered, at 90 bytes of disk each: 0.9 GB. At least half of them are the newest.
 MOST = 10_000_000
@@ -159,7 +216,7 @@ class PayloadIndex:
 
     def note_file(self, name: str) -> None:
         """Note that entries may refer to a WARC file, which was just begun."""
-        place.note_file(self._folder, name)
+        note_file(self._folder, name)
 
     def clear(self) -> None:
         self._added = {}

@@ -12,35 +12,25 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
+from typing import TYPE_CHECKING, BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from krowlspider.archive.disk import write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import REVISIT, index_path, timestamp
-from krowlspider.archive.index.indexes import merged, parsed
-from krowlspider.archive.payloads.payload import body_of, type_of
-from krowlspider.archive.reading import Advance, ignore, read_member
-from krowlspider.archive.tools.seed_urls import seed_urls
-from krowlspider.urls.content.media_type import HTML, computed_type
-from krowlspider.urls.page.links import read_text
+from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.index.indexes import merged
+from krowlspider.archive.reading import Advance, ignore
+from krowlspider.archive.tools.wacz_pages import Pages, Progress, list_pages, seed_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from krowlspider.archive.index.indexes import FileDamage
     from krowlspider.archive.payloads.payload import Decode
-
-# Begins a step of a name and a size in bytes.
-Progress = Callable[[str, int], AbstractContextManager[Advance]]
 
 VERSION = "1.1.1"
 # Index lines compressed together, as in the ``wacz`` package; a reader fetches one such block.
@@ -118,7 +108,7 @@ def pack(
             Path(scratch, "extra").open("w+b") as others,
         ):
             package = _Package(archive, created)
-            pages = _Pages(seeds, others, seed_urls(warcs, packed.add_damage), about.main_page)
+            pages = Pages(seeds, others, seed_urls(warcs, packed.add_damage), about.main_page)
             for warc in warcs:
                 try:
                     stream = warc.open("rb")
@@ -129,13 +119,14 @@ def pack(
                     with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
                         package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
                     packed.captures += _count(index_path(warc))
-                    _list_pages(warc, stream, pages, decode, progress, damage=packed.add_damage)
+                    list_pages(warc, stream, pages, decode, progress, damage=packed.add_damage)
                 packed.warcs.append(warc)
             indexes = [index_path(warc) for warc in packed.warcs]
             size = sum(index.stat().st_size for index in indexes)
             with progress("index", size) as advance:
                 _pack_index(package, merged(indexes, Path(scratch)), advance)
-            pages.add_to(package)
+            for name, listed in pages.lists():
+                package.add(f"pages/{name}", _pieces(listed))
             packed.pages = pages.count
             if about.main_page and pages.main is None:
                 raise ArchiveError(f"{about.main_page} is no page of the archive: give one that is")
@@ -202,43 +193,6 @@ class _Package:
         return info
 
 
-class _Pages:
-    """The lists of pages: seeds and others. Without known seeds all pages are in the first list.
-
-    ``main`` is the first page of the URL ``wanted``, else of a seed; None without such a page.
-    """
-
-    def __init__(self, listed: BinaryIO, others: BinaryIO, seeds: set[str], wanted: str) -> None:
-        self._listed, self._others = listed, others
-        self._seeds = seeds
-        self._wanted = wanted
-        self.count = 0
-        self.main: dict[str, str] | None = None
-        _write_json(listed, _head("pages", "Seed Pages" if seeds else "All Pages"))
-        _write_json(others, _head("extra-pages", "Non-Seed Pages"))
-
-    def add(self, page: dict[str, str]) -> None:
-        is_seed = page["url"] in self._seeds
-        is_main = page["url"] == self._wanted if self._wanted else is_seed
-        if is_main and self.main is None:
-            self.main = page
-        self.count += 1
-        file = self._listed if is_seed or not self._seeds else self._others
-        _write_json(file, {**page, "seed": True} if is_seed else page)
-
-    def add_to(self, package: _Package) -> None:
-        lists = {"pages.jsonl": self._listed}
-        if self._seeds:
-            lists["extraPages.jsonl"] = self._others
-        for name, file in lists.items():
-            file.seek(0)
-            package.add(f"pages/{name}", _pieces(file))
-
-
-def _head(identity: str, title: str) -> dict[str, object]:
-    return {"format": "json-pages-1.0", "id": identity, "title": title, "hasText": True}
-
-
 def _pieces(stream: BinaryIO, advance: Advance = ignore) -> Iterator[bytes]:
     for piece in iter(partial(stream.read, _PIECE), b""):
         yield piece
@@ -280,109 +234,6 @@ def _count_packed(wacz: Path) -> int:
             index.seek(place["offset"])
             count += gzip.decompress(index.read(place["length"])).count(b"\n")
     return count
-
-
-def _list_pages(
-    warc: Path,
-    stream: BinaryIO,
-    out: _Pages,
-    decode: Decode,
-    progress: Progress,
-    *,
-    damage: FileDamage,
-) -> None:
-    """Add a file's HTML pages to ``out``, by the order of their records."""
-    pages = _pages_of(index_path(warc))
-    with progress(f"pages of {warc.name}", sum(page.length for page in pages)) as advance:
-        for page in pages:
-            found: tuple[str, str] | None = ("", "")
-            try:
-                found = _read(stream, page, decode)
-            except RecordError as error:
-                damage(warc, error)
-            if found is not None:
-                out.add(_page(page.url, page.stamp, *found))
-            advance(page.length)
-
-
-class _Listed(NamedTuple):
-    """The place of a capture in a file, and that of its payload: None if it is in no known place.
-
-    A doubtful one may be of anything: a revisit, or a response without a usable media type.
-    """
-
-    offset: int
-    length: int
-    url: str
-    stamp: str
-    content: int | None
-    is_doubtful: bool
-
-
-def _pages_of(index: Path) -> list[_Listed]:
-    """Return a file's pages, and what is doubtful, sorted by offset."""
-    found: list[_Listed] = []
-    # The places of the revisits in ``found``, and their digests.
-    revisits: dict[int, str] = {}
-    with index.open("rb") as file:
-        for line in parsed(index, file):
-            if line.status != "200" or line.is_bare or line.method:
-                continue
-            is_revisit = line.mime == REVISIT
-            if is_revisit and line.digest:
-                revisits[len(found)] = line.digest
-            named = computed_type([line.mime.encode()], (), b"").essence
-            if is_revisit or not named or named in HTML:
-                content = None if is_revisit else line.offset
-                place = (line.offset, line.length, line.url, line.timestamp)
-                found.append(_Listed(*place, content, is_revisit or not named))
-        if revisits:
-            file.seek(0)
-            wanted = set(revisits.values())
-            originals = {
-                line.digest: line.offset
-                for line in parsed(index, file)
-                if line.digest in wanted and line.mime != REVISIT
-            }
-            for at, digest in revisits.items():
-                found[at] = found[at]._replace(content=originals.get(digest))
-    return sorted(found)
-
-
-def _page(url: str, stamp: str, title: str, text: str) -> dict[str, str]:
-    full = timestamp(stamp)
-    date = f"{full[:4]}-{full[4:6]}-{full[6:8]}"
-    page = {
-        "id": str(uuid5(NAMESPACE_URL, f"{stamp}/{url}")),
-        "url": url,
-        "ts": f"{date}T{full[8:10]}:{full[10:12]}:{full[12:]}Z",
-    }
-    return page | {name: value for name, value in (("title", title), ("text", text)) if value}
-
-
-def _read(stream: BinaryIO, page: _Listed, decode: Decode) -> tuple[str, str] | None:
-    """Return the title and the text of a page, None if it is no page.
-
-    They are empty if it has none, cannot be decoded, or is not in this file.
-    """
-    head, body = _message(stream, page.offset), b""
-    if page.content is not None:
-        message = head if page.content == page.offset else _message(stream, page.content)
-        with suppress(ValueError):
-            body = body_of(message, decode)
-    media_type, charset = type_of(head, body)
-    if page.is_doubtful and media_type not in HTML:
-        return None
-    return read_text(body, charset)
-
-
-def _message(stream: BinaryIO, offset: int) -> bytes:
-    message: bytes = read_member(stream, offset).record().reader.read()
-    return message
-
-
-def _write_json(file: BinaryIO, values: Mapping[str, object]) -> None:
-    file.write(f"{json.dumps(values)}\n".encode())
 
 
 def _sha256(content: bytes) -> str:

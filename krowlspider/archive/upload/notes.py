@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from krowlspider.archive.upload.destination import Destination
-    from krowlspider.archive.upload.plan import LocalFile
+    from krowlspider.archive.upload.plan import Destination, LocalFile
 
 NOTES = "uploaded.jsonl"
 

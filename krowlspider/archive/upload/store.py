@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from obstore.store import S3Config
 
-    from krowlspider.archive.upload.destination import Destination
+    from krowlspider.archive.upload.plan import Destination
 
 _CONNECT = timedelta(seconds=10)
 # The client retries a short failure itself; the caller waits through an outage.

@@ -12,15 +12,21 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.upload.notes import UploadLog
-from krowlspider.archive.upload.plan import FILES_AT_ONCE, LocalFile, UploadPlan, is_finished
+from krowlspider.archive.upload.plan import (
+    FILES_AT_ONCE,
+    STALLED_AFTER,
+    LocalFile,
+    UploadPlan,
+    is_finished,
+)
 from krowlspider.archive.upload.store import Bucket, BucketError, Stored, local_etag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.upload.destination import Destination
     from krowlspider.archive.upload.notes import UploadNote
+    from krowlspider.archive.upload.plan import Destination
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +34,6 @@ logger = logging.getLogger(__name__)
 _LOOK = 5.0
 # Objects that `verify` asks for together.
 _HEADS_AT_ONCE = 16
-# Seconds that `finish` waits for a store that takes nothing, besides the time that the parts in
-# flight need on the slowest uplink.
-STALLED_AFTER = 60.0
 
 
 class WrongObjectError(Exception):

@@ -10,6 +10,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.archive.payloads.digests import Original
+
 # OpenSSL's names before TLS 1.3: key exchange, signature, cipher, cipher mode, hash.
 _BEFORE_1_3 = re.compile(
     r"(?:(ECDHE|DHE)-(ECDSA|RSA)-)?(AES)(128|256)(?:-(GCM))?-(SHA(?:256|384)?)"
@@ -29,6 +31,18 @@ class Wire(NamedTuple):
     tls: tuple[str, str] | None = None
 
 
+class Receipt(Struct, eq=False):
+    """What became of a capture: the digest of its payload, 20 or 32 bytes, and the URL and
+    WARC-Date of the record that has the payload, in seconds since the epoch.
+
+    All are empty until its records are written.
+    """
+
+    payload: bytes = b""
+    url: str = ""
+    date: float = 0.0
+
+
 class Capture(Struct, eq=False):
     """One HTTP exchange as it was on the wire.
 
@@ -39,7 +53,11 @@ class Capture(Struct, eq=False):
     ``""``, or why the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``.
 
     Of a large response ``response_bytes`` and ``payload`` are empty until the writer calls
-    ``stored``, which returns both from a file of ``stored_size`` bytes.
+    ``stored``, which returns both from a file of ``stored_size`` bytes. The writer fills
+    ``receipt``, if there is one, before the record's future is set.
+
+    ``original`` is the record that an answer 304 confirms. ``says_nothing``: it is a 304 that
+    confirms none, and is stored as a response.
     """
 
     identity: str
@@ -55,6 +73,9 @@ class Capture(Struct, eq=False):
     wire: Wire
     stored: Callable[[], tuple[memoryview, memoryview | bytes]] | None = None
     stored_size: int = 0
+    receipt: Receipt | None = None
+    original: Original | None = None
+    says_nothing: bool = False
 
     @property
     def size(self) -> int:

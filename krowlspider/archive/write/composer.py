@@ -10,13 +10,13 @@ from msgspec import Struct
 from krowlspider.archive.index.request_query import is_plain_request
 from krowlspider.archive.payloads.digests import Original, label, raw_digest
 from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.write.records import RecordIds, warc_date
+from krowlspider.archive.write.records import RecordIds, epoch_of, warc_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
-    from krowlspider.archive.write.capture import Capture
+    from krowlspider.archive.write.capture import Capture, Receipt
     from krowlspider.archive.write.records import RecordMaker
 
 _NOT_MODIFIED = 304
@@ -26,14 +26,17 @@ class Composed(Struct, eq=False):
     """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
     The record of a mapped response is in pieces, not compressed yet. ``payload`` is its labelled
-    digest. ``new`` is the key to add to the payload index, or None.
+    digest, ``raw`` that of the payload itself. ``new`` is the key to add to the payload index, or
+    None. ``original`` is the record to which a revisit refers.
     """
 
     first: bytes | Iterator[bytes | memoryview]
     request: bytes
     revisit: bool
     payload: str
+    raw: bytes
     new: bytes | None
+    original: Original | None
 
 
 class Composer:
@@ -64,7 +67,7 @@ class Composer:
         key = original = None
         unchanged = False
         if self._payloads is not None:
-            unchanged = capture.status == _NOT_MODIFIED
+            unchanged = capture.status == _NOT_MODIFIED and _is_conditional(capture)
             # No key for a truncated payload, which no other equals, nor for an empty one. None for
             # the answer to a POST: a revisit names only the URL, which does not find it in replay.
             if (
@@ -80,7 +83,10 @@ class Composer:
             payload = original.digest or payload
             first = self._compress(maker.revisit(capture, payload, original))
         elif unchanged:
-            first = self._compress(maker.not_modified(capture, self._unmodified(capture)))
+            original = capture.original or self._unmodified(capture)
+            if original is not None:
+                payload = original.digest or payload
+            first = self._compress(maker.not_modified(capture, original))
         elif isinstance(capture.response_bytes, memoryview):
             first = maker.response_pieces(capture, payload)
         else:
@@ -88,7 +94,7 @@ class Composer:
         revisit = unchanged or original is not None
         request = maker.request(capture, self._ids.new())
         new = None if revisit else key
-        return Composed(first, self._compress(request), revisit, payload, new)
+        return Composed(first, self._compress(request), revisit, payload, raw, new, original)
 
     def _key(self, capture: Capture, raw: bytes) -> bytes:
         """Return the key of a payload in the index.
@@ -121,6 +127,8 @@ class Composer:
 
     def written(self, capture: Capture, composed: Composed) -> None:
         """Add a capture whose records were written to the payload index."""
+        if capture.receipt is not None:
+            _fill(capture.receipt, capture, composed)
         if self._payloads is not None and composed.new is not None:
             original = Original(capture.url, warc_date(capture.started))
             self._payloads.add(composed.new, original)
@@ -129,6 +137,23 @@ class Composer:
         """Write the payload index, after all written records have become durable."""
         if self._payloads is not None:
             self._payloads.sync()
+
+
+def _fill(receipt: Receipt, capture: Capture, composed: Composed) -> None:
+    original = composed.original
+    receipt.payload = composed.raw
+    if original is None:
+        receipt.url, receipt.date = capture.url, capture.started
+    else:
+        receipt.url, receipt.date = original.url, epoch_of(original.date)
+
+
+def _is_conditional(capture: Capture) -> bool:
+    """Return whether a 304 is the answer to what was asked."""
+    request = capture.request_bytes
+    return not capture.says_nothing and bool(
+        header(request, "If-None-Match") or header(request, "If-Modified-Since")
+    )
 
 
 def _in_chunks(capture: Capture) -> bool:

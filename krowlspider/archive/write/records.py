@@ -101,6 +101,18 @@ def warc_date(epoch: float) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
 
 
+def epoch_of(date: str) -> float:
+    """Return the seconds since the epoch of a WARC-Date; 0 if it is none.
+
+    `warc_date` returns the same date for them, in microseconds.
+    """
+    try:
+        moment = datetime.fromisoformat(date.removesuffix("Z"))
+    except ValueError:
+        return 0.0
+    return (moment - _EPOCH).total_seconds()
+
+
 def info_fault(name: object, value: object) -> str | None:
     """Return why a user may not add a field to the warcinfo record; None if it is allowed."""
     if not (isinstance(name, str) and _TOKEN.fullmatch(name)):
@@ -200,6 +212,8 @@ class RecordMaker:
         head += _line("WARC-Profile", _NOT_MODIFIED)
         if original is not None:
             head += _lines(_refers_to(original))
+            if original.digest:
+                head += _line("WARC-Payload-Digest", original.digest)
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:

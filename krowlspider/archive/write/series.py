@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from krowlspider.archive.disk import OPEN
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.request_query import query_of
@@ -20,8 +20,7 @@ from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.reading import Location, Synced
 from krowlspider.archive.write import records
 from krowlspider.archive.write.composer import Composer
-from krowlspider.archive.write.compression import compressor, piecewise
-from krowlspider.archive.write.open_file import OpenFile
+from krowlspider.archive.write.open_file import OpenFile, compressor, piecewise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -257,43 +256,44 @@ class WarcSeries:
         return self._begin()
 
     def _begin(self) -> OpenFile:
-        file = self._create(time.strftime("%Y%m%d%H%M%S", time.gmtime()))
-        info = self._ids.new()
-        self._maker = records.RecordMaker(info, self._options.digest)
-        self._lines, self._lines_size = [], 0
+        """Begin a file. Its first records are composed before it is made: if that fails, no file
+        is left."""
+        info, seeds, path = self._ids.new(), self._seeds, self._next_path()
+        maker = records.RecordMaker(info, self._options.digest)
         date = records.warc_date(time.time())
-        head = self._maker.warcinfo(self._info_block, date=date, filename=file.final.name)
-        first, seeds = self._compress(head), self._seeds
+        first = self._compress(maker.warcinfo(self._info_block, date=date, filename=path.name))
         second = b""
         if seeds is not None:
-            second = self._compress(self._maker.resource(seeds, self._ids.new()))
-        self._file = file
+            second = self._compress(maker.resource(seeds, self._ids.new()))
+        file = OpenFile(path)
         try:
             self._write(file, first, second)
         except OSError:
             # Every file begins with its warcinfo record, so remove one that has none.
-            self._file = None
             file.remove()
             raise
+        self._file, self._maker = file, maker
+        self._lines, self._lines_size = [], 0
         if self._payloads is not None:
-            self._payloads.note_file(file.final.name)
+            self._payloads.note_file(path.name)
         self._before = self.stats.records
         self.stats.records += 1
         self.stats.files += 1
         if seeds is not None:
-            place = Location(file.final.name, len(first), len(second))
+            place = Location(path.name, len(first), len(second))
             self._add_resource(place, seeds)
             self.stats.records += 1
             self._seeds = None
         return file
 
-    def _create(self, stamp: str) -> OpenFile:
-        """Create an open file; skip names of finished or open files."""
-        options = self._options
+    def _next_path(self) -> Path:
+        """Return the path of the next file; skip names of finished or open files."""
+        stamp, options = time.strftime("%Y%m%d%H%M%S", time.gmtime()), self._options
         while True:
             serial, self._serial = self._serial, self._serial + 1
-            name = f"{options.prefix}-{stamp}-{serial:05d}-{self._hostname}-{os.getpid()}.warc.gz"
+            name = (
+                f"{options.prefix}-{stamp}-{serial:05d}-{self._hostname}-{os.getpid()}{cdxj.WARC}"
+            )
             path = self._directory / name
-            if not path.exists():
-                with suppress(FileExistsError):
-                    return OpenFile(path)
+            if not (path.exists() or path.with_name(name + OPEN).exists()):
+                return path

@@ -218,6 +218,17 @@ class WarcWriter:
                     os.close(self._lock)
                     self._lock = None
 
+    def abandon(self) -> None:
+        """End the thread, and leave the files as they are: for a start that failed. Blocks."""
+        if self._thread.is_alive():
+            self._orders.put(([], True))
+            self._thread.join()
+        elif self._payloads is not None:
+            self._payloads.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def give_up(self) -> None:
         """Stop waiting for room: from now on a full disk is a failure."""
         self._given_up.set()

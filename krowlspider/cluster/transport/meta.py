@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.requisites.found import Requisite
-from krowlspider.urls.seeds import MAX_SEED
+from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.page.requisites.requisite import Requisite
 
-# Characters of a URL: no longer one is queued.
-MAX_URL = MAX_SEED
 # Levels of lists and objects in meta, fewer than any later step can fail on.
 MAX_NESTING = 8
 MAX_DEPTH = 0xFFFF
@@ -108,9 +105,9 @@ def check_url(text: Any) -> str:
 
     :raises BadMessage: it is no http or https URL, or too long
     """
-    url = normalise(text) if type(text) is str and len(text) <= MAX_URL else None
-    if url is None or len(url) > MAX_URL:
-        raise BadMessage(f"no http or https URL of at most {MAX_URL} characters")
+    url = normalise(text) if type(text) is str and len(text) <= URL_MAX else None
+    if url is None or len(url) > URL_MAX:
+        raise BadMessage(f"no http or https URL of at most {URL_MAX} characters")
     return url
 
 

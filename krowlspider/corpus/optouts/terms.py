@@ -9,7 +9,7 @@ from xml.parsers import expat
 
 import msgspec
 
-from krowlspider.corpus.optouts.usage import matches, path_of, pattern_of
+from krowlspider.corpus.optouts.signals import matches, path_of, pattern_of
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 

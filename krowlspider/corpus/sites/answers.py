@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from krowlspider.corpus.optouts.signals import AI_TXT, TDM, content_signals
+from krowlspider.corpus.optouts.signals import (
+    AI_TXT,
+    TDM,
+    content_signals,
+    matches,
+    path_of,
+    pattern_of,
+    refused_at,
+    rule_in,
+)
 from krowlspider.corpus.optouts.terms import Scope, terms_in
-from krowlspider.corpus.optouts.usage import matches, path_of, pattern_of, refused_at, rule_in
 from krowlspider.urls.robots_groups import (
     ALL,
     ALLOW,

@@ -2,7 +2,8 @@
 
 The file has a line of JSON for each host with something to say, and each licence. Then come the
 places of the lines, 16 bytes each, sorted by the hash of the host, and their number in 8 bytes.
-Workers map it into their memory, so only the parts that they look at are loaded.
+Workers map it into their memory, so only the parts that they look at are loaded. `signals_of` looks
+up what refuses uses of a page: the page, the files of its site, and its licences.
 """
 
 from __future__ import annotations
@@ -14,19 +15,26 @@ from bisect import bisect_left
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import plyvel
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from krowlspider.archive.disk import write_durably
+from krowlspider.corpus.optouts.signals import RSL_UNKNOWN, TDM, Signal, licences_of, signals
+from krowlspider.corpus.optouts.terms import YES, terms_in, uses_of
 from krowlspider.corpus.sites.answers import LICENCE, Site
 from krowlspider.corpus.sites.scan import Finding, host_named, key_of
+from krowlspider.urls.canonical import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from krowlspider.corpus.optouts.terms import Scope
+    from krowlspider.corpus.pages import Page
+    from krowlspider.corpus.text.document import Document
 
 # Beginnings of keys: of WARC files, of a host and a path, of a path and a payload. Revisits have a
 # key for each payload: if no response has it, the newest other answer of the host counts.
@@ -186,3 +194,72 @@ class SiteFile:
     def _entry(self, number: int) -> bytes:
         start = self._base + _ENTRY * number
         return self._map[start : start + _ENTRY]
+
+
+# Verdicts of a licence, the most restrictive last.
+_ORDER = (YES, "conditional", "no")
+
+
+class _Licence(NamedTuple):
+    """A licence and the id of its record; ``terms`` are None if it is not known, and the id is that
+    of the record that names it."""
+
+    record_id: str
+    terms: list[Scope] | None
+
+
+def signals_of(page: Page, found: Document, sites: SiteFile | None) -> list[Signal]:
+    """Return the signals for a page, sorted, each once for each record that says it.
+
+    Without ``sites`` only the page itself counts.
+    """
+    answers = sites.answers_for(page.url) if sites is not None else []
+    heard = {Signal(name, page.record_id) for name in signals(page.headers, found.metas)}
+    for answer in answers:
+        for name in answer.signals_for(page.url, page.kind):
+            # A reservation of the page replaces that of its site.
+            if name != TDM or TDM in signals(page.headers, found.metas, [TDM]):
+                heard.add(Signal(name, answer.record_id))
+    heard.update(_licensed(page, found, sites, answers))
+    return sorted(heard)
+
+
+def _licensed(
+    page: Page, found: Document, sites: SiteFile | None, answers: list[Site]
+) -> Iterator[Signal]:
+    """Yield what licences say: those of the page itself have precedence over those of its site
+    (RSL 1.0, section 4.9)."""
+    urls = [*licences_of(page.headers, page.url), *found.licences.urls]
+    texts = (text.encode(errors="replace") for text in found.licences.texts)
+    own = [_Licence(page.record_id, terms_in(text, "utf-8")) for text in texts]
+    own += [_licence(sites, url, page.record_id) for url in dict.fromkeys(urls)]
+    others = [
+        _licence(sites, normalise(url, page.url), answer.record_id)
+        for answer in answers
+        for url in answer.licences
+    ]
+    said: set[str] = set()
+    for licences in filter(None, (own, others)):
+        yield from (Signal(RSL_UNKNOWN, each.record_id) for each in licences if each.terms is None)
+        verdicts = _verdicts(page.url, licences)
+        for use, (verdict, record_id) in verdicts.items():
+            if use not in said and verdict != YES:
+                yield Signal(f"rsl:{use}={verdict}", record_id)
+        said |= verdicts.keys()
+
+
+def _licence(sites: SiteFile | None, url: str | None, record_id: str) -> _Licence:
+    known = sites.licence_at(url) if sites is not None and url else None
+    return _Licence(record_id, None) if known is None else _Licence(known.record_id, known.terms)
+
+
+def _verdicts(url: str, licences: Iterable[_Licence]) -> dict[str, tuple[str, str]]:
+    """Return the most restrictive verdict on each use, and the id of the record that has it."""
+    host = host_named(url)
+    found: dict[str, tuple[str, str]] = {}
+    for each in licences:
+        for use, verdict in uses_of(url, host, each.terms or []).items():
+            known = found.get(use)
+            if known is None or _ORDER.index(verdict) > _ORDER.index(known[0]):
+                found[use] = verdict, each.record_id
+    return found

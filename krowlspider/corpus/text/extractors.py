@@ -9,8 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from krowlspider.corpus.text.noise import is_forum, without_noise
-from krowlspider.corpus.text.part import LEAST, keep_main_part, remove_titled
+from krowlspider.corpus.text.part import (
+    LEAST,
+    is_forum,
+    keep_main_part,
+    remove_titled,
+    without_noise,
+)
 from krowlspider.errors import need
 
 # Characters below which a text may be in a noscript element instead.

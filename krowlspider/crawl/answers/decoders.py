@@ -46,8 +46,9 @@ class Decoders:
     ) -> bytes:
         """Return the body of a page without its content codings.
 
-        ``page`` is the page's mark (`page_mark`). From now on ``memory`` counts the decoded body.
-        ``cap`` is the most bytes that a coding may yield; with ``cuts``, the rest is left out.
+        ``page`` is the page's mark (`InFlight.mark`). From now on ``memory`` counts the decoded
+        body. ``cap`` is the most bytes that a coding may yield; with ``cuts``, the rest is left
+        out.
 
         :raises TooLarge: as of `Decoding`
         :raises DecodeFailed: as of `Decoding`

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
+from krowlspider.crawl.answers.decisions import (
+    Charge,
+    charge_of_answer,
+    charge_of_failure,
+    end_of_failure,
+)
 from krowlspider.crawl.answers.failures import (
     REFUSALS,
     Refusals,
@@ -18,10 +24,10 @@ from krowlspider.crawl.answers.failures import (
 )
 from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.ways import PROXY_KINDS, Judgement
-from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
+from krowlspider.crawl.in_flight import End
+from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, Answer
-from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.retry_after import longest_retry_after
+from krowlspider.politeness.delay import THROTTLING, longest_retry_after
 from krowlspider.urls.host import authority_of
 from krowlspider.urls.page.headers import value_of, values_of
 
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts.host import Host
     from krowlspider.politeness.delay import DelayPolicy
 
 logger = logging.getLogger(__name__)
@@ -82,8 +89,9 @@ class HostFeedback:
             location = value_of(headers, b"Location") if 300 <= status < 400 else None
             media_type = value_of(headers, b"Content-Type")
             lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
-        # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
-        if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
+        is_robots = in_flight.robots_fetch is not None
+        charge = charge_of_answer(status, is_robots=is_robots)
+        if charge is Charge.THROTTLING:
             self._throttled(in_flight, status, latency, values_of(headers, b"Retry-After"))
         else:
             host = in_flight.host
@@ -97,36 +105,41 @@ class HostFeedback:
             # A middleware refused the request: the host was not asked.
             return
         kind = failure_kind(error)
-        in_flight.fail(kind)
         entry = self._entry(in_flight)
         if kind in UNKNOWN_NAMES and entry is not None and entry.is_seed:
             self._count(UNKNOWN_SEEDS)
-        has_head = answer_to(error) is not None
-        again = _AGAIN
-        if kind in PROXY_KINDS:
-            judgement = self._outages.proxy_failed(kind, str(error), way)
-            is_excused = judgement is not Judgement.COUNT
-            if judgement is not Judgement.EXCUSE:
-                # Nothing is sent before the outage ends, but for probes.
-                again = 0.0
+        excuse = self._excuse(in_flight.host, error, kind, way)
+        end = end_of_failure(
+            is_excused=excuse is not None,
             # The next page of its host may have a proxy that works.
-            in_flight.goes_last = not way.is_own
-        elif way.proxy and self._outages.doubted(in_flight.host, kind, way):
-            is_excused, again = True, 0.0
-        else:
-            is_excused = self._outages.failed(in_flight.host, kind, has_head=has_head)
-        if not is_excused and self._falls_back(in_flight, entry, error):
+            goes_last=kind in PROXY_KINDS and not way.is_own,
+            may_fall_back=self._falls_back(in_flight, entry, error),
+        )
+        in_flight.fail(FELL_BACK if end is End.FELL_BACK else kind, end)
+        if end is End.FELL_BACK:
             # The host has no https, which is no failure of it.
-            in_flight.falls_back = True
-            in_flight.fail(FELL_BACK)
             return
         self._count(f"krowl/fetch/failed_count/{kind}")
-        if is_excused:
-            in_flight.excuse(again)
+        if excuse is not None:
+            in_flight.must_wait(excuse)
             self._count("krowl/politeness/blameless_count")
         else:
             self._log_refusal(in_flight, error.__cause__)
             self._blame(in_flight, error, kind, latency)
+
+    def _excuse(self, host: Host, error: Exception, kind: str, way: Way) -> float | None:
+        """Return the seconds for which a host waits whose failure does not count; None if it
+        counts."""
+        if kind in PROXY_KINDS:
+            judgement = self._outages.proxy_failed(kind, str(error), way)
+            if judgement is Judgement.COUNT:
+                return None
+            # In an outage nothing is sent before its end, but for probes.
+            return _AGAIN if judgement is Judgement.EXCUSE else 0.0
+        if way.proxy and self._outages.doubted(host, kind, way):
+            return 0.0
+        has_head = answer_to(error) is not None
+        return _AGAIN if self._outages.failed(host, kind, has_head=has_head) else None
 
     def _entry(self, in_flight: InFlight) -> Entry | None:
         """Return the entry of a page, or of the page that waits for a robots.txt; None if none
@@ -161,18 +174,23 @@ class HostFeedback:
             in_flight.lease.answer = Answer(
                 answer.status, None, None, in_flight.received, answer.times.latency
             )
-        if answer is not None and answer.status in THROTTLING:
-            # The status is throttling, although the body could not be read.
+        charge = charge_of_failure(
+            kind,
+            None if answer is None else answer.status,
+            is_refused=is_answer(error),
+            is_of_proxy=isinstance(error.__cause__, ProxyFailed),
+        )
+        if charge is Charge.NOTHING:
+            return
+        if charge is Charge.THROTTLING:
+            assert answer is not None
             retry_after = [
                 value for name, value in answer.headers if name.lower() == b"retry-after"
             ]
             self._throttled(in_flight, answer.status, answer.times.latency, retry_after)
-        elif is_answer(error):
+        elif charge is Charge.ANSWER:
             in_flight.must_wait(rule.after_answer(rate, latency))
-        elif isinstance(error.__cause__, ProxyFailed):
-            # It is no failure of the host, which waits for its usual delay.
-            return
-        elif kind == NameNotFound.kind:
+        elif charge is Charge.NO_NAME:
             in_flight.must_wait(rule.after_no_such_name(rate, self._chance()))
         else:
             in_flight.must_wait(rule.after_error(rate, self._chance()))

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.fetch import errors
+from krowlspider.frontier.entry_queues import NOT_MODIFIED
 from krowlspider.frontier.robots.gate import Verdict
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def why_nothing_was_fetched(
     ``counted`` is what the frontier has counted since the start; ``stats`` are the crawl's.
     ``alone``: no node of a cluster may have sent URLs.
     """
-    if counted["done"] or any(counted[f"dropped/{reason}"] for reason in _ANSWERED):
+    is_asked = counted["done"] or counted[f"done/{NOT_MODIFIED}"]
+    if is_asked or any(counted[f"dropped/{reason}"] for reason in _ANSWERED):
         return ""
     causes = _causes(counted, stats)
     if not causes and frontier.deferred_queued:

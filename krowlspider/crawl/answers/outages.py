@@ -73,10 +73,12 @@ class Outages:
 
     def answered(self, host: Host, proxy: str = "") -> None:
         """Record that a host answered, through the proxy of a URL, or directly."""
+        now = self._frontier.now()
         self._needs_proof = True
-        self._ways.answered(proxy, self._frontier.now())
+        self._ways.answered(proxy, now)
         self._answering.append(host.name)
-        self._succeeded(self._network)
+        if self._network.succeeded(now):
+            self._end(self._network)
         self._ask_resolver()
 
     def failed(self, host: Host, kind: str, *, has_head: bool = False) -> bool:
@@ -98,7 +100,7 @@ class Outages:
                 now,
                 is_evidence=self._is_evidence(host, kind),
                 domain=domain,
-                block=_block(host),
+                block=_address_block(host),
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             self._resolver.failed(
@@ -125,7 +127,7 @@ class Outages:
             self._asked = now
             if not self._network.is_out:
                 self._network.begin(now)
-                self._begin_pause(error[:_ERROR], by_names=False)
+                self._begin_outage(error[:_ERROR], by_names=False)
                 logger.warning(
                     "No request gets through: %s. The crawl pauses and tries one every few seconds;"
                     " no failure counts against a URL or a host.",
@@ -156,10 +158,10 @@ class Outages:
         for name, strikes in failed.items():
             self._network.struck[name] = max(strikes, self._network.struck.get(name, 0))
         # A crawl without proxies does not load it.
-        from krowlspider.fetch.proxy.url import parse_proxy  # noqa: PLC0415
+        from krowlspider.fetch.proxy.protocols import parse_proxy  # noqa: PLC0415
 
         name = parse_proxy(way.proxy).name
-        self._begin_pause(f"the proxy {name} brings no answers", by_names=False)
+        self._begin_outage(f"the proxy {name} brings no answers", by_names=False)
         self._broken = way.proxy
         logger.warning(
             "No host answers through the proxy %s (%s): it seems to be broken. The crawl pauses and"
@@ -171,7 +173,7 @@ class Outages:
         return True
 
     @property
-    def paused(self) -> bool:
+    def is_out(self) -> bool:
         """Return whether no host answers: then `next_probe` returns when a request may go out."""
         return self._network.is_out
 
@@ -238,7 +240,7 @@ class Outages:
 
     def _begin(self, begun: list[OutageWatch], kind: str) -> None:
         if self._network in begun:
-            self._begin_pause("no host answers", by_names=kind.startswith("dns_"))
+            self._begin_outage("no host answers", by_names=kind.startswith("dns_"))
             logger.warning(
                 "No host answers (%s): the network of this machine or its name servers seem to be"
                 " down. The crawl pauses and probes one host every few seconds; no failure counts"
@@ -254,7 +256,7 @@ class Outages:
             )
         self._forgive(begun)
 
-    def _begin_pause(self, what: str, *, by_names: bool) -> None:
+    def _begin_outage(self, what: str, *, by_names: bool) -> None:
         self.begun += 1
         self.what, self._by_names = what, by_names
         self._broken = ""
@@ -278,12 +280,12 @@ class Outages:
         struck = self._network.struck
         for name in sorted(names, key=struck.__contains__):
             host = self._frontier.schedule.cache.hosts.get(name)
-            block = "" if host is None else _block(host)
+            block = "" if host is None else _address_block(host)
             found.setdefault(block or domain_of(name), name)
         return list(found.values())[:_PROBED]
 
 
-def _block(host: Host) -> str:
+def _address_block(host: Host) -> str:
     """Return the block of a host's address; "" while that is unknown, or where it is not public."""
     address = host.shares.address.removeprefix("@").removesuffix("/64")
     return block_of(address) if address else ""

@@ -17,7 +17,9 @@ from krowlspider.crawl.answers.failures import (
     is_answer,
     is_final,
 )
+from krowlspider.crawl.in_flight import EXCUSED, End
 from krowlspider.fetch.errors import NameNotFound, NoCloseNotify
+from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 
 if TYPE_CHECKING:
@@ -53,18 +55,41 @@ class Retries:
         self._errors = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._count = count
 
-    def after_status(self, status: int, meta: dict[str, Any]) -> bool:
-        """Return whether to fetch a page again because of its status, and count the retry."""
+    def after_answer(self, status: int, in_flight: InFlight | None, meta: dict[str, Any]) -> bool:
+        """Return whether to fetch a page again because of its status, and count the retry. A page
+        that is throttled for the last time is dropped."""
         if status in THROTTLING:
-            return self._again(meta, "throttling_times", self._throttling_times, str(status))
+            again = self._throttled(status, meta)
+            if not again and in_flight is not None:
+                in_flight.fail("throttled")
+            return again
         return status in self._codes and self._again(
             meta, "retry_times", meta.get("max_retry_times", self._times), str(status)
         )
 
-    def after_error(self, error: Exception, meta: dict[str, Any]) -> bool:
-        """Return whether to fetch a page again because its download failed, and count the retry."""
+    def after_failure(
+        self, error: Exception, in_flight: InFlight | None, meta: dict[str, Any]
+    ) -> bool:
+        """Return whether to give a failed page back to its queue; count the retry, if it is one."""
+        if in_flight is None:
+            return self._after_error(error, meta)
+        if in_flight.end in EXCUSED:
+            return True
+        if in_flight.end is End.FELL_BACK:
+            return False
+        if self._after_error(error, meta):
+            return True
+        lease = in_flight.lease
+        if lease is not None and lease.entry.may_fall_back and self._may_lack_https(error):
+            in_flight.fail(FELL_BACK, End.FELL_BACK)
+        return False
+
+    def _throttled(self, status: int, meta: dict[str, Any]) -> bool:
+        return self._again(meta, "throttling_times", self._throttling_times, str(status))
+
+    def _after_error(self, error: Exception, meta: dict[str, Any]) -> bool:
         if (status := _throttling_of(error)) is not None:
-            return self.after_status(status, meta)
+            return self._throttled(status, meta)
         # A name that does not exist parks its host, so the page is retried later.
         final = is_final(error) and not isinstance(error.__cause__, NameNotFound)
         if final or not isinstance(error, self._errors):
@@ -73,12 +98,12 @@ class Retries:
         return self._again(meta, "retry_times", limit, failure_kind(error))
 
     def is_last(self, error: Exception, meta: dict[str, Any]) -> bool:
-        """Return whether `after_error` will not fetch a page again, without counting anything."""
+        """Return whether `after_failure` will not fetch a page again, without counting anything."""
         limit = meta.get("max_retry_times", self._times)
         is_over = meta.get("retry_times", 0) >= limit or meta.get("dont_retry", False)
         return is_over or not isinstance(error, self._errors)
 
-    def may_lack_https(self, error: Exception) -> bool:
+    def _may_lack_https(self, error: Exception) -> bool:
         """Return whether a failure after the last retry may mean that a host has no https."""
         is_transport = isinstance(error, self._errors) and not is_answer(error)
         return is_transport and _throttling_of(error) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import is_final
+from krowlspider.crawl.in_flight import EXCUSED, End
 from krowlspider.fetch.errors import AddressForbidden
 from krowlspider.urls.page.headers import escape_octets
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.work_mark import WorkMark
 
@@ -32,8 +31,7 @@ class RobotsAnswers:
     """Hands the ends of robots fetches on, under the mark of their host.
 
     ``charge`` is called with the request in flight and the seconds that reading its answer took,
-    ``count`` with the name of each stat to count, ``fall_back`` with the host of a bare seed that
-    has no https.
+    ``count`` with the name of each stat to count.
     """
 
     def __init__(
@@ -43,15 +41,12 @@ class RobotsAnswers:
         mark: WorkMark,
         charge: Callable[[InFlight, float], None],
         count: Callable[[str], None],
-        *,
-        fall_back: Callable[[Host], None],
     ):
         self._fetches = fetches
         self._frontier = frontier
         self._mark = mark
         self._charge = charge
         self._count = count
-        self._fall_back = fall_back
         self._warned = 0
 
     def answered(self, in_flight: InFlight, robots_fetch: RobotsFetch, response: Response) -> None:
@@ -62,21 +57,21 @@ class RobotsAnswers:
         location = response.headers.get(b"Location")
         target = None if location is None else escape_octets(location)
         begun = self._frontier.now()
-        mark = page_mark(self._frontier, in_flight)
+        mark = in_flight.mark(self._frontier.queues)
         args = robots_fetch, response.status, response.body, target
         self._mark.during(mark, self._fetches.answered, *args)
         self._charge(in_flight, self._frontier.now() - begun)
 
     def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> None:
         """Record a failure."""
-        if in_flight.falls_back:
-            self._fall_back(in_flight.host)
+        if in_flight.end is End.FELL_BACK:
+            # It is over: what waited for it goes on without https.
             return
         cause = error.__cause__
         self._count("robotstxt/exception_count")
         if isinstance(cause, AddressForbidden):
             self._warn(robots_fetch, cause)
-        if in_flight.is_blameless:
+        if in_flight.end in EXCUSED:
             self._fetches.queue(robots_fetch)
         else:
             final = in_flight.defers or is_final(error)

@@ -119,6 +119,9 @@ def _queue_again(frontier: Frontier, lost: Iterable[Candidate], noted: bytes) ->
     for host in hosts:
         frontier.queues.append(host, by_host[host.name], batch)
     cache.record(hosts, batch)
+    if frontier.pages is not None:
+        # Their rows may refer to records that are lost.
+        frontier.pages.forget([each.entry.url for some in by_host.values() for each in some], batch)
     batch.delete(noted)
     batch.write()
 

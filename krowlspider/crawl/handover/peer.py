@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection, checked
 from krowlspider.crawl.handover.receiver import REFUSED, arrived_key
-from krowlspider.frontier.handover.chunks import encode_chunk
+from krowlspider.frontier.moves.chunks import encode_chunk
 from krowlspider.frontier.schedule.ownership import HostBusyError
 
 if TYPE_CHECKING:
     from krowlspider.crawl.handover.loop_share import LoopShare, Time
-    from krowlspider.frontier.handover.departure import Departure, Departures
+    from krowlspider.frontier.moves.departure import Departure, Departures
 
 logger = logging.getLogger(__name__)
 

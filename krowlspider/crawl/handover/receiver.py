@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.redis_connection import RedisConnection, RedisTrouble, checked
 from krowlspider.crawl.handover.loop_share import SHARE, LoopShare
-from krowlspider.frontier.handover.chunks import BadChunk, decode_chunk, decode_id
+from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, decode_id
 from krowlspider.frontier.schedule.ownership import HostBusyError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.frontier.handover.arrival import Arrivals
-    from krowlspider.frontier.handover.chunks import ChunkId
+    from krowlspider.frontier.moves.arrival import Arrivals
+    from krowlspider.frontier.moves.chunks import ChunkId
 
 # Seconds that an acknowledgement is kept for a sender that is away. After that, it sends again.
 _KEPT = 3600

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.frontier.handover.departure import Departures
+    from krowlspider.frontier.moves.departure import Departures
 
 # Seconds between two looks for acknowledgements.
 _POLL = 0.05

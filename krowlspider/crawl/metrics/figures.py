@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
 
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.nodes.node import Node
 
     # A number, or one for each value of the label.
     Figures: TypeAlias = Mapping[str, float | dict[str, float]]
@@ -20,25 +22,25 @@ if TYPE_CHECKING:
 _MB = 1024 * 1024
 
 
-def figures(job: Job) -> Figures:
+def figures(crawl: Crawl) -> Figures:
     """Return the counters and gauges of the table by their names."""
-    meters = job.meters
+    job, node, meters = crawl.job, crawl.node, crawl.job.meters
     assert meters is not None
     return {
         "krowl_fetch_content_type": meters.content_types,
         "krowl_fetch_http_version": meters.http_versions,
         "krowl_fetch_tls_version": meters.tls_versions,
-        "krowl_dns_cache_names": job.resolver.cached_names,
+        "krowl_dns_cache_names": job.fetching.resolver.cached_names,
         "krowl_archive_queue_bytes": job.archive.queued,
         "krowl_archive_queue_limit_bytes": job.archive.queue_bytes,
         "krowl_memory_limit_bytes": job.memory.limit,
         "krowl_machine_memory_bytes": memory_to_be_had(),
         "krowl_process_threads": threading.active_count(),
-        "krowl_crawl_paused": _paused(job),
+        "krowl_crawl_paused": _paused(job, node),
         **_of_frontier(job),
         **_of_disks(job),
         **_of_leveldb(job),
-        **_of_cluster(job),
+        **_of_cluster(node),
     }
 
 
@@ -69,12 +71,11 @@ def _of_disks(job: Job) -> Figures:
     }
 
 
-def _paused(job: Job) -> dict[str, float]:
-    node = job.node
+def _paused(job: Job, node: Node | None) -> dict[str, float]:
     return {
         "person": job.is_paused or (node is not None and node.is_paused),
         "disk": job.full is not None,
-        "outage": bool(job.outages.paused),
+        "outage": bool(job.outages.is_out),
         "memory": job.memory.keeps_out,
         "cluster": node is not None and node.running and bool(node.waits_for),
     }
@@ -103,8 +104,7 @@ def _of_leveldb(job: Job) -> Figures:
     }
 
 
-def _of_cluster(job: Job) -> Figures:
-    node = job.node
+def _of_cluster(node: Node | None) -> Figures:
     if node is None or not node.running:
         names = ("joined", "lease", "ring", "dead_nodes", "inbox_messages")
         return {f"krowl_cluster_{name}": 0 for name in names}

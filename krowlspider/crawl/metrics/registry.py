@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from krowlspider.crawl.job import Job
+    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.meters import Histogram
 
     _Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
@@ -136,19 +136,19 @@ def _family(name: str, source: str) -> _Family:
     return kind(name, known.help, labels=[known.label or "reason"])
 
 
-class JobCollector(Collector):
-    """The metrics of `HISTOGRAMS` and `MEASURED`, read from a job at the time of a scrape."""
+class CrawlCollector(Collector):
+    """The metrics of `HISTOGRAMS` and `MEASURED`, read from a crawl at the time of a scrape."""
 
-    def __init__(self, job: Job):
-        self._job = job
+    def __init__(self, crawl: Crawl):
+        self._crawl = crawl
 
     def collect(self) -> Iterator[Metric]:
-        job = self._job
-        assert job.meters is not None
-        job.meters.count()
+        meters = self._crawl.job.meters
+        assert meters is not None
+        meters.count()
         for name, meter, text in HISTOGRAMS:
-            yield _histogram(name, text, getattr(job.meters, meter))
-        values = figures(job)
+            yield _histogram(name, text, getattr(meters, meter))
+        values = figures(self._crawl)
         for name, kind, text, label, labels in MEASURED:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
                 name, text, labels=[label] if label else []
@@ -184,11 +184,11 @@ def registry(stats: Callable[[], Mapping[str, Any]], about: Mapping[str, str]) -
 
 
 def registry_of(
-    job: Job, stats: Callable[[], Mapping[str, Any]], about: Mapping[str, str]
+    crawl: Crawl, stats: Callable[[], Mapping[str, Any]], about: Mapping[str, str]
 ) -> CollectorRegistry:
-    """Return a registry of all metrics of a job."""
+    """Return a registry of all metrics of a crawl."""
     made = registry(lambda: {**ZEROS, **stats()}, about)
-    made.register(JobCollector(job))
+    made.register(CrawlCollector(crawl))
     return made
 
 

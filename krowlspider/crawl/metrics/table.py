@@ -31,7 +31,7 @@ DROPPED = tuple(
             *("host", "domain", "depth", "url", "frontier", "domain_budget", "domain_share"),
             *("outbox", "redirects", "redirect_loop", "sitemap_domain", "sitemap_depth"),
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
-            *("operator", "hops", "ignored", "not_awaited", "unserializable"),
+            *("operator", "hops", "ignored", "not_awaited", "unserializable", "recrawled"),
         }
     )
 )
@@ -135,7 +135,7 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/fetched_count": Stat(
         "URLs fetched, by kind; pages are those of done.",
         "kind",
-        ("page", "redirect", "sitemap", "requisite", "opt_out", "robots"),
+        ("page", "redirect", "not_modified", "sitemap", "requisite", "opt_out", "robots"),
     ),
     "krowl/frontier/dropped_count": Stat("URLs dropped, by reason.", "reason", DROPPED),
     "krowl/frontier/due": Stat("Hosts that could be asked now, of those in memory."),
@@ -144,6 +144,11 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/in_flight": Stat("Requests sent and not ended."),
     "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
     "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
+    "krowl/pages/validator_left_count": Stat(
+        "ETag and Last-Modified that no row of a page keeps: too long, binary or without quotes.",
+        "reason",
+        ("etag", "modified"),
+    ),
     "krowl/links/left_count": Stat(
         "Links dropped before they became URLs, by reason.",
         "reason",

@@ -246,7 +246,7 @@ class Watchdog:
         sys.exit()
 
     def _log_line(self, level: str, event: str, text: str) -> None:
-        """Write a line as the log's other ones (`krowlspider.config.json_log`)."""
+        """Write a line as the log's other ones (`krowlspider.config.log`)."""
         if self._fields is None:
             line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{_LOGGER}] {level}: {text}"
         else:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from krowlspider.cluster.transport.message import Message
     from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
     from krowlspider.cluster.transport.robots_message import RobotsAnswer, RobotsAsk
-    from krowlspider.frontier.handover.arrival import Arrivals
-    from krowlspider.frontier.handover.departure import Departures
+    from krowlspider.frontier.moves.arrival import Arrivals
+    from krowlspider.frontier.moves.departure import Departures
     from krowlspider.frontier.outbox import Outbox
 
 logger = logging.getLogger(__name__)

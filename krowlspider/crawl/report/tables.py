@@ -18,7 +18,7 @@ from msgspec import Struct
 from krowlspider.crawl.status import by_last_part
 from krowlspider.frontier.admin.words import kind_words
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.hosts.record import HostFigures, figures_in
+from krowlspider.frontier.hosts.host_record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts
 from krowlspider.frontier.seed_table import line_counts, read_rows
 from krowlspider.frontier.stopped import fetched_in, read_counters
@@ -260,7 +260,7 @@ def seed_row(store: Store, seed: SeedRow) -> Row:
         outcome = "queued"
         if found is None:
             outcome = "moved or forgotten"
-        elif found.health is Health.DEAD:
+        elif found.health is Health.DEFERRED:
             outcome = "deferred"
     line = seed.line
     elsewhere = "" if seed.url == line.url else seed.url

@@ -1,1 +1,1 @@
-"""Snapshots of a crawl's folder: `taking` one, while the crawl is `running` too; `restoring`."""
+"""Snapshots of a crawl's folder: taken, while the crawl is `running` too, and restored."""

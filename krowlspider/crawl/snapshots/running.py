@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.snapshots.copier import Made
-    from krowlspider.crawl.snapshots.taking import Snapshot
+    from krowlspider.crawl.snapshots.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.fetch import errors
-from krowlspider.fetch.dns.answers import NEGATIVE, Answers, kept_of
-from krowlspider.fetch.dns.families import KINDS, Families
+from krowlspider.fetch.dns.answers import KINDS, NEGATIVE, Answers, Families, kept_of
 from krowlspider.fetch.dns.hosts_file import LocalNames, parse_hosts
 from krowlspider.fetch.dns.nameservers import NameServers
 from krowlspider.fetch.tcp.routes import version_of
@@ -24,8 +23,7 @@ from krowlspider.fetch.tcp.routes import version_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
-    from krowlspider.fetch.dns.answers import Answer
-    from krowlspider.fetch.dns.families import Records
+    from krowlspider.fetch.dns.answers import Answer, Records
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.fetch.tcp.routes import Routes
 

@@ -17,11 +17,14 @@ from krowlspider.fetch.errors import (
     ProxyFailed,
 )
 from krowlspider.fetch.exchange import Dialled
-from krowlspider.fetch.proxy import http, socks5
-from krowlspider.fetch.proxy.http import ForwardingTransport, ForwardObserver
-from krowlspider.fetch.tcp.failures import connect_failure
-from krowlspider.fetch.tcp.order import Order
+from krowlspider.fetch.proxy.protocols import (
+    ForwardingTransport,
+    ForwardObserver,
+    connect_by_http,
+    connect_by_socks5,
+)
 from krowlspider.fetch.tcp.race import Overtaken, Race
+from krowlspider.fetch.tcp.routes import Order, connect_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,8 +154,8 @@ class ProxyDialer:
         :raises FetchError: it does not
         """
         try:
-            protocol = http if proxy.scheme == "http" else socks5
-            await protocol.connect(reader, transport, origin, proxy)
+            connect = connect_by_http if proxy.scheme == "http" else connect_by_socks5
+            await connect(reader, transport, origin, proxy)
         except (EOFError, OSError) as error:
             raise ProxyClosed(f"proxy {proxy.name} opens no connection: {error}") from error
         except asyncio.LimitOverrunError as error:

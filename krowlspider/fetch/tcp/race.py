@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from krowlspider.fetch.loop_clock import LoopClock, Timer
-    from krowlspider.fetch.tcp.order import Order
+    from krowlspider.fetch.tcp.routes import Order
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""TLS between a TCP transport and a connection.
+"""TLS between a TCP transport and a connection, and what the crawler offers in it.
 
 The TLS of uvloop keeps large buffers for each connection, idle ones too. This one takes much less
 memory, and no more CPU.
@@ -12,13 +12,49 @@ import ssl
 from typing import TYPE_CHECKING, Any, cast
 
 from krowlspider.fetch.errors import TLSFailed
-from krowlspider.fetch.tls.client_hello import offers_finite_field
-from krowlspider.fetch.tls.work import TlsWork
+from krowlspider.fetch.tls.work import TlsWork, offers_finite_field
 
 if TYPE_CHECKING:
     from krowlspider.fetch.connection import Connection
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.fetch.tls.work import Slices
+
+# TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
+# no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
+_CIPHERS = (
+    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
+    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+)
+# SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
+_LEGACY_SERVERS = 0x4
+
+
+def crawler_tls() -> ssl.SSLContext:
+    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= _LEGACY_SERVERS
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def server_name(host: str) -> str:
+    """Return the name for SNI; OpenSSL sends none for an address.
+
+    :raises TLSFailed: SNI cannot carry the name
+    """
+    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
+    # open.
+    name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
+    try:
+        name.encode("idna")
+    except UnicodeError as e:
+        raise TLSFailed(f"{host}: not a name for TLS: {e}") from e
+    return name
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from krowlspider.frontier.hosts.host import IN_FLIGHT
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import host_in
-from krowlspider.urls.ports import port_of
-from krowlspider.urls.rules.blocks import Blocks
+from krowlspider.urls.blocks import Blocks
+from krowlspider.urls.host import port_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

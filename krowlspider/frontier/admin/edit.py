@@ -10,7 +10,7 @@ from krowlspider.frontier.stopped import change_batch, drop_entries, give_back, 
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
-from krowlspider.urls.ports import port_of
+from krowlspider.urls.host import port_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,7 +65,8 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
     """Remove everything of a host; return how many identities were seen, and how many queued.
 
     ``remove_filter`` removes the saved seen filter durably, which still has the identities. It goes
-    first, then the marks, then the entries: so each URL is queued or unseen wherever this stops.
+    first, then the rows of pages, the marks, and the entries: so each URL is queued or unseen
+    wherever this stops.
 
     :raises UnknownHostError: there is nothing of the host
     """
@@ -78,6 +79,7 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
     ):
         raise UnknownHostError(name)
     remove_filter()
+    _remove(store, store.keys(schema.page_prefix(name)))
     marked = sum(1 for _ in schema.marked_by(store.items(seen)))
     _remove(store, store.keys(seen))
     dropped = 0 if host is None else _drop_queue(store, host)
@@ -85,7 +87,8 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
     batch = change_batch(store)
     if host is not None:
         give_back(store, name, host.queue.done, batch)
-    for key in (schema.deferred_key(name), schema.host_key(name), schema.hold_key(name), *robots):
+    own = (schema.deferred_key, schema.host_key, schema.hold_key, schema.trust_key)
+    for key in (*(key_of(name) for key_of in own), *robots):
         batch.delete(key)
     batch.write()
     return marked, dropped

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from krowlspider.frontier.admin.page_lines import is_page_line, page_in, take_rows
 from krowlspider.frontier.entry import Entry, EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
@@ -46,18 +48,20 @@ def export_lines(store: Store) -> Iterator[str]:
 @dataclass(slots=True)
 class Imported:
     """What became of the lines of an import; ``refused`` is by what refused them, ``sent`` those of
-    other nodes."""
+    other nodes, ``pages`` the rows of pages."""
 
     imported: int
     known: int
     refused: dict[str, int]
     bad: int
     sent: int = 0
+    pages: int = 0
 
     @property
     def useless(self) -> bool:
         """Return whether there were lines, and all were bad."""
-        return bool(self.bad and not (self.imported or self.known or self.refused or self.sent))
+        good = self.imported or self.known or self.refused or self.sent or self.pages
+        return bool(self.bad and not good)
 
 
 def line_of(line: bytes, url_max: int) -> EntryLine | Seed | None:
@@ -85,14 +89,17 @@ def line_of(line: bytes, url_max: int) -> EntryLine | Seed | None:
 
 def parse_line(
     line: bytes, identify: Callable[[Entry], bytes | None], *, url_max: int
-) -> Candidate | None:
-    """Return the candidate of a line as `line_of` reads it; None for a blank line and a comment.
+) -> Candidate | PageRow | None:
+    """Return the candidate of a line as `line_of` reads it, or the row of a page, as `page_lines`
+    writes it; None for a blank line and a comment.
 
     ``identify`` returns the identity of an entry, None for one that is queued without, and raises
     ValueError for a request that cannot be imported.
 
     :raises ValueError: the line cannot be imported; the message says why
     """
+    if is_page_line(line):
+        return page_in(line, url_max)
     found = line_of(line, url_max)
     if found is None:
         return None
@@ -107,19 +114,21 @@ def import_lines(
     frontier: Frontier,
     store: Store,
     lines: Iterable[bytes],
-    parse: Callable[[bytes], Candidate | None],
+    parse: Callable[[bytes], Candidate | PageRow | None],
     complain: Callable[[int, str], None],
 ) -> Imported:
-    """Queue the new URLs in lines, without the caps on queues.
+    """Queue the new URLs in lines, without the caps on queues. Take in rows of pages, whose URLs
+    become known.
 
     ``complain`` is called with the number and the mistake of each bad line. A known URL stays as it
     is, unless it is poison: then it goes back to the queue without strikes.
     """
     before = frontier.counters.copy()
-    bad = good = 0
+    bad = good = rows = 0
     # Few: each of them has cost three processes.
     poison = {entry_of(key, value).url: key for key, value in store.items(schema.POISON)}
     batch: list[Candidate] = []
+    pages: list[PageRow] = []
     for number, line in enumerate(lines, 1):
         try:
             candidate = parse(line)
@@ -128,6 +137,13 @@ def import_lines(
             bad += 1
             continue
         if candidate is None:
+            continue
+        if isinstance(candidate, PageRow):
+            pages.append(candidate)
+            rows += 1
+            if len(pages) == _BATCH:
+                take_rows(frontier, pages)
+                pages = []
             continue
         good += 1
         if (key := poison.pop(candidate.entry.url, None)) is not None:
@@ -141,6 +157,7 @@ def import_lines(
             frontier.add(batch, is_exempt=True)
             batch = []
     frontier.add(batch, is_exempt=True)
+    take_rows(frontier, pages)
     changes = frontier.counters - before
     commit = frontier.begin_commit()
     commit.write()
@@ -148,4 +165,4 @@ def import_lines(
     refused = dropped_in(changes)
     # The others are known, or stand twice.
     known = good - changes["queued"] - sum(refused.values())
-    return Imported(changes["queued"], known, refused, bad)
+    return Imported(changes["queued"], known, refused, bad, pages=rows)

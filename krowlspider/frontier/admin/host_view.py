@@ -22,7 +22,7 @@ from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix
 from krowlspider.politeness.delay import JITTER
 from krowlspider.politeness.robots import RobotsRecord
-from krowlspider.urls.ports import orders_for
+from krowlspider.urls.host import orders_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

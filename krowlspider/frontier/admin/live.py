@@ -8,11 +8,11 @@ from krowlspider.frontier.admin.host_view import Reason, hold_reason, why_host_w
 from krowlspider.frontier.admin.words import counted
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
-    BLOCKED,
     CALLED,
     HELD,
     IN_FLIGHT,
     SEALED,
+    WAITING,
 )
 from krowlspider.frontier.shares.names import CROWD
 from krowlspider.frontier.stopped import read_host
@@ -40,7 +40,7 @@ def why_host_waits_now(frontier: Frontier, host: Host) -> Reason:
     holder = frontier.schedule.orders.holder_of(host.name)
     if holder is not None and host.state is not IN_FLIGHT:
         return hold_reason(*holder)
-    if host.state is BLOCKED:
+    if host.state is WAITING:
         return _for_room(frontier, host)
     if (words := _STATES.get(host.state)) is not None:
         return Reason(words)

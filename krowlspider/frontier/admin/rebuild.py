@@ -11,8 +11,9 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.host import DEFERRED, Host, Level, level_of
-from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.frontier.hosts.host import DEFERRED, Host
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
+from krowlspider.frontier.hosts.queue import Level, level_of
 from krowlspider.frontier.outbox import FOREIGN
 from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
@@ -36,6 +37,7 @@ _KINDS = {
     "robots": schema.ROBOTS + b"http",
     "outbox": schema.OUTBOX,
     "budgets": schema.BUDGET,
+    "pages": schema.PAGES,
 }
 
 
@@ -75,6 +77,7 @@ def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int)
     rebuild.clear()
     for name, record, entries in _hosts(store):
         rebuild.put_host(name, record, entries)
+    rebuild.mark_pages()
     rebuild.end()
     rebuild.count()
     return rebuild.found
@@ -156,7 +159,7 @@ class _Rebuild:
 
     def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
         # A whole request may have no identity, or one with its body: it may be queued once more.
-        if entry.request and not entry.is_requisite:
+        if not (entry.is_plain or entry.is_requisite):
             return
         url = requisite_identity(entry.url) if entry.is_requisite else entry.url
         identity = self._hasher.key(url)
@@ -164,6 +167,16 @@ class _Rebuild:
             marked.add(identity)
             self._change(schema.seen_prefix(name) + identity, b"")
             self.found.marked += 1
+
+    def mark_pages(self) -> None:
+        """Write the missing marks of pages that have a row."""
+        keys = self._store.keys(schema.PAGES)
+        for name, some in groupby(keys, key=schema.host_of_page):
+            prefix = schema.seen_prefix(name)
+            marked = set(schema.marked_by(self._store.items(prefix)))
+            for identity in {key[-schema.KEY_SIZE :] for key in some} - marked:
+                self._change(prefix + identity, b"")
+                self.found.marked += 1
 
     def end(self) -> None:
         # If this were lost, joined marks would never be split.

@@ -42,7 +42,7 @@ def url_items(store: Store, now: float) -> Iterator[str | None]:
 
 
 def _line(entry: Entry, host: str, *, is_known: bool, later: float = 0) -> str | None:
-    if entry.request:
+    if not entry.is_plain:
         return None
     # Without a port: that is how URLFrontier and StormCrawler name the queue of a URL.
     info = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
@@ -51,7 +51,7 @@ class HostRow:
             round(policy.of(host.name).delay(host.rate), 3),
             None if host.is_put_off else seconds_until(host.due, wall),
             host.rate.errors,
-            host.health is Health.DEAD,
+            host.health is Health.DEFERRED,
         )
 
 
@@ -118,14 +118,14 @@ def view_frontier(
     hosts = (decode_host(name, record) for name, record in found)
     while some := list(islice(hosts, _CHUNK)):
         waiting = [host for host in some if host.queue.queued]
-        due = [host for host in waiting if host.health is not Health.DEAD]
+        due = [host for host in waiting if host.health is not Health.DEFERRED]
         biggest = nlargest(most, biggest + waiting, key=lambda host: host.queue.queued)
         slowest = nlargest(
             most, slowest + some, key=lambda host: policy.of(host.name).delay(host.rate)
         )
         soonest = nsmallest(most, soonest + due, key=lambda host: host.due)
         count += len(some)
-        deferred += sum(host.health is Health.DEAD for host in some)
+        deferred += sum(host.health is Health.DEFERRED for host in some)
         queued += sum(host.queue.queued for host in waiting)
     counters = sum((read_counters(store) for store in stores), Counter[str]())
     poison = chain.from_iterable(store.items(schema.POISON) for store in stores)

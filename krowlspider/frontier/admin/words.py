@@ -21,6 +21,7 @@ def counted(number: int, noun: str) -> str:
 _KINDS = {
     "page": "pages",
     "redirect": "redirects",
+    "not_modified": "not modified",
     "sitemap": "sitemaps",
     "requisite": "requisites",
     "opt_out": "opt-out files",

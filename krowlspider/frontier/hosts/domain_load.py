@@ -8,7 +8,7 @@ from heapq import nlargest
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.record import queued_in
+from krowlspider.frontier.hosts.host_record import queued_in
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import LOAD
 from krowlspider.urls.host import domain_of

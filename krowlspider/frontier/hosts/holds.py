@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host, place_in
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
@@ -107,7 +107,7 @@ def _set_aside(store: Store, name: str, wall: float, batch: Batch, tally: Tally)
         batch.delete(schema.due_key(placed, name))
     saved = store.get(schema.CLOCK)
     now = wall if saved is None else max(wall, _CLOCK.unpack_from(saved)[0])
-    host.set_health(Health.DEAD)
+    host.set_health(Health.DEFERRED)
     host.due = host.ready = whole_microseconds(max(host.due, now + PARKED))
     batch.put(schema.deferred_key(name), b"")
     batch.put(schema.host_key(name), changed := encode_host(host))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.store.schema import host_key, linked_key
 from krowlspider.frontier.store.store import put
-from krowlspider.urls.ports import name_of, port_of
+from krowlspider.urls.host import name_of, port_of
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
-    from krowlspider.urls.ports import Ports
+    from krowlspider.urls.host import Ports
 
 # Hosts kept in memory, about 150 bytes each: one that is not there takes two reads.
 _HOSTS_IN_MEMORY = 65_536

@@ -20,7 +20,7 @@ class SchedulingState(_ById):
 
     IDLE = "idle"  # it has nothing to fetch
     SCHEDULED = "scheduled"  # in the heap, until its next-fetch time
-    BLOCKED = "blocked"  # due, and in line for a share that has no room
+    WAITING = "waiting"  # due, and in line for a share that has no room
     CALLED = "called"  # a share has room for it: it is popped before others
     IN_FLIGHT = "in flight"  # one of its requests is in flight
     AWAITING_ROBOTS = "awaiting robots"  # its robots.txt is being fetched from another host
@@ -72,8 +72,8 @@ class Effect(_ById):
     SCHEDULE_IN_MEMORY = "put it into the heap in memory, if it has robots fetches"
     END_SESSION = "end its session"
     GIVE_UP_PLACES = "give up its places, and call hosts that wait for them"
-    COUNT_BLOCKED = "count it as blocked in memory"
-    UNCOUNT_BLOCKED = "no longer count it as blocked in memory"
+    COUNT_WAITING = "count it as waiting in memory"
+    UNCOUNT_WAITING = "no longer count it as waiting in memory"
     COUNT_DEFERRED = "count its entries as deferred"
     UNCOUNT_DEFERRED = "no longer count its entries as deferred"
     RECORD = "have the next commit write its record"
@@ -104,7 +104,7 @@ TABLE: dict[SchedulingState, _Row] = {
     _S.SCHEDULED: {
         **_ignore(_S.SCHEDULED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED),
         _E.NOT_OURS: (_S.HELD, (_F.END_SESSION,)),
-        _E.WAIT_FOR_ROOM: (_S.BLOCKED, (_F.COUNT_BLOCKED,)),
+        _E.WAIT_FOR_ROOM: (_S.WAITING, (_F.COUNT_WAITING,)),
         _E.WAIT_IN_LINE: (_S.SCHEDULED, (_F.END_SESSION,)),
         _E.ENTER_FLIGHT: (_S.IN_FLIGHT, ()),
         _E.CALL: (_S.CALLED, (_F.SCHEDULE_FIRST,)),
@@ -114,10 +114,10 @@ TABLE: dict[SchedulingState, _Row] = {
         _E.IS_DEFERRED: (_S.DEFERRED, (_F.END_SESSION, _F.COUNT_DEFERRED)),
         _E.SEAL: (_S.SEALED, (_F.END_SESSION,)),
     },
-    _S.BLOCKED: {
-        **_ignore(_S.BLOCKED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED, _E.DUE_CHANGED),
-        _E.CALL: (_S.CALLED, (_F.UNCOUNT_BLOCKED, _F.SCHEDULE_FIRST)),
-        _E.SEAL: (_S.SEALED, (_F.UNCOUNT_BLOCKED, _F.END_SESSION)),
+    _S.WAITING: {
+        **_ignore(_S.WAITING, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED, _E.DUE_CHANGED),
+        _E.CALL: (_S.CALLED, (_F.UNCOUNT_WAITING, _F.SCHEDULE_FIRST)),
+        _E.SEAL: (_S.SEALED, (_F.UNCOUNT_WAITING, _F.END_SESSION)),
     },
     _S.CALLED: {
         **_ignore(_S.CALLED, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED),
@@ -127,7 +127,7 @@ TABLE: dict[SchedulingState, _Row] = {
     },
     _S.IN_FLIGHT: {
         **_ignore(_S.IN_FLIGHT, _E.PAGES_QUEUED, _E.ROBOTS_QUEUED),
-        _E.WAIT_FOR_ROOM: (_S.BLOCKED, (_F.GIVE_UP_PLACES, _F.COUNT_BLOCKED)),
+        _E.WAIT_FOR_ROOM: (_S.WAITING, (_F.GIVE_UP_PLACES, _F.COUNT_WAITING)),
         _E.WAIT_IN_LINE: (_S.SCHEDULED, (_F.GIVE_UP_PLACES, _F.END_SESSION)),
         _E.ENDED_WITH_PAGES: (
             _S.SCHEDULED,
@@ -148,7 +148,7 @@ TABLE: dict[SchedulingState, _Row] = {
     _S.AWAITING_ROBOTS: {
         **_ignore(_S.AWAITING_ROBOTS, _E.PAGES_QUEUED, _E.NOT_OURS),
         _E.ROBOTS_QUEUED: (_S.AWAITING_ROBOTS, (_F.SCHEDULE_IN_MEMORY,)),
-        _E.WAIT_FOR_ROOM: (_S.BLOCKED, (_F.COUNT_BLOCKED,)),
+        _E.WAIT_FOR_ROOM: (_S.WAITING, (_F.COUNT_WAITING,)),
         _E.ENTER_FLIGHT: (_S.IN_FLIGHT, ()),
         _E.HAS_PAGES: (_S.SCHEDULED, (_F.SCHEDULE,)),
         _E.HAS_ROBOTS_FETCHES: (_S.SCHEDULED, (_F.SCHEDULE_IN_MEMORY,)),

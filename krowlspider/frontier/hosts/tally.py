@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.record import queued_in
+from krowlspider.frontier.hosts.host_record import queued_in
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import TALLY
 

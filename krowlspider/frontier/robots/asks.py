@@ -17,7 +17,7 @@ from krowlspider.urls.host import host_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.politeness.robots import RobotsRecord
 
 # Seconds until an owner is asked again, which then answers at least that the fetch waits; and the

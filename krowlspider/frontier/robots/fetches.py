@@ -9,18 +9,16 @@ the target's host, that node is asked, and fetches it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import DEFERRED
+from krowlspider.frontier.hosts.host import DEFERRED, RobotsFetch
 from krowlspider.frontier.robots.asks import Alone, Asks
 from krowlspider.frontier.robots.cache import UNREACHABLE_TTL, RobotsCache
-from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import RobotsGate
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import normalise_without_user
-from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.ports import is_blocked
+from krowlspider.urls.host import domain_of, has_bad_port, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +166,7 @@ class RobotsFetches:
         if not url.partition("?")[0].lower().endswith(".txt"):
             return False
         host = host_of(url)
-        return ":" not in host or (not is_blocked(host) and self._linked_ports.admits(host))
+        return ":" not in host or (not has_bad_port(host) and self._linked_ports.admits(host))
 
     def _would_wait_for_ever(self, host: str, target: str) -> bool:
         """Return whether ``host`` would wait for a day or more for a robots.txt on ``target``, or
@@ -279,7 +277,7 @@ class RobotsFetches:
         """End the wait of a host that leaves, if its robots fetch is queued at another host, or
         another node was asked. One that is in flight here goes on."""
         host = self._schedule.cache.get(name)
-        for robots_fetch in cast("list[RobotsFetch]", host.robots.awaited.copy()):
+        for robots_fetch in host.robots.awaited.copy():
             queued = self._queued_at(host_of(robots_fetch.url))
             if robots_fetch in queued:
                 queued.remove(robots_fetch)
@@ -353,4 +351,4 @@ class RobotsFetches:
 
     def _queued_at(self, name: str) -> list[RobotsFetch]:
         """Return the list of robots fetches queued at a host: the list itself, not a copy."""
-        return self._schedule.cache.get(name).robots.fetches  # type: ignore[return-value]
+        return self._schedule.cache.get(name).robots.fetches

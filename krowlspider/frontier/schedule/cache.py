@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
-    BLOCKED,
     CALLED,
     DEFERRED,
     IN_FLIGHT,
     SCHEDULED,
     SEALED,
+    WAITING,
     Health,
     Host,
 )
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.positions import HostPositions
-from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 
@@ -35,7 +35,7 @@ _TOGETHER = 16
 # over each key that was removed or rewritten in between.
 _NEAR = 64
 # States in which memory holds more of a host than its record.
-_PINNING = (BLOCKED, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)
+_PINNING = (WAITING, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)
 
 
 class HostCache:
@@ -170,7 +170,7 @@ class HostCache:
         is written.
         """
         for host in hosts:
-            if host.queue.pending and host.health is not Health.DEAD:
+            if host.queue.pending and host.health is not Health.DEFERRED:
                 self._due.put_place(host, batch)
             else:
                 self._due.delete_place(host, batch)
@@ -187,9 +187,10 @@ class HostCache:
         """Put the records of all hosts into the batch that have changed since their last one."""
         self.record(list(self._changed.values()), batch)
 
-    def record_now(self, host: Host) -> None:
-        """Write the record of a host."""
-        batch = self._store.batch()
+    def record_now(self, host: Host, batch: Batch | None = None) -> None:
+        """Write the record of a host, together with what is in ``batch``."""
+        if batch is None:
+            batch = self._store.batch()
         self.record([host], batch)
         batch.write()
 

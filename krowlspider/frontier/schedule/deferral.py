@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.schedule.cache import HostCache
     from krowlspider.frontier.schedule.due import DueHeap
     from krowlspider.frontier.schedule.transitions import Transitions
-    from krowlspider.frontier.store.store import Store
+    from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 
 # Seconds between two rounds.
@@ -56,19 +56,20 @@ class Deferral:
         """Return whether the present round has not come to its end."""
         return self._round is not None
 
-    def defer(self, host: Host, wait: float = 0.0) -> None:
+    def defer(self, host: Host, wait: float = 0.0, batch: Batch | None = None) -> None:
         """Defer a host in flight until the next round, and for ``wait`` seconds at least. Where
-        ``wait`` ends before the next round, the host is due at its end."""
-        host.set_health(Health.DEAD)
+        ``wait`` ends before the next round, the host is due at its end. Its record is written,
+        together with what is in ``batch``."""
+        host.set_health(Health.DEFERRED)
         self._transitions.move(host, Event.DEFER)
         if wait:
             host.due = host.ready = whole_microseconds(self._now() + wait)
         else:
             host.ready = 0.0
-        batch = self._store.batch()
+        if batch is None:
+            batch = self._store.batch()
         batch.put(schema.deferred_key(host.name), b"")
-        self._cache.record([host], batch)
-        batch.write()
+        self._cache.record_now(host, batch)
         if wait:
             self.schedule(host)
         elif host.robots.fetches:

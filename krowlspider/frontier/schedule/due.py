@@ -15,7 +15,7 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.record import place_in
+from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.store.schema import DUE, due_key, split_due_key
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class DueHeap:
             return (pushed + read)[:count]
         return (read + pushed)[:count]
 
-    def exhausted(self, now: float) -> bool:
+    def may_have_more(self, now: float) -> bool:
         """Return whether more hosts may be due on disk, once memory has none. Then call
         `read_window`."""
         return now >= self._covered and bool(self.scheduled) and not self._full

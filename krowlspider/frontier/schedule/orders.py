@@ -19,7 +19,7 @@ from krowlspider.frontier.hosts.host import (
 from krowlspider.frontier.schedule.standing import BLOCK, DELAY, PAUSE, StandingOrder
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_key, split_due_key, whole_microseconds
-from krowlspider.urls.rules.blocks import Blocks
+from krowlspider.urls.blocks import Blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

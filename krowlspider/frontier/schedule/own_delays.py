@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.schedule.standing import OrderError
-from krowlspider.urls.ports import orders_for
+from krowlspider.urls.host import orders_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

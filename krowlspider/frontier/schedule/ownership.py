@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import BLOCKED, CALLED, HELD, SEALED, Health, Host
+from krowlspider.frontier.hosts.host import CALLED, HELD, SEALED, WAITING, Health, Host
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.urls.host import domain_of
 
@@ -57,7 +57,7 @@ class Ownership:
         """
         hosts = self._cache.hosts
         # The other hosts in line are read from the disk again.
-        self._shares.only(lambda name: name in hosts and hosts[name].state is BLOCKED)
+        self._shares.only(lambda name: name in hosts and hosts[name].state is WAITING)
         for host in hosts.values():
             if host.state is HELD:
                 self._transitions.move(host, Event.RING_CHANGED)
@@ -88,7 +88,7 @@ class Ownership:
 
     def unseal(self, host: Host) -> None:
         """Keep a sealed host, and schedule it again."""
-        if host.health is Health.DEAD:
+        if host.health is Health.DEFERRED:
             self._transitions.move(host, Event.IS_DEFERRED)
             self._deferral.schedule(host)
             return

@@ -7,22 +7,24 @@ and ownership which event happens to a host. The table of states says what follo
 
 from __future__ import annotations
 
+from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
-    BLOCKED,
     CALLED,
     DEFERRED,
     HELD,
     IDLE,
     IN_FLIGHT,
     SCHEDULED,
+    WAITING,
     Health,
     Host,
+    RobotsFetch,
 )
-from krowlspider.frontier.hosts.record import rate_in
+from krowlspider.frontier.hosts.host_record import rate_in
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.schedule.cache import HostCache
 from krowlspider.frontier.schedule.deferral import Deferral
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.limits import Limits
     from krowlspider.frontier.schedule.clock import JobClock
-    from krowlspider.frontier.store.store import Store
+    from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 
 # Hosts that one pop looks at, most of which may not be ready: bounds the time that it takes.
@@ -62,6 +64,17 @@ _APART = 0.002
 # wait by more is written immediately, or a restart would cut it short.
 _RESTART = 0.5
 _POPPABLE = (SCHEDULED, CALLED, AWAITING_ROBOTS, DEFERRED)
+
+
+class Popped(Enum):
+    """What becomes of a host whose place in the heap was popped."""
+
+    IN_FLIGHT = "its next request is to be sent"
+    MOVED = "its state has changed since: it has a newer place in the heap, or none"
+    IDLE = "it has nothing to fetch"
+    HELD = "another node may be fetching it"
+    PUT_OFF = "a pause or a block covers it"
+    NO_ROOM = "it waits for room in one of its shares"
 
 
 class HostScheduler:
@@ -159,7 +172,7 @@ class HostScheduler:
                     return None
                 continue
             host = self.cache.hosts.get(name) or self.cache.read_due(name)
-            if self.seed_turns.in_line and host.state is not BLOCKED:
+            if self.seed_turns.in_line and host.state is not WAITING:
                 self.seed_turns.leave_line(name)
             if host.due > now:
                 # Its time has changed since; it has a newer place in the heap.
@@ -170,11 +183,11 @@ class HostScheduler:
                 self.seed_turns.add(host)
                 continue
             called = self._calls.take(host)
-            if self._try(host, in_turn=not called):
+            if self._try(host, in_turn=called is None) is Popped.IN_FLIGHT:
                 if called and called not in host.shares.places:
                     self._calls.make_room((called,))
                 return host
-            in_vain += bool(called)
+            in_vain += called is not None
             if self.shares.waiting and in_vain < _IN_VAIN:
                 self._calls.pass_on(host, called)
         return None
@@ -199,12 +212,12 @@ class HostScheduler:
     def _pop_heap(self, now: float, *, seeds_only: bool) -> str | None:
         """Return the name of the host outside sessions that has been due the longest; None without
         one. ``seeds_only``: only one at the front."""
-        if self._calls.exhausted:
+        if not self._calls.may_turn_away:
             return None
         while not (seeds_only and self.due.next_due() >= FRONT):
             if (name := self.due.pop(now)) is not None:
                 return name
-            if not self.due.exhausted(now):
+            if not self.due.may_have_more(now):
                 return None
             batch = self._store.batch()
             self.cache.record_changed(batch)
@@ -212,38 +225,39 @@ class HostScheduler:
             self.due.read_window(now)
         return None
 
-    def _try(self, host: Host, *, in_turn: bool) -> bool:
-        """Put a host whose due time has come in flight if it has room in all its shares, and handle
-        every other case. Return whether it is in flight. ``in_turn`` is as in `_enter_flight`."""
+    def _try(self, host: Host, *, in_turn: bool) -> Popped:
+        """Put a host whose due time has come in flight if it may be fetched. Return what has become
+        of it. ``in_turn`` is as in `_enter_flight`."""
         if host.state not in _POPPABLE:
-            # Its state has changed since; it has a newer place in the heap, or none.
-            return False
+            return Popped.MOVED
         if not host.has_work:
             if host.state is SCHEDULED:
                 self.transitions.move(host, Event.HAS_NOTHING)
-        elif not self.ownership.is_ours(host.name):
+            return Popped.IDLE
+        if not self.ownership.is_ours(host.name):
             self.transitions.move(host, Event.NOT_OURS)
-        elif not (self.orders.is_holding and self.orders.holds_back(host)):
-            return self._enter_flight(host, in_turn=in_turn)
-        return False
+            return Popped.HELD
+        if self.orders.is_holding and self.orders.holds_back(host):
+            return Popped.PUT_OFF
+        return self._enter_flight(host, in_turn=in_turn)
 
     def pop_named(self, name: str) -> Host | None:
         """Return this host, in flight, as `pop` does, or None. Its place in the heap stays, out of
         date. If it waits for room and there is some, it does not wait for its place in the line."""
         host = self.cache.get(name)
-        if host.state is BLOCKED and self.shares.full(self.shares.of(host)) is None:
+        if host.state is WAITING and self.shares.full(self.shares.of(host)) is None:
             self._calls.call(host)
         if host.state not in (SCHEDULED, CALLED) or host.due > self.now():
             return None
         called = self._calls.take(host)
-        if self._try(host, in_turn=False):
+        if self._try(host, in_turn=False) is Popped.IN_FLIGHT:
             return host
         self._calls.pass_on(host, called)
         return None
 
-    def _enter_flight(self, host: Host, *, in_turn: bool) -> bool:
+    def _enter_flight(self, host: Host, *, in_turn: bool) -> Popped:
         """Put a host in flight if all its shares have room; else it waits in line for the first
-        that has none. Return whether it is in flight.
+        that has none.
 
         ``in_turn`` is False for a host that was called: only the others count as turned away.
         """
@@ -258,10 +272,10 @@ class HostScheduler:
             if in_turn:
                 self._calls.count_turned_away()
             self._wait_for_room(host, full)
-            return False
+            return Popped.NO_ROOM
         self.shares.enter_flight(host, shares)
         self.transitions.move(host, Event.ENTER_FLIGHT)
-        return True
+        return Popped.IN_FLIGHT
 
     def _wait_for_room(self, host: Host, share: str) -> None:
         """Put a host in line for a share that has no room. With the lines full, it waits on disk
@@ -275,9 +289,9 @@ class HostScheduler:
         is_first = share.startswith("^") and self._sessions.is_begun(host)
         self.seed_turns.wait_in_line(host)
         self.shares.wait(share, host.name, first=is_first)
-        # Enough blocked hosts are in memory: more of them may be evicted, and keep their place on
+        # Enough waiting hosts are in memory: more of them may be evicted, and keep their place on
         # disk.
-        stays = self.transitions.blocked < self._limits.blocked or host.robots.awaited
+        stays = self.transitions.waiting < self._limits.waiting or host.robots.awaited
         self.transitions.move(host, Event.WAIT_FOR_ROOM if stays else Event.WAIT_IN_LINE)
 
     # --- in flight ---
@@ -288,13 +302,13 @@ class HostScheduler:
         places, own = places_of(address), host.shares
         if own.address == places[0]:
             return True
-        before = (own.address, own.block) if own.address else ()
+        before = (own.address, own.address_block) if own.address else ()
         new = tuple(share for share in places if share not in before)
         if self.shares.full(new) is not None:
             return False
         left = tuple(share for share in before if share not in places)
         self.shares.leave(host, left)
-        own.address, own.block = places
+        own.address, own.address_block = places
         self.shares.enter(host, new)
         self._calls.make_room(left)
         return True
@@ -303,9 +317,11 @@ class HostScheduler:
         """End the flight of a host that sent no request for want of room at its address. It waits
         for that room."""
         own = host.shares
-        own.address, own.block = places_of(address)
+        own.address, own.address_block = places_of(address)
         # Its present places are given up.
-        shares = tuple(share for share in (own.block, own.address) if share not in own.places)
+        shares = tuple(
+            share for share in (own.address_block, own.address) if share not in own.places
+        )
         # A hand-over from another frontier may have set a later time meanwhile.
         is_due = host.due <= self.now()
         if is_due and (full := self.shares.full(shares)) is not None:
@@ -316,8 +332,9 @@ class HostScheduler:
             event = Event.ENDED_IN_SESSION if in_session else host.after_request()
             self.transitions.move(host, event)
 
-    def release(self, host: Host, wait: float) -> None:
-        """End the flight of a host with its request: it is due again ``wait`` seconds from now.
+    def release(self, host: Host, wait: float, batch: Batch | None = None) -> None:
+        """End the flight of a host with its request: it is due again ``wait`` seconds from now. Its
+        record is written, together with what is in ``batch``; without one, a commit may do so.
 
         :raises IllegalEvent: the host is not in flight; nothing has changed
         """
@@ -336,9 +353,12 @@ class HostScheduler:
         self.transitions.move(host, event, whole_microseconds(due))
         host.ready = host.due
         host.session += continues
+        if continues and batch is not None:
+            # A seed that is tried again has its place although its host goes on with links.
+            turns.add(host)
         rule = self.rule.of(host.name)
-        if _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
-            self.cache.record_now(host)
+        if batch is not None or _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
+            self.cache.record_now(host, batch)
 
     def give_back(self, host: Host, rest: float = 0.0) -> None:
         """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
@@ -356,7 +376,7 @@ class HostScheduler:
     def rest_longer(self, host: Host, wait: float) -> None:
         """Make a scheduled host that is due within ``wait`` seconds due at their end."""
         due = whole_microseconds(self.now() + wait)
-        if host.state in (SCHEDULED, CALLED, BLOCKED) and host.due < due:
+        if host.state in (SCHEDULED, CALLED, WAITING) and host.due < due:
             host.due = host.ready = due
             self.due_changed(host)
 
@@ -395,7 +415,7 @@ class HostScheduler:
         else:
             self.seed_turns.add(host)
 
-    def enqueue_robots_fetch(self, name: str, robots_fetch: object) -> None:
+    def enqueue_robots_fetch(self, name: str, robots_fetch: RobotsFetch) -> None:
         """Give a host a robots fetch, and schedule the host. It is fetched before the host's queue,
         and not kept over a restart."""
         host = self.cache.get(name)
@@ -404,14 +424,14 @@ class HostScheduler:
 
     def due_changed(self, host: Host) -> None:
         """Schedule a host again whose due time, or what it has to fetch, has changed."""
-        if host.state in (CALLED, BLOCKED) and host.due > self.now():
+        if host.state in (CALLED, WAITING) and host.due > self.now():
             # Others may have the room meanwhile.
-            if host.state is BLOCKED:
+            if host.state is WAITING:
                 self._calls.call(host)
             called = self._calls.take(host)
             self.transitions.move(host, host.after_change())
             self._calls.pass_on(host, called)
-        elif host.state in (CALLED, BLOCKED):
+        elif host.state in (CALLED, WAITING):
             self.transitions.move(host, Event.DUE_CHANGED)
         elif host.state in (SCHEDULED, HELD):
             self.transitions.move(host, host.after_change())
@@ -437,7 +457,7 @@ class HostScheduler:
         due = self.due.next_due()
         if seeds_only and due >= FRONT:
             due = inf
-        if self._calls.exhausted:
+        if not self._calls.may_turn_away:
             due = max(due, self.now() + _LOOK_AGAIN)
         turns = self.seed_turns
         soonest = min(

@@ -14,7 +14,7 @@ import msgspec
 
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.store import schema
-from krowlspider.urls.rules.blocks import block_rule, ordered_host
+from krowlspider.urls.blocks import block_rule, ordered_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,8 +26,8 @@ _OVERDUE = 1.0
 class Transitions:
     """The only place that changes the scheduling state of a host in memory.
 
-    ``blocked`` counts the blocked hosts, ``deferred`` the entries that are queued for deferred
-    hosts. ``calls`` calls hosts for room.
+    ``waiting`` counts the hosts in memory that wait for room, ``deferred`` the entries that are
+    queued for deferred hosts. ``calls`` calls hosts for room.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Transitions:
         deferred: int,
         now: Callable[[], float],
     ):
-        self.blocked = 0
+        self.waiting = 0
         self.deferred = deferred
         self.calls = Calls(shares, host=cache.get, move=self.move, now=now)
         self._due = due
@@ -55,8 +55,8 @@ class Transitions:
             Effect.SCHEDULE_IN_MEMORY: self._schedule_in_memory,
             Effect.END_SESSION: self._end_session,
             Effect.GIVE_UP_PLACES: self._give_up_places,
-            Effect.COUNT_BLOCKED: self._count_blocked,
-            Effect.UNCOUNT_BLOCKED: self._uncount_blocked,
+            Effect.COUNT_WAITING: self._count_waiting,
+            Effect.UNCOUNT_WAITING: self._uncount_waiting,
             Effect.COUNT_DEFERRED: self._count_deferred,
             Effect.UNCOUNT_DEFERRED: self._uncount_deferred,
             Effect.RECORD: cache.note,
@@ -107,11 +107,11 @@ class Transitions:
     def _give_up_places(self, host: Host) -> None:
         self.calls.make_room(self._shares.leave_flight(host))
 
-    def _count_blocked(self, _: Host) -> None:
-        self.blocked += 1
+    def _count_waiting(self, _: Host) -> None:
+        self.waiting += 1
 
-    def _uncount_blocked(self, _: Host) -> None:
-        self.blocked -= 1
+    def _uncount_waiting(self, _: Host) -> None:
+        self.waiting -= 1
 
     def _count_deferred(self, host: Host) -> None:
         self.deferred += host.queue.queued

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import BLOCKED, CALLED, SCHEDULED, Host
+from krowlspider.frontier.hosts.host import CALLED, SCHEDULED, WAITING, Host
 from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.shares.names import CROWD, block_of
+from krowlspider.frontier.shares.names import CROWD, address_block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +68,10 @@ class Calls:
         self._crowd = 0.0
 
     @property
-    def exhausted(self) -> bool:
-        """Return whether no more hosts may be turned away now: then only hosts in sessions are
+    def may_turn_away(self) -> bool:
+        """Return whether more hosts may be turned away now. If not, only hosts in sessions are
         popped."""
-        return self._left < 0
+        return self._left >= 0
 
     @property
     def is_crowded(self) -> bool:
@@ -91,11 +91,11 @@ class Calls:
         self._called[host.name] = ""
         self._move(host, Event.CALL)
 
-    def take(self, host: Host) -> str:
-        """End the call of a host that was popped. Return the share for which it was called; empty
-        when it was not called."""
+    def take(self, host: Host) -> str | None:
+        """End the call of a host that was popped. Return the share for which it was called, empty
+        for none; None when it was not called."""
         if host.state is not CALLED:
-            return ""
+            return None
         self._move(host, Event.AWAITS_ROBOTS if host.robots.awaited else Event.TAKE_CALL)
         return self._called.pop(host.name)
 
@@ -117,9 +117,9 @@ class Calls:
                 else:
                     self._shares.set_clock(share, self._now())
 
-    def pass_on(self, host: Host, called: str) -> None:
+    def pass_on(self, host: Host, called: str | None) -> None:
         """Call the next host in line for the room of one that was popped and is not sent.
-        ``called`` is the share in which room was made for that one; empty for none."""
+        ``called`` is as of `take`."""
         shares = self._shares.of(host)
         self.make_room(shares if not called or called in shares else (*shares, called))
 
@@ -145,6 +145,8 @@ class Calls:
 
     def call_another(self, now: float) -> bool:
         """Call a waiting host, as no other is due. Return whether there was room for one."""
+        if not self._shares.waiting:
+            return False
         return self._call_at_address(now) or self._call_of_crowd() or self._call_spare()
 
     def _call_of_crowd(self) -> bool:
@@ -178,13 +180,13 @@ class Calls:
         while (name := self._shares.first(share)) is not None:
             host = self._host(name)
             waits_in_line = host.state is SCHEDULED and host.due <= self._now()
-            if host.state is not BLOCKED and not waits_in_line:
+            if host.state is not WAITING and not waits_in_line:
                 # Its state or its time has changed since it came into the line.
                 continue
             self._called[name] = share
             if share[0] == "@" and not host.shares.address:
                 # The host was evicted meanwhile, and its address with it.
-                host.shares.address, host.shares.block = share, block_of(share)
+                host.shares.address, host.shares.address_block = share, address_block_of(share)
             self._move(host, Event.CALL)
             return name
         return ""

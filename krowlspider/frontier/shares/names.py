@@ -26,12 +26,12 @@ def places_of(address: str) -> tuple[str, str]:
         number = IPv6Address(address)
         if number.ipv4_mapped is None and number not in _NAT64:
             share = f"@{_start(number, 64)}/64"
-            return share, block_of(share)
+            return share, address_block_of(share)
         address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}", block_of(f"@{address}")
+    return f"@{address}", address_block_of(f"@{address}")
 
 
-def block_of(share: str) -> str:
+def address_block_of(share: str) -> str:
     """Return the share of an address's block, from the share of the address."""
     if share.endswith("/64"):
         return f"#{_start(IPv6Address(share[1:-3]), 48)}/48"

@@ -28,7 +28,7 @@ _SLOW = 5.0
 # One in so many slots: the least that the crowd may have, and the most that a block of addresses
 # may. Large hosters and CDNs have many sites in one block.
 _CROWD_LEAST = 4
-_BLOCK = 4
+_ADDRESS_BLOCK = 4
 # One in so many slots for the hosts of one origin; and the pages after which a host is free of its
 # origin: links to a hundred thousand hosts cost nothing.
 _ORIGIN = 8
@@ -61,7 +61,7 @@ class Shares:
         self._clock: list[tuple[float, str]] = []
         self._clocked: set[str] = set()
         self._at_address: float = limits.address_concurrency or inf
-        self._block = max(limits.address_concurrency, limits.slots // _BLOCK)
+        self._in_address_block = max(limits.address_concurrency, limits.slots // _ADDRESS_BLOCK)
         self._origin = max(1, limits.slots // _ORIGIN) if limits.slots else inf
         # Origins with a line, in the order of their turns.
         self._origins: dict[str, None] = {}
@@ -87,7 +87,7 @@ class Shares:
         known = host.shares
         own: tuple[str, ...] = (host.domain,)
         if known.address:
-            own = (known.block, known.address, host.domain)
+            own = (known.address_block, known.address, host.domain)
         if spare or in_crowd(host):
             own = (CROWD, *own)
         if known.origin and not spare and host.queue.done < _PROVEN:
@@ -101,7 +101,7 @@ class Shares:
         if kind == "@":
             return self._at_address
         if kind == "#":
-            return self._block if limits.slots and limits.address_concurrency else inf
+            return self._in_address_block if limits.slots and limits.address_concurrency else inf
         if kind == "^":
             return self._origin
         if share == CROWD:
@@ -263,5 +263,6 @@ class Shares:
     def next_room(self) -> float:
         """Return when a share may have room without a host leaving it, in seconds of the job clock;
         inf for never."""
-        tick = self._next_tick if self._lines else inf
-        return min(tick, self._clock[0][0]) if self._clock else tick
+        if not self._lines:
+            return inf
+        return min(self._next_tick, self._clock[0][0]) if self._clock else self._next_tick

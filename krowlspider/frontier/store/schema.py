@@ -52,6 +52,9 @@ key                          value
                              identity is that text
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
+``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
+``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
+``R`` host                   what the validators of a host are worth, see ``Trust``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -108,6 +111,9 @@ PAUSE = b"G"
 POSITION = b"H"
 SEED_IDENTITY = b"I"
 FINDER = b"J"
+PAGES = b"P"
+RECRAWL_PASS = b"Q"
+TRUST = b"R"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -158,6 +164,19 @@ def split_queue_key(key: bytes) -> tuple[int, int]:
 
 def seen_prefix(host: str) -> bytes:
     return b"s%b\0" % host.encode()
+
+
+def page_prefix(host: str) -> bytes:
+    return b"P%b\0" % host.encode()
+
+
+def trust_key(host: str) -> bytes:
+    return TRUST + host.encode()
+
+
+def host_of_page(key: bytes) -> str:
+    """Return the host of the key of a page's row, whose identity may have zero bytes."""
+    return key[1 : -KEY_SIZE - 1].decode()
 
 
 def split_keys(keys: bytes) -> Iterator[bytes]:

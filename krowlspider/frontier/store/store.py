@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 from functools import partial
 from os import strerror
@@ -181,10 +181,13 @@ class LevelStore:
                 " on the disk are missing"
             ) from plyvel.CorruptionError(b"a log was cut")
         try:
-            self._db = plyvel.DB(str(folder), create_if_missing=create, **_OPTIONS)
-            # The older logs are in tables now. The file is replaced later, not overwritten: a copy
-            # of the folder by hard links may share it.
-            forget_sizes(folder)
+            with ExitStack() as undo:
+                self._db = plyvel.DB(str(folder), create_if_missing=create, **_OPTIONS)
+                undo.callback(self._db.close)
+                # The older logs are in tables now. The file is replaced later, not overwritten: a
+                # copy of the folder by hard links may share it.
+                forget_sizes(folder)
+                undo.pop_all()
         except (plyvel.Error, OSError) as error:
             no_room = f"no room to open it: make some on the disk of {folder}"
             raise StoreError(

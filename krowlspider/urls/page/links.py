@@ -6,22 +6,20 @@ which neither sniffs the encoding nor stays linear on deep nesting.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import normalise, normalise_all
-from krowlspider.urls.content.encoding import encoding_of
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.canonical import URL_MAX, normalise, normalise_all
+from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.page.bound import bounded
 from krowlspider.urls.page.headers import FOLLOWED, refresh_target
 from krowlspider.urls.page.queries import encode_queries
-from krowlspider.urls.page.requisites.elements import COLUMNS, requisites_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from krowlspider.urls.page.requisites.found import Requisites
 
@@ -57,6 +55,9 @@ def reading_plan(
     the title, canonical and language of the page read, and only with ``requisites`` those.
     """
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
+    columns: tuple[str, ...] = ()
+    if requisites:
+        from krowlspider.urls.page.requisites.elements import COLUMNS as columns  # noqa: PLC0415 - for few crawls
     return Plan(
         [
             f":is(a, area){followed}, {_LINK}{followed}, :is(frame, iframe)[src]::attr(src)",
@@ -64,7 +65,7 @@ def reading_plan(
             "base[href]::attr(href)",
             f"meta:is([name=robots i], [name={agent} i])::attr(content)",
             *(_DESCRIPTION if described else ()),
-            *(COLUMNS if requisites else ()),
+            *columns,
         ],
         [],
     )
@@ -110,14 +111,10 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     """
     html = bounded(body)
     hrefs, refreshes, bases, robots, *more = plan.extract(html, _label(body, charset))
-    match more:
-        case []:
-            titles, canonicals, langs, columns = [], [], [], more
-        case [titles, canonicals, langs]:
-            columns = []
-        case _:
-            titles, canonicals, langs = more[: -len(COLUMNS)] or ([], [], [])
-            columns = more[-len(COLUMNS) :]
+    read_requisites = None
+    if len(more) > len(_DESCRIPTION):
+        more, read_requisites = _split_requisites(more)
+    titles, canonicals, langs = more or ([], [], [])
     if refreshes and (target := refresh_target(refreshes[0])):
         hrefs.insert(0, target)
     surplus = max(0, len(hrefs) - MAX_LINKS)
@@ -132,8 +129,8 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     base = _base(bases, url)
     nofollow, noindex = refusals_in(_robots_tokens(robots))
     requisites = None
-    if columns:
-        requisites = requisites_of(columns, base, lambda: encoding_of(body, charset))
+    if read_requisites is not None:
+        requisites = read_requisites(base, lambda: encoding_of(body, charset))
     return Page(
         links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles[:1], MAX_TITLE),
@@ -157,6 +154,15 @@ def read_text(body: bytes, charset: str | None) -> tuple[str, str]:
     return _collapsed(titles[:1], MAX_TITLE), _collapsed(texts, MAX_TEXT)
 
 
+def _split_requisites(
+    columns: list[list[str]],
+) -> tuple[list[list[str]], Callable[[str, Callable[[], str]], Requisites]]:
+    """Return the columns of the description, and what reads those of requisites."""
+    from krowlspider.urls.page.requisites.elements import COLUMNS, requisites_of  # noqa: PLC0415 - for few crawls
+
+    return columns[: -len(COLUMNS)], partial(requisites_of, columns[-len(COLUMNS) :])
+
+
 def _label(body: bytes, charset: str | None) -> str | None:
     """Return the encoding that the scanner is told; None where it finds the same by itself."""
     return charset if charset is not None or body.isascii() else encoding_of(body, None)
@@ -165,7 +171,7 @@ def _label(body: bytes, charset: str | None) -> str | None:
 def _base(hrefs: list[str], url: str) -> str:
     """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
     base = normalise(hrefs[0], url) if hrefs else None
-    return url if base is None or len(base) > BASE_MAX else base
+    return url if base is None or len(base) > URL_MAX else base
 
 
 def refusals_in(rules: set[str]) -> tuple[bool, bool]:

@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.parsers import expat
 
-from krowlspider.urls.page.sitemap_locations import ENTRIES, PLAIN, Locations
-from krowlspider.urls.page.sitemap_scan import BASE, NESTING_MAX, PLACE_MAX, TOKEN_MAX, LocationScan
+from krowlspider.urls.page.sitemap_scan import (
+    BASE,
+    ENTRIES,
+    NESTING_MAX,
+    PLACE_MAX,
+    PLAIN,
+    TOKEN_MAX,
+    Locations,
+    LocationScan,
+)
 
 if TYPE_CHECKING:
-    from krowlspider.urls.page.sitemap_locations import Found
+    from krowlspider.urls.page.sitemap_scan import Found
 
 # Elements, or lines of text, that are read: forty for each URL, images included.
 ELEMENTS_MAX = 2_000_000

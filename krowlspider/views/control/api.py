@@ -14,11 +14,12 @@ from aiohttp import web
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.words import data_size
-from krowlspider.views.control.line_reader import FILE_MAX, LineReader
 from krowlspider.views.control.order_fields import (
     ERRORS,
+    FILE_MAX,
     ORDERS,
     BadRequestError,
+    LineReader,
     check_fields,
     status_of,
 )

@@ -13,8 +13,7 @@ from krowlspider.frontier.admin.coverage import Covered
 from krowlspider.frontier.admin.host_view import HostView
 from krowlspider.frontier.admin.view import HostRow
 from krowlspider.frontier.watched import HostAnswer
-from krowlspider.views.control.line_reader import FILE_MAX
-from krowlspider.views.control.order_fields import ORDERS, Field
+from krowlspider.views.control.order_fields import FILE_MAX, ORDERS, Field
 from krowlspider.views.control.ordering import ImportOutcome, Outcome
 
 _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}

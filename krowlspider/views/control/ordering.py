@@ -27,7 +27,7 @@ from krowlspider.frontier.schedule.standing import (
     decode_orders,
     encode_orders,
 )
-from krowlspider.urls.rules.blocks import block_rule
+from krowlspider.urls.blocks import block_rule
 from krowlspider.views.control.order_fields import (
     ERRORS,
     TAKE,

@@ -9,8 +9,16 @@ from textual.app import App
 from textual.binding import Binding
 from textual.widgets import DataTable, Footer, Sparkline, Static
 
-from krowlspider.views.top.source import NoCrawlError, Snapshot
-from krowlspider.views.top.text import HOST_COLUMNS, counts, host_cells, one_line, page_line, title
+from krowlspider.views.top.source import (
+    HOST_COLUMNS,
+    NoCrawlError,
+    Snapshot,
+    counts,
+    host_cells,
+    one_line,
+    page_line,
+    title,
+)
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from msgspec.structs import replace
 
 from krowlspider.archive.index.cdxj import line
 from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import Location
 from krowlspider.archive.write.records import dns_resource, warc_date
-from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import ALL_ODD, STARTED, Odd, capture, finished, options
+from tests.archive.captures import ALL_ODD, STARTED, Odd, capture, deduplicating, finished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,19 +34,13 @@ def typed(each: Capture) -> Capture:
 
 def every_kind(directory: Path, algorithm: str = "sha1") -> Path:
     """Write one file of odd responses, revisits and a DNS answer."""
-    directory.mkdir(exist_ok=True)
     odd = [*ALL_ODD.values(), TYPED, FOLDED, EMPTY_TYPE, UNCHANGED]
-    payloads = PayloadIndex(
-        directory.parent / f"payloads-{directory.name}", most=1000, warn=pytest.fail
-    )
-    files = WarcSeries(directory, options(digest=algorithm), payloads)
-    for number, response in enumerate([*odd, TYPED, FOLDED]):
-        url = f"http://www.Example.org/{number}/?b=2&a={'é' if number % 2 else 'x'}".lower()
-        files.append(typed(capture(number, response, url=url.replace("é", "%C3%A9"))))
-    files.append(capture(1, url="https://192.0.2.1:8443/A%20b"))
-    files.resource(dns_resource("example.org", STARTED, [("192.0.2.7", 60.0)]))
-    files.close()
-    payloads.close()
+    with deduplicating(directory, digest=algorithm) as files:
+        for number, response in enumerate([*odd, TYPED, FOLDED]):
+            url = f"http://www.Example.org/{number}/?b=2&a={'é' if number % 2 else 'x'}".lower()
+            files.append(typed(capture(number, response, url=url.replace("é", "%C3%A9"))))
+        files.append(capture(1, url="https://192.0.2.1:8443/A%20b"))
+        files.resource(dns_resource("example.org", STARTED, [("192.0.2.7", 60.0)]))
     [path] = finished(directory)
     return path
 

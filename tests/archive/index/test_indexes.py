@@ -160,11 +160,7 @@ def test_listed_file_that_is_gone_is_away_if_its_index_names_it(tmp_path: Path) 
     # Of no captures.
     (tmp_path / "c.cdxj").touch()
     found = indexes_in(tmp_path)
-    assert (found.there, found.missing, found.away) == (
-        [tmp_path / "a.cdxj"],
-        [],
-        ["a.warc.gz"],
-    )
+    assert (found.there, found.missing, found.away) == ([tmp_path / "a.cdxj"], [], ["a.warc.gz"])
 
 
 def test_only_the_newest_indexes_are_listed_if_asked(tmp_path: Path) -> None:

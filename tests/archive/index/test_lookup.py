@@ -71,10 +71,7 @@ def test_binary_search_reads_little_of_a_large_index(tmp_path: Path) -> None:
 
 
 def revisit_fields(url: str, seconds: float) -> dict[str, str]:
-    return {
-        "WARC-Refers-To-Target-URI": url,
-        "WARC-Refers-To-Date": warc_date(STARTED + seconds),
-    }
+    return {"WARC-Refers-To-Target-URI": url, "WARC-Refers-To-Date": warc_date(STARTED + seconds)}
 
 
 def test_revisit_leads_to_the_capture_it_names(tmp_path: Path) -> None:
@@ -94,9 +91,7 @@ def test_revisit_leads_to_the_capture_it_names(tmp_path: Path) -> None:
     assert original_of(there, revisits[0], revisit_fields(lines[0].url, 99)) is None
 
 
-def test_304_leads_to_the_last_200_not_after_it(
-    tmp_path: Path,
-) -> None:
+def test_304_leads_to_the_last_200_not_after_it(tmp_path: Path) -> None:
     path = small_index(tmp_path / "a.cdxj", ["x", "x", "y", "x"])
     revisit = replace(parse(path.read_bytes().splitlines()[1]), mime=cdxj.REVISIT, status="304")
     original = original_of([path], revisit, {})
@@ -129,9 +124,7 @@ def index_of(path: Path, *lines: IndexLine) -> list[Path]:
     return [path]
 
 
-def test_digest_selects_among_captures_of_one_second(
-    tmp_path: Path,
-) -> None:
+def test_digest_selects_among_captures_of_one_second(tmp_path: Path) -> None:
     there = index_of(
         tmp_path / "a.cdxj", line_of(0, digest="sha1:A"), line_of(0.3, digest="sha1:B")
     )
@@ -167,9 +160,7 @@ def test_url_selects_among_captures_of_one_key(tmp_path: Path) -> None:
         assert original.url == url
 
 
-def test_304_prefers_a_page_to_an_error_or_an_answer_to_head(
-    tmp_path: Path,
-) -> None:
+def test_304_prefers_a_page_to_an_error_or_an_answer_to_head(tmp_path: Path) -> None:
     head = line_of(2, digest=digest(b""))
     path = tmp_path / "a.cdxj"
     index_of(path, line_of(0), line_of(1, digest="sha1:B"), head, line_of(3, status="404"))

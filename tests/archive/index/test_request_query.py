@@ -14,9 +14,7 @@ from msgspec.structs import replace
 
 from krowlspider.archive.index.cdxj import index_file, index_path, parse
 from krowlspider.archive.index.request_query import RequestQuery, query_of
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import capture, finished, options
+from tests.archive.captures import capture, deduplicating, finished
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture
@@ -65,12 +63,9 @@ def request(method: str, kind: str, body: bytes) -> bytes:
 
 
 def file_of(directory: Path, captures: list[Capture]) -> Path:
-    payloads = PayloadIndex(directory / "payloads", most=1000, warn=pytest.fail)
-    files = WarcSeries(directory, options(), payloads)
-    for each in captures:
-        files.append(each)
-    files.close()
-    payloads.close()
+    with deduplicating(directory) as files:
+        for each in captures:
+            files.append(each)
     [path] = finished(directory)
     return path
 

@@ -1,11 +1,10 @@
 """A process that keeps a payload index, to be killed or to run out of room.
 
 ``python -m tests.archive.payloads.keeper DIR 0`` adds payload 0, 1, 2 ... ten at a time, and prints
-the number of synced payloads after each sync. With ``ONCE`` instead of 0 it adds ten, syncs,
-prints, adds ten more, prints, and waits. With any other number the kernel lets no file grow beyond
-that many bytes. When the index fails, the process prints the warning, makes three more syncs and
-prints the number of payloads. Then it waits for a line, after which there is room, adds ten more
-and prints how often the index failed."""
+the number of synced payloads after each sync. With another number than 0 the kernel lets no file
+grow beyond that many bytes. When the index fails, the process prints the warning, makes three more
+syncs and prints the number of payloads. Then it waits for a line, after which there is room, adds
+ten more and prints how often the index failed."""
 
 from __future__ import annotations
 
@@ -44,15 +43,6 @@ def grow(directory: Path) -> None:
         print(number, flush=True)
 
 
-def pause(directory: Path) -> None:
-    index = PayloadIndex(directory, most=MOST, warn=print)
-    number = add(index, 0)
-    index.sync()
-    print(number, flush=True)
-    print(add(index, number), flush=True)
-    sys.stdin.readline()
-
-
 def limit(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
@@ -85,9 +75,7 @@ def starve(directory: Path, size: int) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    if sys.argv[2] == "ONCE":
-        pause(folder)
-    elif sys.argv[2] == "0":
+    if sys.argv[2] == "0":
         grow(folder)
     else:
         starve(folder, int(sys.argv[2]))

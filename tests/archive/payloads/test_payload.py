@@ -220,9 +220,7 @@ def test_chunk_that_the_fetcher_reads_is_read(size: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", BROKEN_SIZES.values(), ids=BROKEN_SIZES)
-def test_chunk_that_the_fetcher_refuses_ends_the_payload(
-    size: bytes,
-) -> None:
+def test_chunk_that_the_fetcher_refuses_ends_the_payload(size: bytes) -> None:
     wire = CHUNKED_HEAD + b"2\r\nab\r\n" + size + HELLO + b"\r\n0\r\n\r\n"
     found = fetched(wire, [])
     assert found is not None

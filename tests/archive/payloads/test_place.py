@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.payloads.place import forget_others, note_place
+from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
 from krowlspider.archive.write.series import WarcSeries
 from tests.archive.captures import capture, finished, options
 from tests.archive.payloads.keeper import digest_of, original_of

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +12,18 @@ from krowlspider.archive.index.cdxj import index_path, parse
 from krowlspider.archive.index.indexes import make_indexes
 from krowlspider.archive.index.lookup import captures_of
 from krowlspider.archive.payloads.digests import digest
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import Problem, check_folder
 from krowlspider.archive.write import records
-from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import ALL_ODD, STARTED, capture, options, series, undamaged, written
+from tests.archive.captures import (
+    ALL_ODD,
+    STARTED,
+    capture,
+    deduplicating,
+    series,
+    undamaged,
+    written,
+)
 
 from .foreign import gzipped, in_zstandard, plain
 
@@ -234,12 +239,11 @@ def test_missing_index_or_line_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
-    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+    with deduplicating(tmp_path) as files:
         places = []
         for number in (1, 1, 0):
             # A file each, and time for each capture: the second is a revisit of what is in the
             # first.
-            files = WarcSeries(tmp_path, options(), payloads)
             page = replace(capture(number), started=STARTED + len(places), identity=IDS.new())
             places.append(files.append(page))
             files.close()
@@ -258,16 +262,12 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
 def revisited(directory: Path) -> tuple[Path, Path]:
     """Write a file with two pages of one URL in one second, and a file with a revisit of the later
     page, each with its index."""
-    directory.mkdir(exist_ok=True)
-    with closing(PayloadIndex(directory.parent / "payloads", most=100, warn=pytest.fail)) as known:
-        files = WarcSeries(directory, options(), known)
+    with deduplicating(directory) as files:
         url = "http://example.org/"
         for number, seconds in ((1, 0.0), (2, 0.3)):
             files.append(replace(capture(number, url=url), started=STARTED + seconds))
         files.close()
-        again = replace(capture(2, url=url), started=STARTED + 100, identity=ID)
-        files.append(again)
-        files.close()
+        files.append(replace(capture(2, url=url), started=STARTED + 100, identity=ID))
     first, second = sorted(directory.glob("*.warc.gz"))
     return first, second
 
@@ -275,9 +275,7 @@ def revisited(directory: Path) -> tuple[Path, Path]:
 WHAT = "the record that this revisit refers to is missing"
 
 
-def test_original_of_a_revisit_has_its_digest(
-    tmp_path: Path,
-) -> None:
+def test_original_of_a_revisit_has_its_digest(tmp_path: Path) -> None:
     first, _ = revisited(tmp_path / "warc")
     assert check_folder(tmp_path / "warc").warnings == []
     index = index_path(first)

@@ -188,14 +188,13 @@ def test_304_refers_to_the_response_that_its_condition_names(
         tmp_path,
         capture(2, UNCHANGED, request=asked),
         capture(5, UNCHANGED, request=asked),
-        capture(2, UNCHANGED),
+        capture(2, UNCHANGED, request=REQUEST),
     )
     assert named.headers["WARC-Profile"].endswith("/server-not-modified")
     assert named.headers["WARC-Refers-To-Target-URI"] == capture(2).url
     assert named.headers["WARC-Refers-To-Date"] == warc_date(STARTED)
-    for each in (elsewhere, unasked):
-        assert each.headers["WARC-Type"] == "revisit"
-        assert "WARC-Refers-To-Date" not in each.headers
+    assert [each.headers["WARC-Type"] for each in (elsewhere, unasked)] == ["revisit", "response"]
+    assert "WARC-Refers-To-Date" not in elsewhere.headers
 
 
 def test_revisits_of_a_crawl_are_no_originals(tmp_path: Path) -> None:
@@ -331,9 +330,8 @@ def test_index_that_breaks_later_is_left_out(tmp_path: Path) -> None:
 def test_start_that_is_stopped_leaves_the_folder(tmp_path: Path) -> None:
     ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
     given = {"KROWL_WARC_DEDUP": [str(tmp_path / "none")], "JOBDIR": str(tmp_path / "job")}
-    crawl = Job(Settings({**ours, **given, "KROWL_CONTACT": CONTACT}))
     with pytest.raises(SettingsError, match=r"^KROWL_WARC_DEDUP: "):
-        crawl.open()
+        Job(Settings({**ours, **given, "KROWL_CONTACT": CONTACT}))
     folder = JobFolder(tmp_path / "job")
     folder.take()
     folder.leave()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from krowlspider.archive.index.cdxj import index_path
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.write.capture import FetchNote
-from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import STARTED, Odd, capture, finished, options
+from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 from tests.archive.command import warc
 
 from .foreign import gzipped, in_zstandard, plain
@@ -29,9 +26,7 @@ MOVED = Odd(b"HTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n", b"")
 def folder(tmp_path: Path) -> Path:
     """Write a page and its note, another page, a redirect, and in a second file a revisit."""
     there = tmp_path / "warc"
-    there.mkdir()
-    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
-        files = WarcSeries(there, options(), payloads)
+    with deduplicating(there) as files:
         page = capture(1, url="http://a.test/x/1")
         files.append(page)
         files.note(FetchNote(page.url, STARTED, [("hop", "L")], page.identity))
@@ -40,7 +35,6 @@ def folder(tmp_path: Path) -> Path:
         files.close()
         later = replace(capture(1, url="http://c.test/again"), started=STARTED + 86400)
         files.append(later)
-        files.close()
     return there
 
 

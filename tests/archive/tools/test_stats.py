@@ -5,20 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools import stats
 from krowlspider.archive.tools.inputs import files_in
 from krowlspider.archive.tools.stats import OTHERS, count_files
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of, records
 from krowlspider.fetch.http.stored import decoded
-from tests.archive.captures import Odd, capture, finished, options, written
+from tests.archive.captures import Odd, capture, deduplicating, finished, options, written
 from tests.archive.command import warc
 
 from .foreign import gzipped, in_zstandard, plain
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = Odd(
-    b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\nContent-Length: 3\r\n\r\nabc",
-    b"abc",
+    b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\nContent-Length: 3\r\n\r\nabc", b"abc"
 )
 MOVED = Odd(b"HTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n", b"")
 
@@ -37,11 +35,9 @@ decode = partial(decoded, cap=10_000)
 
 
 def test_records_of_a_crawl_are_counted(tmp_path: Path) -> None:
-    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
-        files = WarcSeries(tmp_path, options(), payloads)
+    with deduplicating(tmp_path) as files:
         for number, (odd, host) in enumerate([(PAGE, "a"), (PAGE, "a"), (MOVED, "b"), (PAGE, "c")]):
             files.append(capture(number, odd, url=f"http://{host}.test:81/{number}"))
-        files.close()
     [path] = finished(tmp_path)
     found = count_files([path], decode)
     assert found.records == {"warcinfo": 1, "response": 2, "revisit": 2, "request": 4}

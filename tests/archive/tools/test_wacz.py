@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_STORED, ZipFile
 
 import pytest
@@ -16,21 +16,20 @@ from msgspec.structs import replace
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, parse
 from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.wacz import About, Packed, pack
 from krowlspider.archive.write.records import seeds_resource
-from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import ROOT, STARTED, Odd, capture, finished, options, series
+from tests.archive.captures import ROOT, STARTED, Odd, capture, deduplicating, finished, series
 from tests.replay.venv import tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.archive.tools.wacz import Progress
+    from krowlspider.archive.tools.wacz_pages import Progress
 
 CREATED = 1767225600.0
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n"
+SAME = Odd(HTML + b"\r\n<title>Same</title>", b"<title>Same</title>")
 ZIPPED = gzip.compress(b"<title>Packed</title>")
 PAGES = {
     "title": (HTML + b"\r\n<title>\n caf\xe9 </title>", "café"),
@@ -131,11 +130,16 @@ def seeded(directory: Path) -> list[Path]:
     return finished(directory)
 
 
-def pages_in(wacz: Path, name: str) -> list[tuple[str, bool]]:
-    """Return the URL of each page in a list, and whether it is marked as a seed."""
+def listed(wacz: Path, name: str = "pages") -> list[dict[str, Any]]:
+    """Return the pages in a list of a WACZ."""
     with ZipFile(wacz) as archive_file:
         lines = archive_file.read(f"pages/{name}.jsonl").splitlines()
-    return [(page["url"], page.get("seed", False)) for page in map(json.loads, lines[1:])]
+    return list(map(json.loads, lines[1:]))
+
+
+def pages_in(wacz: Path, name: str) -> list[tuple[str, bool]]:
+    """Return the URL of each page in a list, and whether it is marked as a seed."""
+    return [(page["url"], page.get("seed", False)) for page in listed(wacz, name)]
 
 
 def about_in(wacz: Path) -> list[str | None]:
@@ -163,26 +167,17 @@ def test_seeds_are_pages_and_the_others_extra_pages(tmp_path: Path) -> None:
 
 def test_revisits_of_pages_are_pages(tmp_path: Path) -> None:
     """With title and text, if the payload is in the same file."""
-    folder = tmp_path / "warc"
-    folder.mkdir()
-    payloads = PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)
-    files = WarcSeries(folder, options(), payloads)
-    page = Odd(HTML + b"\r\n<title>Same</title>", b"<title>Same</title>")
     plain = Odd(HTML.replace(b"html", b"plain") + b"\r\nText", b"Text")
-    for number in (1, 2):
-        files.append(capture(number, page))
-        files.append(capture(number + 10, plain))
-    files.close()
-    files.append(capture(3, page))
-    files.append(capture(13, plain))
-    files.close()
-    payloads.close()
+    with deduplicating(tmp_path / "warc") as files:
+        for number in (1, 2):
+            files.append(capture(number, SAME))
+            files.append(capture(number + 10, plain))
+        files.close()
+        files.append(capture(3, SAME))
+        files.append(capture(13, plain))
     out = tmp_path / "a.wacz"
-    assert packed(finished(folder), out).pages == 3
-    with ZipFile(out) as archive_file:
-        lines = archive_file.read("pages/pages.jsonl").splitlines()[1:]
-    pages = [json.loads(line) for line in lines]
-    assert [(page["url"], page.get("title")) for page in pages] == [
+    assert packed(finished(tmp_path / "warc"), out).pages == 3
+    assert [(page["url"], page.get("title")) for page in listed(out)] == [
         ("http://example.org/page/1", "Same"),
         ("http://example.org/page/2", "Same"),
         ("http://example.org/page/3", None),
@@ -191,23 +186,15 @@ def test_revisits_of_pages_are_pages(tmp_path: Path) -> None:
 
 def test_revisits_without_a_digest_have_no_text(tmp_path: Path) -> None:
     """As other tools write them: another capture without a digest has nothing to do with them."""
-    folder = tmp_path / "warc"
-    folder.mkdir()
-    payloads = PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)
-    files = WarcSeries(folder, options(), payloads)
-    page = Odd(HTML + b"\r\n<title>Same</title>", b"<title>Same</title>")
-    files.append(capture(1, page))
-    files.append(capture(2, page))
-    files.close()
-    payloads.close()
-    (warc,) = finished(folder)
+    with deduplicating(tmp_path / "warc") as files:
+        for number in (1, 2):
+            files.append(capture(number, SAME))
+    (warc,) = finished(tmp_path / "warc")
     index = index_path(warc)
     index.write_text(re.sub(r'"digest": "[^"]*", ', "", index.read_text()))
     out = tmp_path / "a.wacz"
     packed([warc], out)
-    with ZipFile(out) as archive_file:
-        lines = archive_file.read("pages/pages.jsonl").splitlines()[1:]
-    assert [json.loads(line).get("title") for line in lines] == ["Same", None]
+    assert [page.get("title") for page in listed(out)] == ["Same", None]
 
 
 def test_wacz_holds_the_files_an_index_and_pages(tmp_path: Path) -> None:
@@ -340,9 +327,7 @@ def test_answer_to_head_is_no_page(tmp_path: Path) -> None:
     assert packed(finished(tmp_path), tmp_path / "a.wacz").pages == 1
 
 
-def test_file_removed_during_packing_is_left_out(
-    tmp_path: Path,
-) -> None:
+def test_file_removed_during_packing_is_left_out(tmp_path: Path) -> None:
     first, second, third = archive(tmp_path / "warc", 2)
     steps = Steps()
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
-from krowlspider.archive.upload.plan import LocalFile
+from krowlspider.archive.upload.plan import Destination, LocalFile
 from tests.archive.upload.s3 import noted
 
 if TYPE_CHECKING:
@@ -25,9 +24,7 @@ def a_file(name: str) -> LocalFile:
     return LocalFile(name, 1, 1)
 
 
-def test_note_survives_and_is_of_one_version_and_place(
-    tmp_path: Path,
-) -> None:
+def test_note_survives_and_is_of_one_version_and_place(tmp_path: Path) -> None:
     file = LocalFile("a.warc.gz", 7, 123)
     notes = UploadLog(tmp_path, HERE)
     notes.open()

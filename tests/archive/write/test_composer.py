@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from krowlspider.archive.payloads.digests import Original, digest, raw_digest
+from krowlspider.archive.write.capture import Receipt
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
-from tests.archive.captures import CHUNKED, Odd, capture, parsed
+from tests.archive.captures import CHUNKED, REQUEST, Odd, capture, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,6 +155,38 @@ def test_304_is_a_revisit_only_with_an_index(known: Known | None, kind: str) -> 
     assert known is None or known.originals == {}
 
 
+@pytest.mark.parametrize(
+    "changed", [{"request_bytes": REQUEST}, {"says_nothing": True}], ids=["unasked", "of no use"]
+)
+def test_a_304_that_confirms_nothing_is_a_response(changed: dict[str, Any]) -> None:
+    same = capture(1, Odd(b"HTTP/1.1 304 Not Modified\r\n\r\n", b""))
+    assert kinds(composer(Known()), [structs.replace(same, **changed)]) == ["response"]
+
+
+def test_a_304_names_the_record_that_it_confirms() -> None:
+    same = capture(1, Odd(b"HTTP/1.1 304 Not Modified\r\n\r\n", b""))
+    same.original = Original("http://a.test/", warc_date(5.0), digest=digest(b"a"))
+    composed = composer(Known()).compose(same, MAKER)
+    fields = parsed(composed.first).headers
+    assert fields["WARC-Profile"].endswith("/server-not-modified")
+    assert fields["WARC-Refers-To-Target-URI"] == "http://a.test/"
+    assert fields["WARC-Refers-To-Date"] == warc_date(5.0)
+    assert fields["WARC-Payload-Digest"] == composed.payload == digest(b"a")
+
+
+def test_a_receipt_names_the_record_that_has_the_payload() -> None:
+    made, captures = composer(Known()), [page(1, b"a"), page(2, b"a")]
+    captures[1].started += 0.000001
+    for each in captures:
+        each.receipt = Receipt()
+    kinds(made, captures)
+    for each in captures:
+        assert each.receipt is not None
+        assert each.receipt.payload == raw_digest(b"a", "sha1")
+        place = (each.receipt.url, warc_date(each.receipt.date))
+        assert place == (captures[0].url, warc_date(captures[0].started))
+
+
 def test_without_an_index_every_capture_is_whole() -> None:
     made = composer(None)
     assert kinds(made, [page(1, b"a"), page(2, b"a")]) == ["response", "response"]
@@ -191,10 +225,7 @@ def test_every_revisit_refers_to_a_whole_response_before_it(
             if not truncated:
                 whole[each.url, record.headers["WARC-Date"]] = body
             continue
-        place = (
-            record.headers["WARC-Refers-To-Target-URI"],
-            record.headers["WARC-Refers-To-Date"],
-        )
+        place = (record.headers["WARC-Refers-To-Target-URI"], record.headers["WARC-Refers-To-Date"])
         assert block + whole[place] == each.response_bytes
         assert body
         assert not truncated

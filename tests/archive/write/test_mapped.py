@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.index.cdxj import index_file, index_path
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.write.open_file import OpenFile
-from krowlspider.archive.write.series import WarcSeries
-from tests.archive.captures import CHUNKED, ODD, Odd, capture, finished, mapped, options
+from tests.archive.captures import CHUNKED, ODD, Odd, capture, deduplicating, finished, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,14 +37,10 @@ def test_mapped_response_has_the_record_of_one_in_memory(
     contents = []
     for name, make in (("memory", capture), ("mapped", lambda number, odd: mapped(odd, number))):
         folder = tmp_path / name
-        folder.mkdir()
-        payloads = PayloadIndex(folder / "payloads", most=100, warn=pytest.fail)
-        files = WarcSeries(folder, options(compression=compression), payloads)
-        files.append(make(1, odd))
-        files.append(make(2, odd))
-        assert files.stats.bytes_written == files._file.size  # type: ignore[union-attr]
-        files.close()
-        payloads.close()
+        with deduplicating(folder, compression=compression) as files:
+            files.append(make(1, odd))
+            files.append(make(2, odd))
+            assert files.stats.bytes_written == files._file.size
         [path] = finished(folder)
         with path.open("rb") as stream:
             members = [member.content for member in read_members(stream)]

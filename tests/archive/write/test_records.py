@@ -18,7 +18,7 @@ from krowlspider.archive.payloads.digests import Original, digest
 from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write import records
 from krowlspider.archive.write.capture import FetchNote, Wire, cipher_suite, tls_protocol
-from krowlspider.fetch.tls.context import crawler_tls
+from krowlspider.fetch.tls.channel import crawler_tls
 from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed
 
 if TYPE_CHECKING:
@@ -375,17 +375,7 @@ def test_irregular_head_has_no_payload_digest(head: bytes) -> None:
 HOSTILE = st.text(max_size=30) | st.lists(
     st.sampled_from(
         [
-            "\r",
-            "\n",
-            "\0",
-            "\x85",
-            "\u2028",
-            ": ",
-            " ",
-            "\t",
-            "WARC-Type: x",
-            "WARC/1.1",
-            "a",
+            *("\r", "\n", "\0", "\x85", "\u2028", ": ", " ", "\t", "WARC-Type: x", "WARC/1.1", "a"),
             "\udcff",
         ]
     ),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +19,13 @@ from krowlspider.archive.write.writer import WarcWriter
 from tests.archive.captures import Odd, capture, finished, mapped, options, series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from krowlspider.archive.reading import Location
 
+_BYTES = random.Random(1).randbytes(50_000)
+NOISE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + _BYTES, _BYTES)
 PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 40_000, b"x" * 40_000)
 
 
@@ -106,7 +110,7 @@ def test_after_sync_every_earlier_capture_is_on_the_disk(
     assert len(finished(work)) > 5
 
 
-def test_syncs_at_the_same_time_all_return(tmp_path: Path, runner: asyncio.Runner) -> None:
+def test_syncs_at_the_same_time_all_return(tmp_path: Path) -> None:
     async def main() -> None:
         files = opened(tmp_path)
         await asyncio.gather(*(files.sync() for _ in range(5)))
@@ -115,13 +119,10 @@ def test_syncs_at_the_same_time_all_return(tmp_path: Path, runner: asyncio.Runne
         assert written.done()
         await files.close()
 
-    with runner:
-        runner.run(main())
+    asyncio.run(main())
 
 
-def test_writer_is_full_until_waiting_captures_are_written(
-    tmp_path: Path, runner: asyncio.Runner
-) -> None:
+def test_writer_is_full_until_waiting_captures_are_written(tmp_path: Path) -> None:
     async def main() -> None:
         page = capture(odd=PAGE)
         files = opened(tmp_path, queue_bytes=3 * page.size)
@@ -134,13 +135,10 @@ def test_writer_is_full_until_waiting_captures_are_written(
         assert not files.full
         await files.close()
 
-    with runner:
-        runner.run(main())
+    asyncio.run(main())
 
 
-def test_responses_in_files_hold_up_no_other_capture(
-    tmp_path: Path, runner: asyncio.Runner
-) -> None:
+def test_responses_in_files_hold_up_no_other_capture(tmp_path: Path) -> None:
     async def main() -> tuple[int, list[int]]:
         files = opened(tmp_path, queue_bytes=2 * len(PAGE.response))
 
@@ -165,14 +163,11 @@ def test_responses_in_files_hold_up_no_other_capture(
         await files.close()
         return small.result().offset, [place.offset for place in places]
 
-    with runner:
-        small, large = runner.run(main())
+    small, large = asyncio.run(main())
     assert sorted([*large, small]) == [large[0], small, *large[1:]]
 
 
-def test_captures_are_handed_over_together(
-    tmp_path: Path, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captures_are_handed_over_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         files = opened(tmp_path)
         await asyncio.wait_for(files.write(capture(0)), 10)
@@ -186,14 +181,11 @@ def test_captures_are_handed_over_together(
         assert last.done()
         await files.close()
 
-    with runner:
-        runner.run(main())
+    asyncio.run(main())
     assert check_folder(tmp_path).problem_count == 0
 
 
-def test_close_writes_waiting_captures_and_finishes_the_file(
-    tmp_path: Path, runner: asyncio.Runner
-) -> None:
+def test_close_writes_waiting_captures_and_finishes_the_file(tmp_path: Path) -> None:
     async def main() -> None:
         files = opened(tmp_path)
         for number in range(200):
@@ -201,26 +193,10 @@ def test_close_writes_waiting_captures_and_finishes_the_file(
         await files.close()
         assert files.stats.records == 401
 
-    with runner:
-        runner.run(main())
+    asyncio.run(main())
     report = check_folder(tmp_path)
     assert (report.files, report.open_files) == (1, 0)
     assert (report.records, report.problem_count) == (401, 0)
-
-
-def test_close_is_idempotent_and_may_be_awaited_by_many(
-    tmp_path: Path, runner: asyncio.Runner
-) -> None:
-    async def main() -> None:
-        files = opened(tmp_path)
-        written = files.write(capture())
-        await asyncio.gather(files.close(), files.close(), files.sync())
-        await files.close()
-        assert written.done()
-
-    with runner:
-        runner.run(main())
-    assert len(finished(tmp_path)) == 1
 
 
 def test_close_cancelled_while_it_waits_can_be_awaited_again(tmp_path: Path) -> None:
@@ -239,63 +215,40 @@ def test_close_cancelled_while_it_waits_can_be_awaited_again(tmp_path: Path) -> 
     assert check_folder(tmp_path).records == 201
 
 
-def test_closed_writer_takes_nothing(tmp_path: Path) -> None:
+def test_writer_that_is_not_open_takes_nothing_and_can_be_closed(tmp_path: Path) -> None:
     async def main() -> None:
-        files = opened(tmp_path)
+        never, files = writer(tmp_path), opened(tmp_path)
+        await asyncio.gather(never.close(), files.close(), files.close(), files.sync())
         await files.close()
-        await files.sync()
-        with pytest.raises(ArchiveError, match="not open"):
-            files.write(capture())
+        for each in (never, files):
+            with pytest.raises(ArchiveError, match="not open"):
+                each.write(capture())
 
     asyncio.run(main())
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
 
 
-def test_a_writer_never_opened_can_be_closed_but_not_written_to(tmp_path: Path) -> None:
-    async def main() -> None:
-        files = writer(tmp_path)
-        await files.close()
-        with pytest.raises(ArchiveError, match="not open"):
-            files.write(capture())
+def test_cancelled_and_refused_captures_harm_no_other(tmp_path: Path) -> None:
+    """That of a cancelled future is written."""
 
-    asyncio.run(main())
-
-
-def test_capture_of_a_cancelled_future_is_written(tmp_path: Path) -> None:
-    async def main() -> None:
-        files = opened(tmp_path)
-        first, second = files.write(capture(1)), files.write(capture(2))
-        first.cancel()
-        await second
-        await files.close()
-
-    asyncio.run(main())
-    report = check_folder(tmp_path)
-    assert (report.records, report.problem_count) == (5, 0)
-
-
-def test_a_refused_capture_harms_no_other(tmp_path: Path) -> None:
-    async def main() -> None:
+    async def main() -> list[Location]:
         files = opened(tmp_path)
         bad = capture()
         bad.url = "http://a/\r\nX: y"
-        first, refused, second = files.write(capture(1)), files.write(bad), files.write(capture(2))
+        cancelled, first, refused, second = map(
+            files.write, (*map(capture, (1, 2)), bad, capture(3))
+        )
+        cancelled.cancel()
         with pytest.raises(CaptureRefused):
             await refused
-        await files.sync()
-        assert urls_of_open(tmp_path, [first.result(), second.result()]) == ["/page/1", "/page/2"]
+        places = [await first, await second]
         await files.close()
+        return places
 
-    def urls_of_open(directory: Path, locations: list[Location]) -> list[str]:
-        return [
-            read_record(directory / (each.file + ".open"), each.offset)[0][
-                "WARC-Target-URI"
-            ].removeprefix("http://example.org")
-            for each in locations
-        ]
-
-    asyncio.run(main())
-    assert check_folder(tmp_path).problem_count == 0
+    places = asyncio.run(main())
+    assert urls_of(tmp_path, places) == [f"http://example.org/page/{n}" for n in (2, 3)]
+    report = check_folder(tmp_path)
+    assert (report.records, report.problem_count) == (7, 0)
 
 
 def test_open_makes_the_folder_and_mends_open_files(tmp_path: Path) -> None:
@@ -316,18 +269,37 @@ def test_open_makes_the_folder_and_mends_open_files(tmp_path: Path) -> None:
     assert check_folder(directory).problem_count == 0
 
 
-def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path) -> None:
-    """After `give_up` or `close` the writer keeps the written captures and refuses the others."""
+@contextmanager
+def full_disk(folder: Path, room: int) -> Iterator[None]:
+    """The kernel cuts off a write when the file has grown by ``room``, and refuses the rest."""
+    [path] = folder.glob("*.open")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def stalled(files: WarcWriter) -> None:
+    while not files.stalled:  # noqa: ASYNC110 - the thread tells no loop
+        await asyncio.sleep(0)
+
+
+NO_ROOM = [0, 100, 40_000]
+
+
+@pytest.mark.parametrize("room", NO_ROOM)
+def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path, room: int) -> None:
+    """After `give_up` or `close` the writer keeps the written captures and refuses the others. A
+    record that was cut off is cut back."""
 
     async def main() -> None:
         files = opened(tmp_path)
-        await files.write(capture(1))
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-        try:
-            written = files.write(capture(2))
-            while not files.stalled:  # noqa: ASYNC110 - the thread tells no loop
-                await asyncio.sleep(0)
+        await files.write(capture(1, NOISE))
+        with full_disk(tmp_path, room):
+            written = files.write(capture(2, NOISE))
+            await stalled(files)
             syncing = asyncio.create_task(files.sync())
             await asyncio.sleep(0)
             assert not written.done()
@@ -335,12 +307,33 @@ def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path) -> None:
             for refused in (written, syncing, files.write(capture(3)), files.close()):
                 with pytest.raises(ArchiveError, match="File too large"):
                     await refused
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     asyncio.run(main())
     assert mend_folder(tmp_path) == MendReport(files=1, removed=0, records=3, bytes_cut=0)
     assert check_folder(tmp_path).problem_count == 0
+
+
+@pytest.mark.parametrize("room", NO_ROOM)
+def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, room: int) -> None:
+    """Finished files stay as they are; once there is room, all is written."""
+
+    async def main() -> list[Location]:
+        files = opened(tmp_path, max_size=100_000)
+        before = [await files.write(capture(number, NOISE)) for number in range(3)]
+        [closed] = finished(tmp_path)
+        content = closed.read_bytes()
+        with full_disk(tmp_path, room):
+            written = [files.write(capture(number, NOISE)) for number in range(3, 6)]
+            await stalled(files)
+        places = [*before, *await asyncio.gather(*written)]
+        await files.close()
+        assert closed.read_bytes() == content
+        return places
+
+    places = asyncio.run(main())
+    assert urls_of(tmp_path, places) == [f"http://example.org/page/{n}" for n in range(6)]
+    report = check_folder(tmp_path)
+    assert (report.records, report.problem_count) == (12 + report.files, 0)
 
 
 def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
@@ -367,12 +360,6 @@ def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
                 await files.close()
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("prefix", ["../a", ""])
-def test_unusable_prefix_is_refused_immediately(tmp_path: Path, prefix: str) -> None:
-    with pytest.raises(ValueError, match="prefix"):
-        writer(tmp_path, prefix=prefix)
 
 
 def test_folder_of_another_writer_is_refused(tmp_path: Path) -> None:

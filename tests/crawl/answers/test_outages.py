@@ -75,7 +75,7 @@ def test_crawl_pauses_when_no_host_answers(
     assert 0 < crawl.outages.next_probe() <= 5
     assert crawl.fail(hosts, kind)
     crawl.answer(hosts)
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
     logged = [
         record.getMessage()
         for record in caplog.records
@@ -104,7 +104,7 @@ def test_dead_hosts_are_blamed_while_another_answers(crawl: Crawl) -> None:
         assert not crawl.fail(number, "connect_timeout")
         if number % (HOSTS // 2) == 0:
             crawl.answer(number)
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
     assert crawl.errors() == 5 * HOSTS - 10
 
 
@@ -117,7 +117,7 @@ def test_failing_name_servers_blame_no_host(crawl: Crawl, caplog: pytest.LogCapt
         crawl.answer(1000)
     assert blameless == [False] * (HOSTS - 1) + [True, True]
     assert crawl.errors() == 0
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
     crawl.names.answered += 1
     crawl.answer(1000)
     assert not crawl.fail(0, "dns_timeout")
@@ -130,10 +130,10 @@ def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) ->
     for number in range(2 * HOSTS):
         crawl.world.frontier.schedule.cache.get(f"h{number}.test").rate.errors = 1
         assert not crawl.fail(number, "connect_timeout")
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
     for number in range(HOSTS_CERTAIN):
         crawl.fail(number, "network_down")
-    assert crawl.outages.paused
+    assert crawl.outages.is_out
 
 
 @pytest.mark.parametrize("kind", sorted(NETWORK.suspect))
@@ -142,13 +142,13 @@ def test_once_one_has_answered_hosts_never_reached_prove_nothing(crawl: Crawl, k
     crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(5 * HOSTS):
         crawl.fail(number, kind)
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
     for number in range(HOSTS):
         crawl.answer(number)
     crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(HOSTS):
         crawl.fail(number, kind)
-    assert crawl.outages.paused
+    assert crawl.outages.is_out
 
 
 def test_a_refusal_shows_that_there_is_a_network(crawl: Crawl) -> None:
@@ -182,7 +182,7 @@ def test_a_body_that_does_not_end_in_time_is_never_an_outage(crawl: Crawl) -> No
     assert not any(
         crawl.fail(number, "total_timeout", has_head=True) for number in range(5 * HOSTS)
     )
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_hosts_of_one_block_of_public_addresses_are_no_outage(
     crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(5 * HOSTS):
         crawl.fail(number, "connect_timeout")
-    assert crawl.outages.paused == is_outage
+    assert crawl.outages.is_out == is_outage
 
 
 def test_probes_ask_one_host_of_each_owner(crawl: Crawl) -> None:
@@ -244,7 +244,7 @@ def test_outage_without_a_host_to_probe_is_given_up(
     assert crawl.outages.next_probe() > 0
     crawl.world.clocks.pass_(1)
     assert crawl.outages.next_probe() == 0
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
     assert "No host that answered before was left to probe" in caplog.text
 
 
@@ -268,16 +268,16 @@ def test_a_request_that_goes_out_in_an_outage_is_the_probe(crawl: Crawl) -> None
 
 def test_want_of_descriptors_is_nobodys_fault(crawl: Crawl) -> None:
     assert crawl.fail(0, "local")
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
 
 
 def test_found_names_end_an_outage_of_name_servers(crawl: Crawl) -> None:
     assert crawl.fail(0, "dns_down")
-    assert crawl.outages.paused
+    assert crawl.outages.is_out
     crawl.names.answered += 1
     # An answer that the name does not exist shows that the name servers work.
     crawl.fail(1, "dns_nxdomain")
-    assert not crawl.outages.paused
+    assert not crawl.outages.is_out
 
 
 def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from krowlspider.cluster.transport.inbox import hosts_key
-from krowlspider.frontier.handover.chunks import encode_chunk
+from krowlspider.frontier.moves.chunks import encode_chunk
 from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.frontier.handover.chunks import Chunk
-    from krowlspider.frontier.handover.departure import Departure
+    from krowlspider.frontier.moves.chunks import Chunk
+    from krowlspider.frontier.moves.departure import Departure
 
 # The steps of a receiver, in order.
 STEPS = ("asked", "stored", "durable", "acknowledged")

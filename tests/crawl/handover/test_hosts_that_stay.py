@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.cluster.transport.inbox import MAX_CHUNK
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.hosts.host import SEALED
+from krowlspider.frontier.moves.arrival import Arrivals
 from tests.cluster.forwarding import clients, drive, eventually, quick_time
 from tests.cluster.servers import redis_server
 from tests.crawl.handover.hosts import DEAD, to_there

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.peer import HandoverStats, PeerHandover
-from krowlspider.frontier.handover.chunks import Chunk, decode_chunk
+from krowlspider.frontier.moves.chunks import Chunk, decode_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.crawl.handover.receiver import HandoverReceiver
 from krowlspider.crawl.nodes.handover import may_take
-from krowlspider.frontier.handover.chunks import Chunk, encode_chunk
+from krowlspider.frontier.moves.chunks import Chunk, encode_chunk
 
 OLD, NEW = Ring([Member("b")]), Ring(map(Member, "ab"))
 HOSTS = [f"site{number}.test" for number in range(100)]

@@ -15,7 +15,7 @@ from krowlspider.cluster.transport.redis_connection import RedisConnection
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.peer import WINDOW, HandoverStats, PeerHandover
 from krowlspider.crawl.handover.receiver import arrived_key
-from krowlspider.frontier.handover.chunks import decode_chunk
+from krowlspider.frontier.moves.chunks import decode_chunk
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import seen_prefix
 from tests.cluster.forwarding import QUICK_TIME, SPIDER, clients, drive, eventually

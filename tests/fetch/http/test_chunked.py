@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +78,15 @@ def test_bare_line_feeds_are_read_as_line_ends() -> None:
 def test_broken_chunk_is_refused(wire: bytes) -> None:
     with pytest.raises(ProtocolBroken):
         ChunkedDecoder().feed(wire)
+
+
+@pytest.mark.parametrize("wire", [b"<html>", b"<html>\n", b"-1\r\nabc"])
+def test_bytes_without_a_size_are_the_body_itself(wire: bytes) -> None:
+    """The header was wrong, whether or not the first line came whole."""
+    decoder = ChunkedDecoder()
+    with suppress(ProtocolBroken):
+        decoder.feed(wire)
+    assert decoder.body_in(wire) == wire
 
 
 def test_the_last_chunk_is_known_before_the_trailers_end() -> None:

@@ -132,8 +132,3 @@ def test_chains_are_undone_from_the_last_to_the_first() -> None:
 @pytest.mark.parametrize("encodings", [b"", b" , ", b"identity", b"utf-8", b"none"])
 def test_body_without_a_known_coding_is_unchanged(encodings: bytes) -> None:
     assert decode_body(PAGE, encodings, BIG) == PAGE
-
-
-def test_an_empty_body_decodes_to_nothing() -> None:
-    for name in CODERS:
-        assert decode_body(b"", name, 0) == b""

@@ -194,7 +194,9 @@ def test_interim_responses_without_end_are_refused_at_64_kib() -> None:
         flood(reader, INTERIM)
 
 
-@pytest.mark.parametrize("garbage", [b"<", b"<html>", b"SSH-2.0-x\r\n", b"\0", b"HTTQ"])
+@pytest.mark.parametrize(
+    "garbage", [b"<", b"<html>", b"SSH-2.0-x\r\n", b"\0", b"HTTQ", b"HTTP/1.1 abc\r\n\r\n"]
+)
 def test_bytes_that_are_no_http_are_refused_at_once(garbage: bytes) -> None:
     with pytest.raises(ProtocolBroken):
         ResponseReader("GET", 100).feed(garbage)

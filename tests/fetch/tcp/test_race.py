@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.fetch.loop_clock import LoopClock
-from krowlspider.fetch.tcp.order import ADDRESSES_TRIED, Order
 from krowlspider.fetch.tcp.race import DELAY, Overtaken, Race
+from krowlspider.fetch.tcp.routes import ADDRESSES_TRIED, Order
 from tests.support.simulated_loop import SimulatedLoop
 
 if TYPE_CHECKING:
@@ -86,290 +86,234 @@ class Track:
         return await self.race.run(patience)
 
 
-def simulated(main: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        runner.run(main)
+@pytest.fixture
+def run() -> Callable[[Coroutine[Any, Any, None]], None]:
+    def simulated(main: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+            runner.run(main)
+
+    return simulated
 
 
 def refused(after: float = 0.01) -> tuple[float, Exception]:
     return after, UnreachedError()
 
 
-def test_an_address_in_time_is_the_only_one_tried() -> None:
-    async def main() -> None:
-        track = Track()
-        track.more = 0.0, V6
-        track.answers = {V4[0]: DELAY - 0.01}
-        assert await track.run(V4) == V4[0]
-        assert (track.begun, track.asked) == ([(0, V4[0])], [])
-        assert (track.race.winner, track.race.failed, track.race.unreached) == (V4[0], [], [])
-
-    simulated(main())
+async def test_an_address_in_time_is_the_only_one_tried() -> None:
+    track = Track()
+    track.more = 0.0, V6
+    track.answers = {V4[0]: DELAY - 0.01}
+    assert await track.run(V4) == V4[0]
+    assert (track.begun, track.asked) == ([(0, V4[0])], [])
+    assert (track.race.winner, track.race.failed, track.race.unreached) == (V4[0], [], [])
 
 
-def test_an_attempt_in_time_has_no_task_and_one_timer() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        timers: list[float] = []
-        call_later = loop.call_later
+async def test_an_attempt_in_time_has_no_task_and_one_timer() -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_later = loop.call_later
 
-        def counted(delay: float, *rest: Any, **options: Any) -> asyncio.TimerHandle:
-            timers.append(delay)
-            return call_later(delay, *rest, **options)
+    def counted(delay: float, *rest: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *rest, **options)
 
-        async def attempt(address: str, reached: Callable[[], None]) -> str:
-            await asyncio.sleep(0)
-            assert len(asyncio.all_tasks()) == 1
-            reached()
-            return address
+    async def attempt(address: str, reached: Callable[[], None]) -> str:
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+        reached()
+        return address
 
-        loop.call_later = counted  # type: ignore[method-assign]
-        race = Race(
-            LoopClock(loop, loop.time), Order(V4), attempt, limit=loop.time() + 9, next_after=()
-        )
-        await race.run()
-        assert timers == [DELAY]
-
-    simulated(main())
+    loop.call_later = counted  # type: ignore[method-assign]
+    race = Race(
+        LoopClock(loop, loop.time), Order(V4), attempt, limit=loop.time() + 9, next_after=()
+    )
+    await race.run()
+    assert timers == [DELAY]
 
 
-def test_attempts_begin_a_delay_apart_and_families_alternate() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V6[1]: 0.1}
-        assert await track.run([*V4[:3], *V6[:3]]) == V6[1]
-        assert track.begun == [(0, V4[0]), (0.25, V6[0]), (0.5, V4[1]), (0.75, V6[1])]
-        assert track.now == 0.85
-        assert sorted(track.ended) == sorted([*V4[:2], *V6[:2]])
-        assert track.race.unreached == [V4[0], V6[0], V4[1]]
-
-    simulated(main())
+async def test_attempts_begin_a_delay_apart_and_families_alternate() -> None:
+    track = Track()
+    track.answers = {V6[1]: 0.1}
+    assert await track.run([*V4[:3], *V6[:3]]) == V6[1]
+    assert track.begun == [(0, V4[0]), (0.25, V6[0]), (0.5, V4[1]), (0.75, V6[1])]
+    assert track.now == 0.85
+    assert sorted(track.ended) == sorted([*V4[:2], *V6[:2]])
+    assert track.race.unreached == [V4[0], V6[0], V4[1]]
 
 
-def test_the_next_attempt_begins_at_once_when_one_fails() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: refused(), V6[0]: refused(), V4[1]: 0.02}
-        assert await track.run([*V4[:3], *V6[:3]]) == V4[1]
-        assert track.begun == [(0, V4[0]), (0.01, V6[0]), (0.02, V4[1])]
-        assert track.race.failed == track.race.unreached == [V4[0], V6[0]]
-
-    simulated(main())
+async def test_the_next_attempt_begins_at_once_when_one_fails() -> None:
+    track = Track()
+    track.answers = {V4[0]: refused(), V6[0]: refused(), V4[1]: 0.02}
+    assert await track.run([*V4[:3], *V6[:3]]) == V4[1]
+    assert track.begun == [(0, V4[0]), (0.01, V6[0]), (0.02, V4[1])]
+    assert track.race.failed == track.race.unreached == [V4[0], V6[0]]
 
 
-def test_a_late_address_that_fails_hurries_the_next_one() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: refused(0.3), V4[2]: 0.01}
-        assert await track.run(V4[:3]) == V4[2]
-        assert track.begun == [(0, V4[0]), (0.25, V4[1]), (0.3, V4[2])]
-
-    simulated(main())
+async def test_a_late_address_that_fails_hurries_the_next_one() -> None:
+    track = Track()
+    track.answers = {V4[0]: refused(0.3), V4[2]: 0.01}
+    assert await track.run(V4[:3]) == V4[2]
+    assert track.begun == [(0, V4[0]), (0.25, V4[1]), (0.3, V4[2])]
 
 
-def test_a_late_address_wins_if_it_is_reached_first() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: 0.3, V6[0]: 0.2}
-        assert await track.run([V4[0], V6[0]]) == V4[0]
-        assert track.now == 0.3
-        assert sorted(track.ended) == [V4[0], V6[0]]
-        assert track.race.failed == track.race.unreached == []
-
-    simulated(main())
+async def test_a_late_address_wins_if_it_is_reached_first() -> None:
+    track = Track()
+    track.answers = {V4[0]: 0.3, V6[0]: 0.2}
+    assert await track.run([V4[0], V6[0]]) == V4[0]
+    assert track.now == 0.3
+    assert sorted(track.ended) == [V4[0], V6[0]]
+    assert track.race.failed == track.race.unreached == []
 
 
-def test_the_second_address_overtakes_the_first() -> None:
-    async def main() -> None:
-        track = Track()
-        track.works = 1.0
-        track.answers = {V4[0]: 0.5, V6[0]: 0.2}
-        assert await track.run([V4[0], V6[0]]) == V6[0]
-        # The first one has ended when it was overtaken, not when it was reached.
-        assert track.ended == [V4[0], V6[0]]
-        assert track.now == 1.45
-
-    simulated(main())
+async def test_the_second_address_overtakes_the_first() -> None:
+    track = Track()
+    track.works = 1.0
+    track.answers = {V4[0]: 0.5, V6[0]: 0.2}
+    assert await track.run([V4[0], V6[0]]) == V6[0]
+    # The first one has ended when it was overtaken, not when it was reached.
+    assert track.ended == [V4[0], V6[0]]
+    assert track.now == 1.45
 
 
-def test_two_that_are_reached_in_one_turn_have_one_winner() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: 0.5, V6[0]: 0.25}
-        winner = await track.run([V4[0], V6[0]])
-        assert winner == track.race.winner
-        assert sorted(track.ended) == [V4[0], V6[0]]
-        assert track.discarded == []
-
-    simulated(main())
+async def test_two_that_are_reached_in_one_turn_have_one_winner() -> None:
+    track = Track()
+    track.answers = {V4[0]: 0.5, V6[0]: 0.25}
+    winner = await track.run([V4[0], V6[0]])
+    assert winner == track.race.winner
+    assert sorted(track.ended) == [V4[0], V6[0]]
+    assert track.discarded == []
 
 
-def test_an_attempt_that_was_overtaken_is_told_so() -> None:
-    async def main() -> None:
-        told: list[str] = []
+async def test_an_attempt_that_was_overtaken_is_told_so() -> None:
+    told: list[str] = []
 
-        async def attempt(address: str, reached: Callable[[], None]) -> str:
+    async def attempt(address: str, reached: Callable[[], None]) -> str:
+        try:
+            await asyncio.sleep(10 if address == V4[0] else 0.1)
+        except asyncio.CancelledError:
+            # As a connection that was made in the same turn.
             try:
-                await asyncio.sleep(10 if address == V4[0] else 0.1)
-            except asyncio.CancelledError:
-                # As a connection that was made in the same turn.
-                try:
-                    reached()
-                except Overtaken:
-                    told.append(address)
-                    raise
-            reached()
-            return address
+                reached()
+            except Overtaken:
+                told.append(address)
+                raise
+        reached()
+        return address
 
-        loop = asyncio.get_running_loop()
-        race = Race(
-            LoopClock(loop, loop.time),
-            Order([V4[0], V6[0]]),
-            attempt,
-            limit=loop.time() + 9,
-            next_after=(),
-        )
-        assert await race.run() == V6[0]
-        assert told == [V4[0]]
-
-    simulated(main())
+    loop = asyncio.get_running_loop()
+    race = Race(
+        LoopClock(loop, loop.time),
+        Order([V4[0], V6[0]]),
+        attempt,
+        limit=loop.time() + 9,
+        next_after=(),
+    )
+    assert await race.run() == V6[0]
+    assert told == [V4[0]]
 
 
-def test_more_addresses_are_asked_for_once_the_first_is_late() -> None:
-    async def main() -> None:
-        track = Track()
-        track.more = 0.1, V6[:1]
-        track.answers = {V6[0]: 0.01}
-        assert await track.run(V4[:1]) == V6[0]
-        assert track.begun == [(0, V4[0]), (0.35, V6[0])]
-        assert track.asked == [0.25]
-
-    simulated(main())
+async def test_more_addresses_are_asked_for_once_the_first_is_late() -> None:
+    track = Track()
+    track.more = 0.1, V6[:1]
+    track.answers = {V6[0]: 0.01}
+    assert await track.run(V4[:1]) == V6[0]
+    assert track.begun == [(0, V4[0]), (0.35, V6[0])]
+    assert track.asked == [0.25]
 
 
-def test_more_addresses_are_asked_for_once_the_first_has_failed() -> None:
-    async def main() -> None:
-        track = Track()
-        track.more = 0.1, [*V4[:1], *V6[:1]]
-        track.answers = {V4[0]: refused(), V4[1]: refused(), V6[0]: 0.01}
-        assert await track.run(V4[:2]) == V6[0]
-        assert track.begun == [(0, V4[0]), (0.01, V4[1]), (0.11, V6[0])]
-        assert track.asked == [0.01]
-
-    simulated(main())
+async def test_more_addresses_are_asked_for_once_the_first_has_failed() -> None:
+    track = Track()
+    track.more = 0.1, [*V4[:1], *V6[:1]]
+    track.answers = {V4[0]: refused(), V4[1]: refused(), V6[0]: 0.01}
+    assert await track.run(V4[:2]) == V6[0]
+    assert track.begun == [(0, V4[0]), (0.01, V4[1]), (0.11, V6[0])]
+    assert track.asked == [0.01]
 
 
-def test_three_addresses_of_a_family_are_tried() -> None:
-    async def main() -> None:
-        track = Track()
-        track.more = 0.5, V6
-        track.answers = dict.fromkeys(V4 + V6, refused())
-        with pytest.raises(UnreachedError):
-            await track.run(V4)
-        tried = [address for _, address in track.begun]
-        assert tried == [*V4[:ADDRESSES_TRIED], *V6[:ADDRESSES_TRIED]]
-
-    simulated(main())
+async def test_three_addresses_of_a_family_are_tried() -> None:
+    track = Track()
+    track.more = 0.5, V6
+    track.answers = dict.fromkeys(V4 + V6, refused())
+    with pytest.raises(UnreachedError):
+        await track.run(V4)
+    tried = [address for _, address in track.begun]
+    assert tried == [*V4[:ADDRESSES_TRIED], *V6[:ADDRESSES_TRIED]]
 
 
-def test_when_all_fail_the_failure_of_the_first_is_raised_at_once() -> None:
-    async def main() -> None:
-        track, first = Track(), refused(0.3)
-        track.answers = {V4[0]: first, V4[1]: refused(), V4[2]: refused()}
-        with pytest.raises(UnreachedError) as caught:
-            await track.run(V4[:3])
-        assert caught.value is first[1]
-        assert track.now == 0.3
-
-    simulated(main())
+async def test_when_all_fail_the_failure_of_the_first_is_raised_at_once() -> None:
+    track, first = Track(), refused(0.3)
+    track.answers = {V4[0]: first, V4[1]: refused(), V4[2]: refused()}
+    with pytest.raises(UnreachedError) as caught:
+        await track.run(V4[:3])
+    assert caught.value is first[1]
+    assert track.now == 0.3
 
 
-def test_silent_addresses_end_at_the_limit() -> None:
-    async def main() -> None:
-        track = Track()
-        with pytest.raises(TimeoutError):
-            await track.run(V4[:2])
-        assert track.now == LIMIT
-        assert track.ended == V4[:2]
-        assert track.race.unreached == V4[:2]
-
-    simulated(main())
+async def test_silent_addresses_end_at_the_limit() -> None:
+    track = Track()
+    with pytest.raises(TimeoutError):
+        await track.run(V4[:2])
+    assert track.now == LIMIT
+    assert track.ended == V4[:2]
+    assert track.race.unreached == V4[:2]
 
 
-def test_at_the_limit_the_failure_of_the_first_is_raised() -> None:
-    async def main() -> None:
-        track, first = Track(), refused()
-        track.answers = {V4[0]: first}
-        with pytest.raises(UnreachedError) as caught:
-            await track.run(V4[:2])
-        assert caught.value is first[1]
-        assert track.now == LIMIT
-
-    simulated(main())
+async def test_at_the_limit_the_failure_of_the_first_is_raised() -> None:
+    track, first = Track(), refused()
+    track.answers = {V4[0]: first}
+    with pytest.raises(UnreachedError) as caught:
+        await track.run(V4[:2])
+    assert caught.value is first[1]
+    assert track.now == LIMIT
 
 
 @pytest.mark.parametrize("order", [V4[:2], V4[1::-1]])
-def test_another_failure_ends_the_race(order: list[str]) -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: (0.01, BrokenError()), V4[1]: refused(0.3)}
-        with pytest.raises(BrokenError):
-            await track.run(order)
-
-    simulated(main())
+async def test_another_failure_ends_the_race(order: list[str]) -> None:
+    track = Track()
+    track.answers = {V4[0]: (0.01, BrokenError()), V4[1]: refused(0.3)}
+    with pytest.raises(BrokenError):
+        await track.run(order)
 
 
-def test_an_address_that_was_reached_and_then_fails_ends_the_race() -> None:
-    async def main() -> None:
-        async def attempt(address: str, reached: Callable[[], None]) -> str:
-            reached()
-            raise UnreachedError(address)
+async def test_an_address_that_was_reached_and_then_fails_ends_the_race() -> None:
+    async def attempt(address: str, reached: Callable[[], None]) -> str:
+        reached()
+        raise UnreachedError(address)
 
-        loop = asyncio.get_running_loop()
-        clock = LoopClock(loop, loop.time)
-        race = Race(clock, Order(V4), attempt, limit=loop.time() + 9, next_after=(UnreachedError,))
-        with pytest.raises(UnreachedError, match=V4[0]):
-            await race.run()
-
-    simulated(main())
+    loop = asyncio.get_running_loop()
+    clock = LoopClock(loop, loop.time)
+    race = Race(clock, Order(V4), attempt, limit=loop.time() + 9, next_after=(UnreachedError,))
+    with pytest.raises(UnreachedError, match=V4[0]):
+        await race.run()
 
 
 @pytest.mark.parametrize("first", [SILENT, refused()])
-def test_cancelling_ends_every_attempt(first: float | tuple[float, Exception]) -> None:
-    async def main() -> None:
-        track = Track()
-        track.more = SILENT, []
-        track.answers = {V4[0]: first}
-        running = asyncio.ensure_future(track.run(V4[:3]))
-        await asyncio.sleep(0.4)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert sorted(track.ended) == sorted(address for _, address in track.begun)
-        assert len(asyncio.all_tasks()) == 1
-
-    simulated(main())
+async def test_cancelling_ends_every_attempt(first: float | tuple[float, Exception]) -> None:
+    track = Track()
+    track.more = SILENT, []
+    track.answers = {V4[0]: first}
+    running = asyncio.ensure_future(track.run(V4[:3]))
+    await asyncio.sleep(0.4)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert sorted(track.ended) == sorted(address for _, address in track.begun)
+    assert len(asyncio.all_tasks()) == 1
 
 
-def test_a_result_for_a_cancelled_caller_is_discarded() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: refused(), V4[1]: 0.1}
-        running = asyncio.ensure_future(track.run(V4[:2]))
-        await track.over[V4[1]].wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert track.discarded == [V4[1]]
-
-    simulated(main())
+async def test_a_result_for_a_cancelled_caller_is_discarded() -> None:
+    track = Track()
+    track.answers = {V4[0]: refused(), V4[1]: 0.1}
+    running = asyncio.ensure_future(track.run(V4[:2]))
+    await track.over[V4[1]].wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert track.discarded == [V4[1]]
 
 
-def test_an_address_that_was_reached_before_has_more_patience() -> None:
-    async def main() -> None:
-        track = Track()
-        track.answers = {V4[0]: 0.9}
-        assert await track.run(V4, 1.0) == V4[0]
-        assert len(track.begun) == 1
-
-    simulated(main())
+async def test_an_address_that_was_reached_before_has_more_patience() -> None:
+    track = Track()
+    track.answers = {V4[0]: 0.9}
+    assert await track.run(V4, 1.0) == V4[0]
+    assert len(track.begun) == 1

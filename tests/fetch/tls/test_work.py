@@ -15,14 +15,12 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import TLSFailed
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.tls.channel import Channel
-from krowlspider.fetch.tls.client_hello import offers_finite_field
-from krowlspider.fetch.tls.context import crawler_tls
-from krowlspider.fetch.tls.work import BARE_MOST, TURN, WORK, Slices
+from krowlspider.fetch.tls.channel import Channel, crawler_tls
+from krowlspider.fetch.tls.work import BARE_MOST, TURN, WORK, Slices, offers_finite_field
 from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from tests.fetch.tls.records import Records
-from tests.fetch.web import Peer, Run, answering, client, fetch, serve
+from tests.fetch.web import Peer, answering, client, fetch, serve
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
@@ -230,24 +228,21 @@ def test_turn_is_bounded_for_many_floods(
     ("group", "taken"),
     [(0x17, True), (0x18, True), (0x19, True), (0x1E, True), (0x100, False), (0x104, False)],
 )
-def test_a_server_may_choose_a_curve_and_no_modulus(run: Run, group: int, taken: bool) -> None:
+async def test_a_server_may_choose_a_curve_and_no_modulus(group: int, taken: bool) -> None:
     """A single call with ffdhe8192 takes 0.1 s."""
     answers: list[bytes] = []
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            hello = await peer.some()
-            await peer.send(hello_retry(hello, group))
-            answers.append(await peer.some())
-            peer.close()
+    async def script(peer: Peer) -> None:
+        hello = await peer.some()
+        await peer.send(hello_retry(hello, group))
+        answers.append(await peer.some())
+        peer.close()
 
-        async with serve(script) as web, client() as made:
-            with pytest.raises(TLSFailed) as caught:
-                await fetch(made, f"https://a.test:{web.port}/")
-        assert bool(answers) is taken
-        assert ("finite field" in str(caught.value)) is not taken
-
-    run(main())
+    async with serve(script) as web, client() as made:
+        with pytest.raises(TLSFailed) as caught:
+            await fetch(made, f"https://a.test:{web.port}/")
+    assert bool(answers) is taken
+    assert ("finite field" in str(caught.value)) is not taken
 
 
 @pytest.mark.parametrize("flight", [b"", b"\x14\x03\x03\x00\x01\x01", b"\x16\x03\x03\x00\x01\x10"])
@@ -269,107 +264,91 @@ def chain(path: Path, certificate: trustme.LeafCert, count: int) -> ssl.SSLConte
     ("version", "count", "taken"),
     [("TLSv1_2", 10, True), ("TLSv1_2", 150, False), ("TLSv1_3", 150, False)],
 )
-def test_a_chain_of_certificates_is_taken_up_to_32_kib(
-    run: Run,
-    tmp_path: Path,
-    version: str,
-    count: int,
-    taken: bool,
+async def test_a_chain_of_certificates_is_taken_up_to_32_kib(
+    tmp_path: Path, version: str, count: int, taken: bool
 ) -> None:
     context = chain(tmp_path, trustme.CA().issue_cert("a.test"), count)
     context.maximum_version = ssl.TLSVersion[version]
 
-    async def main() -> None:
-        async with serve(answering(OK), context) as web, client() as made:
-            if taken:
-                await fetch(made, f"https://a.test:{web.port}/")
-                return
-            with pytest.raises(TLSFailed, match="bytes of TLS without content"):
-                await fetch(made, f"https://a.test:{web.port}/")
-
-    run(main())
+    async with serve(answering(OK), context) as web, client() as made:
+        if taken:
+            await fetch(made, f"https://a.test:{web.port}/")
+            return
+        with pytest.raises(TLSFailed, match="bytes of TLS without content"):
+            await fetch(made, f"https://a.test:{web.port}/")
 
 
-def test_a_handshake_in_records_of_a_byte_is_bounded(
-    run: Run, tmp_path: Path, certificate: trustme.LeafCert
+async def test_a_handshake_in_records_of_a_byte_is_bounded(
+    tmp_path: Path, certificate: trustme.LeafCert
 ) -> None:
     context = chain(tmp_path, certificate, 20)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
-            server = context.wrap_bio(inward, outward, server_side=True)
-            inward.write(await peer.some())
-            with suppress(ssl.SSLWantReadError):
-                server.do_handshake()
-            split = by_bytes(outward.read())
-            assert len(split) > BARE_MOST
-            await peer.send(split)
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = context.wrap_bio(inward, outward, server_side=True)
+        inward.write(await peer.some())
+        with suppress(ssl.SSLWantReadError):
+            server.do_handshake()
+        split = by_bytes(outward.read())
+        assert len(split) > BARE_MOST
+        await peer.send(split)
+        await peer.gone()
 
-        async with serve(script) as web, client() as made:
-            with pytest.raises(TLSFailed, match="bytes of TLS without content"):
-                await fetch(made, f"https://a.test:{web.port}/")
-
-    run(main())
+    async with serve(script) as web, client() as made:
+        with pytest.raises(TLSFailed, match="bytes of TLS without content"):
+            await fetch(made, f"https://a.test:{web.port}/")
 
 
-def test_a_host_that_floods_an_idle_connection_is_blamed(
-    run: Run, tls: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_host_that_floods_an_idle_connection_is_blamed(
+    tls: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next request fails and is not sent; the one after it gets a new connection."""
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            records = Records(peer, tls)
-            await records.request()
-            sealer = Sealer(tmp_path / "secrets")
-            await peer.send(sealer.content(OK))
-            await peer.send(key_updates(sealer))
-            await peer.gone()
+    async def script(peer: Peer) -> None:
+        records = Records(peer, tls)
+        await records.request()
+        sealer = Sealer(tmp_path / "secrets")
+        await peer.send(sealer.content(OK))
+        await peer.send(key_updates(sealer))
+        await peer.gone()
 
-        async with serve(script) as web, client() as made:
-            url = f"https://a.test:{web.port}/"
-            first = await fetch(made, url)
-            await web.gone.wait()
-            with pytest.raises(TLSFailed):
-                await fetch(made, url)
-            third = await fetch(made, url)
-        assert (first.body, third.body, web.connections) == (b"hello", b"hello", 2)
-        assert "the connection to a.test at 127.0.0.1:" in caplog.text
-
-    run(main())
+    async with serve(script) as web, client() as made:
+        url = f"https://a.test:{web.port}/"
+        first = await fetch(made, url)
+        await web.gone.wait()
+        with pytest.raises(TLSFailed):
+            await fetch(made, url)
+        third = await fetch(made, url)
+    assert (first.body, third.body, web.connections) == (b"hello", b"hello", 2)
+    assert "the connection to a.test at 127.0.0.1:" in caplog.text
 
 
-def test_handshakes_without_end_are_bounded(run: Run, certificate: trustme.LeafCert) -> None:
+async def test_handshakes_without_end_are_bounded(certificate: trustme.LeafCert) -> None:
     """A server of TLS 1.2 may ask for another at any time (RFC 5246, section 7.4.1.1)."""
     context = SSL.Context(SSL.TLSv1_2_METHOD)
     certificate.configure_cert(context)
     server = SSL.Connection(context, None)
     server.set_accept_state()
 
-    async def main() -> None:
-        async def script(peer: Peer) -> None:
-            while True:
+    async def script(peer: Peer) -> None:
+        while True:
+            with suppress(SSL.WantReadError):
+                while True:
+                    server.recv(65_536)
+            finished = server.get_state_string() == b"SSL negotiation finished successfully"
+            if finished and not server.renegotiate_pending():
+                server.renegotiate()
                 with suppress(SSL.WantReadError):
-                    while True:
-                        server.recv(65_536)
-                finished = server.get_state_string() == b"SSL negotiation finished successfully"
-                if finished and not server.renegotiate_pending():
-                    server.renegotiate()
-                    with suppress(SSL.WantReadError):
-                        server.do_handshake()
-                with suppress(SSL.WantReadError):
-                    await peer.send(server.bio_read(65_536))
-                server.bio_write(await peer.some())
+                    server.do_handshake()
+            with suppress(SSL.WantReadError):
+                await peer.send(server.bio_read(65_536))
+            server.bio_write(await peer.some())
 
-        async with serve(script) as web, client() as made:
-            with pytest.raises(TLSFailed):
-                await fetch(made, f"https://a.test:{web.port}/")
-        assert 5 < server.total_renegotiations() < 500
-
-    run(main())
+    async with serve(script) as web, client() as made:
+        with pytest.raises(TLSFailed):
+            await fetch(made, f"https://a.test:{web.port}/")
+    assert 5 < server.total_renegotiations() < 500
 
 
 def test_a_connection_that_waits_for_memory_is_given_nothing(

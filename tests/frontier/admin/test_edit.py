@@ -10,7 +10,7 @@ import pytest
 from krowlspider.frontier.admin import edit
 from krowlspider.frontier.admin.edit import UnknownHostError, drop_host, forget_host
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix

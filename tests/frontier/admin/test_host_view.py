@@ -13,7 +13,7 @@ from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.admin.words import duration
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.record import encode_host
+from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import poison_prefix
@@ -95,7 +95,7 @@ def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: 
 
 def test_why_names_the_next_try_of_a_deferred_host() -> None:
     host = waiting()
-    host.set_health(Health.DEAD)
+    host.set_health(Health.DEFERRED)
     host.state = SchedulingState.DEFERRED
     view = seen(host, PAGE)
     assert view.state == "deferred"
@@ -107,7 +107,7 @@ def test_why_names_the_next_try_of_a_deferred_host() -> None:
 
 def test_why_names_errors_and_hours_of_a_host_deferred_for_a_day() -> None:
     host = waiting(9000, errors=10)
-    host.set_health(Health.DEAD)
+    host.set_health(Health.DEFERRED)
     assert seen(host, PAGE).why == (
         "It is deferred after 10 errors in a row; it is tried again in 2 h 30 min, or at a start"
         " after that."
@@ -128,7 +128,7 @@ def test_why_names_errors_and_hours_of_a_host_deferred_for_a_day() -> None:
 def test_why_names_errors_and_minutes_of_a_resting_host() -> None:
     host = waiting(90, errors=5)
     host.ready = host.due
-    host.set_health(Health.DEAD)
+    host.set_health(Health.DEFERRED)
     assert seen(host, PAGE).why == (
         "It is deferred after 5 errors in a row; it is tried again in 1 min 30 s, or at a start"
         " after that."
@@ -204,7 +204,7 @@ def test_durations_have_two_units(seconds: float, words: str) -> None:
 def test_host_with_one_error_is_described_in_the_singular() -> None:
     host = waiting(90, errors=1, throttling=1)
     host.ready = host.due
-    host.set_health(Health.DEAD)
+    host.set_health(Health.DEFERRED)
     view = seen(host, PAGE)
     assert view.why.startswith("It is deferred after 1 error in a row;")
     assert "backoff  1 error in a row, slowed down 1 time" in one_host(view).splitlines()

@@ -9,7 +9,7 @@ import pytest
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries, entry_keys, records
@@ -104,6 +104,7 @@ def test_a_healthy_frontier_is_unchanged_by_a_rebuild(world: World) -> None:
         "robots": 1,
         "outbox": 0,
         "budgets": 0,
+        "pages": 0,
     }
     assert (found.marked, found.short, found.short_hosts) == (0, [], 0)
     after = contents(world)

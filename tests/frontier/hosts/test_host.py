@@ -8,11 +8,11 @@ from krowlspider.frontier.hosts.host import LEGAL_HEALTH_CHANGES, Health, Host, 
 
 # A second copy on purpose: the table must not check itself.
 LEGAL = {
-    "NEW": {"ROBOTS", "ACTIVE", "BACKING_OFF", "DEAD", "RETIRED"},
-    "ROBOTS": {"ACTIVE", "BACKING_OFF", "DEAD", "RETIRED"},
-    "ACTIVE": {"ROBOTS", "BACKING_OFF", "DEAD", "RETIRED"},
-    "BACKING_OFF": {"ROBOTS", "ACTIVE", "DEAD", "RETIRED"},
-    "DEAD": {"ACTIVE", "BACKING_OFF"},
+    "NEW": {"ROBOTS", "ACTIVE", "BACKING_OFF", "DEFERRED", "RETIRED"},
+    "ROBOTS": {"ACTIVE", "BACKING_OFF", "DEFERRED", "RETIRED"},
+    "ACTIVE": {"ROBOTS", "BACKING_OFF", "DEFERRED", "RETIRED"},
+    "BACKING_OFF": {"ROBOTS", "ACTIVE", "DEFERRED", "RETIRED"},
+    "DEFERRED": {"ACTIVE", "BACKING_OFF"},
     "RETIRED": set(),
 }
 

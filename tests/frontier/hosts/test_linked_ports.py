@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts import linked_ports
-from krowlspider.frontier.robots.fetch import RobotsFetch
-from krowlspider.urls.ports import Ports
+from krowlspider.frontier.hosts.host import RobotsFetch
+from krowlspider.urls.host import Ports
 from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def test_leaving_flight_always_gives_up_the_places() -> None:
 @pytest.mark.parametrize(
     ("state", "count", "uncount"),
     [
-        (_S.BLOCKED, _F.COUNT_BLOCKED, _F.UNCOUNT_BLOCKED),
+        (_S.WAITING, _F.COUNT_WAITING, _F.UNCOUNT_WAITING),
         (_S.DEFERRED, _F.COUNT_DEFERRED, _F.UNCOUNT_DEFERRED),
     ],
 )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.hosts.host import RobotsFetch
 from krowlspider.frontier.robots import fetches as robots_fetches
-from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.fetches import WAITING_AT_ONE
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.robots import RobotsRecord
@@ -281,7 +281,7 @@ def test_a_robots_txt_of_many_hosts_is_encoded_once(
     )
     redirect_many(world, robots, 20, LEGAL)
     robots_fetch = world.frontier.schedule.cache.get("b.test").robots.fetches.pop(0)
-    assert not answer(robots, robots_fetch, 200, RULES)  # type: ignore[arg-type]
+    assert not answer(robots, robots_fetch, 200, RULES)
     assert len(encoded) == 1
     for number in range(20):
         authority = f"http://h{number}.test"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.hosts.host import RobotsFetch
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.robots.cache import LAST_GOOD_MAX, UNREACHABLE_TTL
-from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.urls.host import authority_of
 

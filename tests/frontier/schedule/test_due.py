@@ -76,7 +76,7 @@ def test_a_crash_does_not_load_every_waiting_host_together(
 def test_blocked_hosts_of_one_domain_in_memory_are_bounded(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = MemoryLimits(hosts=30, window=40, blocked=5, in_line=10)
+    memory = MemoryLimits(hosts=30, window=40, waiting=5, in_line=10)
     limits = replace(LIMITS, domain_concurrency=1, memory=memory)
     world = World(open_store, limits=limits)
     urls = [f"http://h{number}.shared.test/" for number in range(MANY)]

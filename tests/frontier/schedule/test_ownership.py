@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.host import Health, RobotsFetch
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import MemoryLimits
-from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.schedule.deferral import ROUND
 from krowlspider.frontier.schedule.ownership import HostBusyError

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.queue import SEED_PRIORITY
+from krowlspider.frontier.limits import SessionLimits
+from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:
-    from tests.frontier.conftest import World
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store.store import Store
 
 
-def test_a_seed_to_try_again_counts_at_once(world: World) -> None:
-    """Also of a host that is scheduled for something else meanwhile: the place of the seed is kept
-    from the moment at which it failed."""
+def test_a_seed_to_try_again_counts_at_once(open_store: Callable[[], Store]) -> None:
+    """Also of a host whose session goes on with something else: the place of the seed is kept from
+    the moment at which it failed."""
+    sessions = SessionLimits(requests=3, wait=5.0, hosts=10)
+    world = World(open_store, limits=replace(LIMITS, sessions=sessions))
     turns = world.frontier.schedule.seed_turns
     turns.limit()
     world.add("http://a.test/", priority=SEED_PRIORITY)
     world.add("http://a.test/link")
     lease = world.pop()
     assert lease is not None
-    world.frontier.schedule.release(lease.host, 0.25)
     assert turns.tried == 0
     again = Entry(lease.entry.url, 0, retries=1, due=world.frontier.now() + 30)
-    world.frontier.queues.replace(lease, again)
+    batch = world.store.batch()
+    world.frontier.queues.put_back(lease, again, batch)
+    world.frontier.schedule.release(lease.host, 0.25, batch)
+    assert lease.host.session
     assert turns.tried == 1
     assert turns.next_tried() > world.frontier.now() + 29
 

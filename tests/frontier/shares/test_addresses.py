@@ -56,10 +56,10 @@ def test_a_host_of_a_full_known_address_is_not_popped(
     assert popped_to(shared, "192.0.2.1") == "b.test"
     shared.clocks.pass_(1)
     assert shared.frontier.schedule.pop() is None
-    assert shared.frontier.schedule.cache.get("a.test").state is SchedulingState.BLOCKED
+    assert shared.frontier.schedule.cache.get("a.test").state is SchedulingState.WAITING
 
 
-def test_a_host_blocked_by_its_address_frees_its_domain(
+def test_a_host_waiting_for_its_address_frees_its_domain(
     shared: World,
 ) -> None:
     """No other request of the domain would end and call the next host."""
@@ -75,7 +75,7 @@ def test_a_host_blocked_by_its_address_frees_its_domain(
     assert shared.frontier.schedule.shares.waiting == 2
     shared.frontier.schedule.release(shared.frontier.schedule.cache.get("first.d.test"), 1.0)
     assert popped_to(shared, "192.0.2.3") == "last.d.test"
-    assert shared.frontier.schedule.cache.get("a.d.test").state is SchedulingState.BLOCKED
+    assert shared.frontier.schedule.cache.get("a.d.test").state is SchedulingState.WAITING
 
 
 def test_room_at_an_address_survives_eviction_of_the_host(

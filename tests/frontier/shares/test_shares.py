@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts.host import Host
-from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import MemoryLimits, SessionLimits
 from krowlspider.frontier.shares import addresses, shares
@@ -420,7 +420,7 @@ def test_each_of_many_hosts_at_one_address_is_turned_back_once(
     open_store: Callable[[], Store],
 ) -> None:
     """Their address is unknown before the first pop, and may be evicted meanwhile."""
-    memory = MemoryLimits(hosts=100, blocked=10)
+    memory = MemoryLimits(hosts=100, waiting=10)
     world = opened(open_store, address_delay=0.1, memory=memory, slots=256)
     world.add(*(f"http://h{number}.test/" for number in range(2000)))
     turned_back = 0
@@ -439,7 +439,7 @@ def test_each_of_many_hosts_at_one_address_is_turned_back_once(
 
 
 def test_a_sealed_host_leaves_its_line(open_store: Callable[[], Store]) -> None:
-    world = opened(open_store, domain_concurrency=1, memory=MemoryLimits(blocked=0))
+    world = opened(open_store, domain_concurrency=1, memory=MemoryLimits(waiting=0))
     world.add("http://a.d.test/", "http://b.d.test/")
     first = world.frontier.schedule.pop()
     assert first is not None

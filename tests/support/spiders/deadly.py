@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 
-from krowlspider.crawl.job import Job
+from krowlspider.crawl.crawls import job_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -54,7 +54,7 @@ class DeadlySpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[Any]:
         if self.way == "robots":
-            cache = Job.of(self.crawler).robots_fetches.cache
+            cache = job_of(self.crawler).robots_fetches.cache
             cache._parse = lambda _: sum(range(10**12))
         yield scrapy.Request(
             f"{self.roots[0]}/deadly", getattr(self, self.way), errback=self.errback

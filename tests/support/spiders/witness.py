@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from scrapy import signals
+from twisted.internet.defer import Deferred
 
 from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
 SIGNALS = (
     "request_scheduled",
@@ -29,6 +33,23 @@ class EngineDownloader(Downloader):
     """With Scrapy's own way from the scheduler to the scraper."""
 
     def _make_runner(self) -> None: ...
+
+    def fetch(self, request: Request) -> Deferred[Response | Request]:
+        if self._scheduler.flights.get(request) is None:
+            return super().fetch(request)
+        self.active.add(request)
+        return Deferred.fromFuture(self._loop.create_task(self.download(request)))
+
+
+class EngineScheduler(Scheduler):
+    """For `EngineDownloader`: Scrapy's engine hands over what was put back, too."""
+
+    def open(self, spider: Spider) -> None:
+        super().open(spider)
+        del self._crawler.engine._start_scheduled_request
+
+    def enqueue_request(self, request: Request) -> bool:
+        return self.flights.get(request) is not None or super().enqueue_request(request)
 
 
 class Witness:

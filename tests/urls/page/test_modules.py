@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.found import MAX_REQUISITES, MODULE, OTHER, STYLE, Requisites
+from krowlspider.urls.page.requisites.found import MAX_REQUISITES, Requisites
 from krowlspider.urls.page.requisites.import_map import MAP_MAX, ImportMap, KeptMaps
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, imports_in, requisites_of_module
+from krowlspider.urls.page.requisites.requisite import MODULE, OTHER, STYLE
 
 URL = "https://a.test/dir/main.js"
 PLAN = reading_plan("krowlspider", follow_nofollow=False, requisites=True)
@@ -272,51 +271,3 @@ def test_kept_maps_are_bounded_by_number_and_size() -> None:
         kept.keep(str(number), large)
         kept.keep(str(number), large)
     assert [kept.take(str(number)) is large for number in range(10)] == [False] * 6 + [True] * 4
-
-
-CODE = st.sampled_from(
-    [
-        *(
-            "import",
-            "export",
-            "from",
-            "*",
-            "as",
-            "{",
-            "}",
-            "'",
-            '"',
-            "`",
-            "${",
-            "/",
-            "//",
-            "/*",
-            "*/",
-        ),
-        *(
-            "\\",
-            "\n",
-            " ",
-            ";",
-            "=",
-            "(",
-            ")",
-            "a",
-            "'x'",
-            '"./y"',
-            "[",
-            "]",
-            "with",
-            "type",
-            ":",
-            "é",
-        ),
-    ]
-)
-
-
-@given(st.lists(CODE, max_size=40).map("".join) | st.text(), st.binary(max_size=40))
-def test_no_script_raises_an_error(script: str, body: bytes) -> None:
-    list(imports_in(script))
-    requisites_of_module(body, URL, ImportMap.read([script], URL))
-    page(f"<script type=importmap>{script}</script><script type=module>{script}")

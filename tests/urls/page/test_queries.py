@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import REFERENCE_MAX
+from krowlspider.urls.canonical import REFERENCE_MAX, normalise
 from krowlspider.urls.page.links import MAX_LINKS, read_page
 from krowlspider.urls.page.queries import QUERIES_MAX, encode_queries
 
@@ -78,12 +77,7 @@ def test_all_links_of_a_page_are_in_its_encoding() -> None:
     [
         ("<meta charset=latin1><a href='?é'>".encode("utf-8-sig"), "latin1", "%C3%A9"),
         ("<meta charset=utf-8><a href='?é'>".encode("latin1"), "latin1", "%E9"),
-        ("<a href='?é'>".encode("utf-16"), None, "%C3%A9"),
-        ("<?xml version='1.0' encoding='iso-8859-1'?><a href='?é'>".encode("latin1"), None, "%E9"),
-        ("<a href='?é'>".encode(), None, "%C3%A9"),
         ("<a href='?é'>".encode("latin1"), None, "%E9"),
-        ("<p>日<a href='?é'>".encode(), None, "%C3%A9"),
-        ("<p>\xff<a href='?é'>".encode("latin1"), None, "%E9"),
         ("<meta charset=utf-8><p>\xff<a href='?é'>".encode("latin1"), None, "%EF%BF%BD"),
     ],
 )

@@ -5,26 +5,27 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from krowlspider.urls.content.encoding import encoding_named
+from krowlspider.urls.encoding import encoding_named
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.css import decode_css, urls_in
 from krowlspider.urls.page.requisites.found import (
+    MAX_REQUISITES,
+    Requisites,
+    decode_css,
+    requisites_of_css,
+    requisites_of_manifest,
+    urls_in,
+)
+from krowlspider.urls.page.requisites.requisite import (
     EMBED,
     IMAGE,
     LEVELS_MAX,
     MANIFEST,
-    MAX_REQUISITES,
     MODULE,
     MODULE_LEVELS_MAX,
     OTHER,
     STYLE,
     Requisite,
-    Requisites,
-    requisites_of_css,
-    requisites_of_manifest,
 )
 from tests.support.work import seconds
 
@@ -394,14 +395,6 @@ def test_time_is_linear_in_the_bytes(unit: str) -> None:
     """Quadratic work for so many bytes takes minutes."""
     body = (unit * (2**17 // len(unit))).encode()
     assert seconds(lambda: read(body), enough=1) < 1
-
-
-@given(st.binary())
-def test_no_bytes_raise_an_error(body: bytes) -> None:
-    read(body)
-    read(b"<style>" + body + b"</style><link " + body + b"><img srcset='" + body)
-    list(urls_in(decode_css(body, None)))
-    requisites_of_manifest(body, URL)
 
 
 @pytest.mark.parametrize("kind", [IMAGE, STYLE, MANIFEST, OTHER, EMBED, MODULE])

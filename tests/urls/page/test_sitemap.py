@@ -55,34 +55,6 @@ def urlset(*places: str, head: str = "") -> str:
     return f"{head}<urlset>{entries}</urlset>"
 
 
-def test_a_urlset_as_the_protocol_shows_it() -> None:
-    found = read(
-        f"""<?xml version="1.0" encoding="UTF-8"?>
-        <urlset xmlns="{NAMESPACE}">
-          <url>
-            <loc>
-              https://example.com/1
-            </loc>
-            <lastmod>2005-01-01</lastmod><changefreq>monthly</changefreq><priority>0.8</priority>
-          </url>
-          <url><loc>https://example.com/catalog?item=12&amp;desc=a&#38;b#part</loc></url>
-        </urlset>"""
-    )
-    assert found.urls == [ONE, "https://example.com/catalog?item=12&desc=a&b"]
-    assert found.sitemap.kind == "urlset"
-    assert (found.sitemap.children, found.sitemap.found, found.sitemap.invalid) == ([], 2, 0)
-
-
-def test_an_index_names_sitemaps_and_no_pages() -> None:
-    found = read(
-        f'<sitemapindex xmlns="{NAMESPACE}"><sitemap><loc>{ONE}.xml.gz</loc></sitemap>'
-        f"<sitemap><lastmod>2004</lastmod><loc>{TWO}.xml</loc></sitemap></sitemapindex>"
-    )
-    assert found.sitemap.kind == "sitemapindex"
-    assert found.sitemap.children == [f"{ONE}.xml.gz", f"{TWO}.xml"]
-    assert (found.urls, found.sitemap.found) == ([], 2)
-
-
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
@@ -560,30 +532,9 @@ def test_unknown_encoding_is_an_error(encoding: str) -> None:
 
 PARTS = st.sampled_from(
     [
-        "<urlset>",
-        "</urlset>",
-        "<url>",
-        "</url>",
-        "<loc>",
-        "</loc>",
-        "&",
-        "<sitemap>",
-        "</sitemap>",
-        "<item>",
-        "<link>",
-        "</link>",
-        "<entry>",
-        "<![CDATA[",
-        "]]>",
-        "<!--",
-        "-->",
-        "&amp;",
-        "&#0;",
-        "\0",
-        "\ufeff",
-        "\n",
-        "http://a/",
-        "x",
+        *("<urlset>", "</urlset>", "<url>", "</url>", "<loc>", "</loc>", "&", "<sitemap>"),
+        *("</sitemap>", "<item>", "<link>", "</link>", "<entry>", "<![CDATA[", "]]>", "<!--"),
+        *("-->", "&amp;", "&#0;", "\0", "\ufeff", "\n", "http://a/", "x"),
     ]
 )
 
@@ -594,14 +545,6 @@ def test_any_markup_gives_normalised_urls(text: str, packed: bool) -> None:
     found = read(body)
     for url in (*found.urls, *found.sitemap.children):
         assert normalise(url) == url
-
-
-@given(st.binary())
-def test_any_bytes_will_do(body: bytes) -> None:
-    read(body)
-    read(b"\x1f\x8b" + body)
-    read(b"<urlset>" + body)
-    read(b"<urlset>&" + body)
 
 
 @given(st.lists(st.integers(0, 9**9), unique=True, max_size=30), st.integers(0, STEP))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from krowlspider.urls.page.requisites.found import IMAGE, MAX_REQUISITES, MODULE, OTHER, STYLE
+from krowlspider.urls.page.requisites.found import MAX_REQUISITES
+from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
 from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 URL = "https://a.test/dir/picture.svg"
@@ -112,9 +111,3 @@ def test_a_document_is_read_up_to_bounds() -> None:
     assert short(svg(f"<!--{' ' * 400_000}--><image href='n'/>")) == {}
     assert short(svg(f"<g/>{' ' * SVG_MAX}<image href='n'/>")) == {}
     assert short(svg(f"<style>{' ' * 300_000}</style><style>@import 'n';</style>")) == {}
-
-
-@given(st.binary())
-def test_no_bytes_raise_an_error(body: bytes) -> None:
-    requisites_of_svg(body, URL)
-    requisites_of_svg(b"<svg xmlns='http://www.w3.org/2000/svg'><style>" + body, URL)

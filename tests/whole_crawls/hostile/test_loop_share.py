@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.frontier.robots.gate import Verdict
-    from krowlspider.urls.rules.scope_rules import AskedScope
+    from krowlspider.urls.scope import AskedScope
 
 GOOD = [f"good{number}.test" for number in range(20)]
 LINKS = 1000
@@ -41,8 +41,8 @@ class Beside(Web):
 class SlowJob(SimulatedJob):
     """A job in which each robots verdict on a URL of a bad host takes 0.2 s of the loop."""
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
         verdict, clocks = self.robots.verdict, self._simulation.clocks
 
         def slowly(authority: str, url: str) -> Verdict:
@@ -55,8 +55,8 @@ class SlowJob(SimulatedJob):
 class InterruptedJob(SimulatedJob):
     """A job in which other processes use the core for 20 ms during each robots verdict."""
 
-    def open(self, asked: AskedScope | None = None) -> None:
-        super().open(asked)
+    def _open(self, asked: AskedScope | None) -> None:
+        super()._open(asked)
         self.cpu = lambda: 0.0
         verdict, clocks = self.robots.verdict, self._simulation.clocks
 

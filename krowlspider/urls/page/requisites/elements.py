@@ -1,33 +1,100 @@
-"""Find the requisites of a page of HTML, given what its scan has found for COLUMNS."""
+"""Find the requisites of a page of HTML, given what its scan has found for COLUMNS.
+
+Pictures that scripts load when they come into sight are among them.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from html import unescape
 from typing import TYPE_CHECKING
 
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.length import BASE_MAX
+from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.page.bound import bounded
-from krowlspider.urls.page.requisites.found import (
-    EMBED,
-    IMAGE,
-    MANIFEST,
-    MODULE,
-    OTHER,
-    STYLE,
-    References,
-)
+from krowlspider.urls.page.requisites.found import References
 from krowlspider.urls.page.requisites.import_map import ImportMap
-from krowlspider.urls.page.requisites.lazy import add_lazy
-from krowlspider.urls.page.requisites.markup import attributes_of, candidates_in, start_tag
 from krowlspider.urls.page.requisites.modules import add_imports
+from krowlspider.urls.page.requisites.requisite import EMBED, IMAGE, MANIFEST, MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from krowlspider.urls.page.requisites.found import Requisites
+
+# The possessive "*+" keeps these expressions linear in the length of the text. A value is not made
+# optional by "?+": before Python 3.11.5 a failed repetition is not undone (gh-106052).
+_ATTRIBUTE = re.compile(
+    r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"?|'([^']*+)'?|([^\s"'=<>`]++)))?"""
+)
+# HTML, section 4.8.4.3.10: commas end a URL only at its end, descriptors may have them in
+# parentheses.
+_CANDIDATE = re.compile(
+    r"([^\s,](?:\S*[^\s,])?+)(?:,++|\s++[^,(]*+(?:\([^)]*+\)?+[^,(]*+)*+)?+", re.ASCII
+)
+_START_TAG = re.compile(r"""<(?:[^>"']++|"[^"]*+"?|'[^']*+'?)*+>?""")
+
+
+def start_tag(source: str) -> str:
+    """Return the start tag of an element, given as its source."""
+    found = _START_TAG.match(source)
+    return found[0] if found else ""
+
+
+def attributes_of(tag: str) -> dict[str, str]:
+    """Return the attributes of a tag, given as its source, with the name of the tag itself."""
+    values: dict[str, str] = {}
+    for name, double, single, plain in _ATTRIBUTE.findall(tag, 1):
+        values.setdefault(name.lower(), unescape(double or single or plain))
+    return values
+
+
+def candidates_in(srcset: str) -> Iterator[str]:
+    """Yield the URLs of a ``srcset``."""
+    return (found[1] for found in _CANDIDATE.finditer(srcset))
+
+
+# Where plugins for lazy loading keep the URL of a picture: lazysizes, lozad, jQuery Lazy Load,
+# Slick, Flickity, Swiper, unveil, echo.js; WP Rocket, Jetpack, Avada; Cloudflare, Zhihu. Netscape
+# had ``lowsrc``.
+_LAZY = frozenset(
+    {
+        *("data-src", "data-original", "data-original-src", "data-lazy", "data-lazy-src"),
+        *("data-lazyload", "data-lazyload-src", "data-lazy-original", "data-ll-src"),
+        *("data-flickity-lazyload", "data-flickity-lazyload-src", "data-src-retina", "data-echo"),
+        *("data-orig-src", "data-defer-src", "data-hi-res-src", "data-image-src", "data-img-src"),
+        *("data-cfsrc", "data-actualsrc", "data-lowsrc", "data-poster", "lowsrc"),
+    }
+)
+_LAZY_SETS = frozenset(
+    {
+        *("data-srcset", "data-lazy-srcset", "data-original-set", "data-lazyload-srcset"),
+        *("data-flickity-lazyload-srcset", "data-orig-srcset", "data-cfsrcset"),
+    }
+)
+# A value that is a URL, and no number, word or colour.
+_PLACE = re.compile(
+    r"(?![{\[])[^\n]*?(?:/|\.(?:png|jpe?g|gif|webp|avif|svg|bmp)(?:[?#]|\Z))", re.IGNORECASE
+)
+_CSS = re.compile(r"(?:url|image-set)\(", re.IGNORECASE)
+
+
+def add_lazy(found: References, pictures: list[str], backgrounds: list[str]) -> None:
+    """Add what ``img`` tags, given as their sources, and lazy backgrounds name."""
+    tags = [tag for tag in pictures if "data-" in (lower := tag.lower()) or "lowsrc" in lower]
+    for tag in found.first(tags):
+        for name, value in attributes_of(tag).items():
+            if name in _LAZY_SETS:
+                found.add(IMAGE, candidates_in(value))
+            elif name == "data-src" or (name in _LAZY and _PLACE.match(value)):
+                found.add(IMAGE, (value,))
+    for value in found.first(backgrounds):
+        if _CSS.search(value):
+            found.add_css(value)
+        elif _PLACE.match(value):
+            found.add(IMAGE, (value,))
+
 
 # Characters of a ``link`` or ``script`` tag that are read.
 _TAG_LENGTH_MAX = 8192
@@ -192,6 +259,6 @@ def _of_srcdoc(document: str, outer: str, level: int) -> Requisites:
     html = bounded(document.encode("utf-8", "replace"))
     *columns, bases = _srcdoc_plan().extract(html, "utf-8")
     base = normalise(bases[0], outer) if bases else None
-    if base is None or len(base) > BASE_MAX:
+    if base is None or len(base) > URL_MAX:
         base = outer
     return requisites_of(columns, base, lambda: "UTF-8", level)

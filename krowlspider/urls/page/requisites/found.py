@@ -1,81 +1,111 @@
-"""What a requisite is for, and the requisites of one document."""
+"""The requisites of one document, of CSS, and of a manifest.
+
+In CSS they are those of ``url()``, ``@import`` and ``image-set()`` (CSS Syntax Module Level 3).
+Comments and strings are honoured. The time is linear in the length of the text.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from krowlspider.urls.canonical import normalise_each
+from krowlspider.urls.encoding import codec_for, decode, encoding_named, mark_of
 from krowlspider.urls.page.queries import encode_queries
-from krowlspider.urls.page.requisites.css import urls_in
+from krowlspider.urls.page.requisites.requisite import IMAGE, NESTED, OTHER, STYLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.urls.page.requisites.import_map import ImportMap
 
+# Bytes of a style sheet that are read. Larger ones hold fonts and pictures as data: URLs.
+CSS_MAX = 2 * 1024 * 1024
+
+# The first character class makes the search skip all other characters quickly. A string without its
+# end stops at the end of the line. What is no valid url() is skipped to its end.
+_DOUBLE, _SINGLE = r'"((?:[^"\\\n]++|\\.)*+)(?:"|\Z)', r"'((?:[^'\\\n]++|\\.)*+)(?:'|\Z)"
+_PLAIN = r"""((?:[^\s"'()\\]++|\\[0-9a-fA-F]{1,6}\s?+|\\.)*+)\s*+(?:\)|\Z)"""
+_URL = rf"[uU][rR][lL]\(\s*+(?:{_DOUBLE}|{_SINGLE}|{_PLAIN}|(?:[^)\\]++|\\.)*+\)?+)"
+_COMMENT = r"/\*.*?(?:\*/|\Z)"
+_STRINGS = r""""(?:[^"\\\n]++|\\.)*+"?+|'(?:[^'\\\n]++|\\.)*+'?+"""
+_WITHIN = rf"""[^()"'\\]++|{_STRINGS}|\\."""
+_TOKEN = re.compile(
+    rf"""[@uU"'/\\(](?:
+        (?<=/)\*.*?(?:\*/|\Z)
+      | (?<=[uU]){_URL.removeprefix("[uU]")}
+      | (?<=@)(?i:import)\b(?:\s++|{_COMMENT})*+(?:{_DOUBLE}|{_SINGLE}|{_URL})
+      | (?<=@)(?i:namespace)\b[^;]*+
+      | (?<=\()(?<=(?i:image-set)\()((?:{_WITHIN}|\((?:{_WITHIN}|\((?:{_WITHIN})*+\)?+)*+\)?+)*+)
+      | (?<=")(?:[^"\\\n]++|\\.)*+"?
+      | (?<=')(?:[^'\\\n]++|\\.)*+'?
+      | (?<=\\).
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+# The groups of `_TOKEN` behind these are of ``@import``, and of the arguments of ``image-set()``.
+_IMPORTS, _SETS = 3, 8
+# In ``image-set()`` a string is a URL too, but not in ``type()``.
+_SET_TOKEN = re.compile(
+    rf"{_URL}|{_COMMENT}|[tT][yY][pP][eE]\([^)]*+\)?+|{_DOUBLE}|{_SINGLE}|\\.", re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(\n)|(.))", re.IGNORECASE | re.DOTALL)
+_CHARSET = re.compile(rb'@charset "([A-Za-z0-9_.:-]{1,40})";')
+
+
+def urls_in(css: str) -> Iterator[tuple[str, bool]]:
+    """Yield (reference, whether ``@import`` names it) for each URL of a style sheet, in order."""
+    for found in _TOKEN.finditer(css):
+        if at := found.lastindex:
+            if at > _SETS:
+                for part in _SET_TOKEN.finditer(found[at]):
+                    if part.lastindex and (text := part[part.lastindex]):
+                        yield _unescaped(text), False
+            elif text := found[at]:
+                yield _unescaped(text), at > _IMPORTS
+
+
+def decode_css(body: bytes, charset: str | None) -> str:
+    """Return the text of a style sheet, up to CSS_MAX bytes; no bytes raise an error.
+
+    ``charset`` is the WHATWG name of the encoding by the HTTP header; it comes after a byte order
+    mark, and before ``@charset``. Otherwise it is UTF-8.
+    """
+    body = body[:CSS_MAX]
+    mark, marked = mark_of(body)
+    named = _CHARSET.match(body)
+    declared = encoding_named(named[1].decode("ascii")) if named else None
+    # Who can read this rule does not read UTF-16.
+    if declared is None or declared.startswith("UTF-16"):
+        declared = "UTF-8"
+    codec = codec_for(marked or charset or declared)
+    return decode(body[len(mark) :], codec, is_exact=False)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_unescape, text) if "\\" in text else text
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if code := found[1]:
+        value = int(code, 16)
+        return chr(value) if 0 < value < 0x110000 and not 0xD800 <= value < 0xE000 else "\ufffd"
+    return found[3] or ""
+
+
 # Requisites taken from one document.
 MAX_REQUISITES = 1000
-# Documents on the way from a page to a requisite, itself included: style sheets and embedded
-# documents, and modules.
-LEVELS_MAX = 5
-MODULE_LEVELS_MAX = 9
 # Bytes of a web app manifest that are read.
 MANIFEST_MAX = 256 * 1024
 # Characters of each kind of text in a page that are read: CSS, scripts, ``srcset`` ...
 _TEXT_MAX = 256 * 1024
 
-IMAGE, STYLE, MANIFEST, OTHER = "image", "style", "manifest", "other"
-# A document in an ``object``, ``embed`` or frame; a module of JavaScript.
-EMBED, MODULE = "embed", "module"
-_KINDS = frozenset({IMAGE, STYLE, MANIFEST, OTHER, EMBED, MODULE})
-# Kinds that name further requisites without end.
-NESTED = frozenset({STYLE, EMBED, MODULE})
-
 _FONT = re.compile(r"\.(?:woff2?|ttf|otf|eot)(?:[?#]|\Z)", re.IGNORECASE)
 # Such URLs may be long, so they are not parsed.
 _DATA = frozenset({"data:", "DATA:"})
-
-
-class Requisite(NamedTuple):
-    """What a requisite is for.
-
-    ``kind`` is one of the names above. ``level`` is the number of documents of NESTED kinds on the
-    way to it, itself included.
-    """
-
-    kind: str
-    level: int
-
-    @property
-    def is_too_deep(self) -> bool:
-        """Return whether it is left out, because it is too many documents away from its page."""
-        most = MODULE_LEVELS_MAX if self.kind == MODULE else LEVELS_MAX
-        return self.kind in NESTED and self.level > most
-
-    def pack(self) -> bytes:
-        """Return the form in which a queue entry keeps it."""
-        return b"%d%b" % (self.level, self.kind.encode())
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> Self:
-        """:raises ValueError: `pack` does not return such bytes"""
-        return cls.checked([packed[1:].decode("ascii"), int(packed[:1])])
-
-    @classmethod
-    def checked(cls, value: object) -> Self:
-        """Return the requisite that a list of kind and level describes.
-
-        :raises ValueError: it is no such list, or the level is impossible
-        """
-        match value:
-            case [str(kind), int(level)] if kind in _KINDS and 0 <= level <= MODULE_LEVELS_MAX:
-                if not (requisite := cls(kind, level)).is_too_deep:
-                    return requisite
-        raise ValueError("it is no kind and level of a requisite")
 
 
 class Requisites(Struct, eq=False):

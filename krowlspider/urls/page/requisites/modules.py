@@ -10,15 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.page.requisites.found import (
-    MAX_REQUISITES,
-    MODULE,
-    OTHER,
-    STYLE,
-    References,
-    Requisites,
-)
+from krowlspider.urls.page.requisites.found import MAX_REQUISITES, References, Requisites
 from krowlspider.urls.page.requisites.import_map import absolute
+from krowlspider.urls.page.requisites.requisite import MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

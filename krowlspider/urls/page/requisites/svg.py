@@ -10,9 +10,9 @@ import re
 from typing import TYPE_CHECKING
 from xml.parsers import expat
 
-from krowlspider.urls.page.requisites.elements import add_link
-from krowlspider.urls.page.requisites.found import IMAGE, MODULE, OTHER, STYLE, References
-from krowlspider.urls.page.requisites.markup import candidates_in
+from krowlspider.urls.page.requisites.elements import add_link, candidates_in
+from krowlspider.urls.page.requisites.found import References
+from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
     from krowlspider.urls.page.requisites.found import Requisites

@@ -1,0 +1,133 @@
+"""Fetch again what was fetched: the conditions of such a request, and the pass of a start."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from krowlspider.archive.payloads.digests import Original, label
+from krowlspider.archive.write.records import warc_date
+from krowlspider.frontier.recrawl_pass import RecrawlPass
+from krowlspider.recrawl.trust import trusted
+from krowlspider.recrawl.validators import (
+    NO_VALIDATORS,
+    Meaning,
+    Page,
+    Validators,
+    conditions,
+    meaning_of,
+    validators_of,
+)
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.pages.row import PageRow
+    from krowlspider.frontier.pages.rows import PageRows
+
+OFF = "off"
+ONCE = "once"
+# Rows that are looked at in one call: some milliseconds of the event loop, and the part of its time
+# that all calls may take.
+_STEP = 200
+_LOOP_SHARE = 0.1
+# Seconds until a pass that waits for room looks again.
+_FULL = 1.0
+
+
+class Asked(NamedTuple):
+    """A request for a page that is fetched again: its row, and the conditions that are sent."""
+
+    row: PageRow
+    sent: Validators
+
+    def meaning(self, status: int, etag: bytes, modified: bytes) -> Meaning:
+        """Return what an answer with these validators means."""
+        return meaning_of(status, self.sent, Validators(etag, modified))
+
+    def original(self) -> Original | None:
+        """Return the record that a 304 confirms; None if it is not known."""
+        row = self.row
+        if not (row.stored and row.payload):
+            return None
+        algorithm = "sha1" if len(row.payload) == 20 else "sha256"
+        digest = label(row.payload, algorithm)
+        return Original(row.elsewhere or row.url, warc_date(row.stored), digest=digest)
+
+
+class Recrawl:
+    """The pages that a start fetches again. While ``is_full`` returns true, none is queued."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        pages: PageRows,
+        *,
+        is_full: Callable[[], bool],
+        wake: Callable[[], None],
+    ):
+        self._pages = pages
+        self._pass = RecrawlPass(frontier, pages)
+        self._is_full = is_full
+        self._wake = wake
+
+    def text(self) -> str:
+        """Return in words which pass this start makes."""
+        begun = "goes on" if self._pass.is_resumed else "begins"
+        return f"pass {self._pass.number} {begun}"
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether pages are not queued yet."""
+        return not self._pass.is_walked
+
+    def asked(self, url: str) -> Asked | None:
+        """Return how a page is asked that is fetched again; None if it has no row."""
+        row = self._pages.get(url)
+        if row is None:
+            return None
+        return Asked(row, self._conditions(row))
+
+    def is_done(self, asked: Asked) -> bool:
+        """Return whether the page was fetched in this pass already."""
+        return self._pass.has_fetched(asked.row)
+
+    def _conditions(self, row: PageRow) -> Validators:
+        # Judged by our clock at the last fetch: the row has no Date of the server.
+        etags, dates = [row.etag] * bool(row.etag), [row.modified] * bool(row.modified)
+        kept, _ = validators_of(row.status, etags, dates, b"", row.last)
+        if kept == NO_VALIDATORS or not row.stored:
+            # A 304 would refer to no record.
+            return NO_VALIDATORS
+        page = Page(row.url, row.status, kept, row.fetches)
+        sent = trusted(self._pages.trust(host_of(row.url)), kept)
+        return conditions(page, row.url, row.url.encode(), sent)
+
+    def learn_nothing(self, asked: Asked) -> None:
+        """Forget the validators of a page whose answer to them cannot be used, so that it is asked
+        in full."""
+        asked.row.etag = asked.row.modified = b""
+        self._pages.write(asked.row)
+
+    async def run(self) -> None:
+        """Queue all pages of the pass, step by step.
+
+        :raises StoreError: the store cannot be written
+        """
+        while self.is_pending:
+            if self._is_full():
+                await asyncio.sleep(_FULL)
+                continue
+            begun = perf_counter()
+            if self._pass.step(_STEP):
+                self._wake()
+            await asyncio.sleep((perf_counter() - begun) / _LOOP_SHARE)
+        self._wake()
+
+    def end(self) -> None:
+        """End the pass: the crawl has nothing left to fetch."""
+        if not self.is_pending:
+            self._pass.end()

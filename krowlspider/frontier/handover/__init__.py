@@ -1,1 +1,0 @@
-"""The hand-over of hosts to and from other frontiers, in chunks of JSON."""

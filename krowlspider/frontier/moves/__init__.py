@@ -1,0 +1,1 @@
+"""Hosts that move to and from other frontiers, in chunks of JSON."""

@@ -1,0 +1,242 @@
+"""The chunks of a host's hand-over, as JSON.
+
+All times are seconds from when the chunk was made, so the clocks of the two nodes may differ.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Annotated, Self
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from krowlspider.frontier.entry import Count, EntryLine
+from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
+from krowlspider.frontier.pages.row import LaterRow, decode_row
+from krowlspider.frontier.part import Part
+from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
+from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
+from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+from krowlspider.urls.robots_groups import BODY_MAX
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.part import Identify
+
+# Bytes of a chunk, unless one entry has more. Reading it as JSON takes about 1 ms.
+CHUNK_BYTES = 192 * 1024
+# Entries of a chunk, and identities for each of them.
+CHUNK_ITEMS = 300
+KEYS_AN_ITEM = 4
+# Bytes of the longest robots.txt record that is handed over; the new owner fetches longer ones.
+ROBOTS_MAX = 96 * 1024
+# Bytes of the longest row of a page that is taken: two URLs and the validators.
+ROW_MAX = 40_000
+# The longest wait that is taken from another node: that of a parked host, with its random part.
+WAIT_MAX = 2 * PARKED
+
+# Characters of a host in a key of Redis.
+_HOST_MAX = 2048
+
+_Number = Annotated[int, Meta(ge=0, le=0xFFFFFFFF)]
+_Seconds = Annotated[float, Meta(ge=0)]
+
+
+class BadChunk(ValueError):
+    """A chunk that cannot be taken; the message says why."""
+
+
+class HostRecord(Struct):
+    """What is known of a host.
+
+    ``due`` is when it may be fetched, ``ready`` the end of its last wait, null if it has none.
+    ``put_off``: a pause or a block covers it, so it has neither. ``pace`` has the fields of its
+    rate, ``state`` is its health in lower case.
+    """
+
+    state: str
+    due: _Seconds
+    ready: _Seconds | None
+    pace: tuple[_Seconds, _Seconds, _Number, _Number, _Number]
+    done: _Number
+    dropped: _Number
+    extras: _Number = 0
+    put_off: bool = False
+
+    @classmethod
+    def of(cls, host: Host, now: float) -> Self:
+        rate = host.rate
+        return cls(
+            state=host.health.name.lower(),
+            due=0.0 if host.is_put_off else max(0.0, host.due - now),
+            ready=max(0.0, host.ready - now) if host.ready and not host.is_put_off else None,
+            pace=(rate.ema, rate.floor, rate.good_answers, rate.throttling, rate.saved_errors),
+            done=host.queue.done,
+            dropped=host.queue.dropped,
+            extras=host.queue.extras,
+            put_off=host.is_put_off,
+        )
+
+    def host(self, name: str, now: float) -> Host:
+        """Return the host, with the times cut to what a host may have."""
+        ema, floor, good_answers, throttling, errors = self.pace
+        rate = HostRate.restored(
+            min(ema, 1e6),
+            min(floor, 1e6),
+            min(good_answers, GOOD_ANSWERS - 1),
+            min(throttling, THROTTLING_MAX),
+            errors,
+        )
+        host = Host(
+            name,
+            rate=rate,
+            due=now + min(self.due, WAIT_MAX),
+            ready=0.0 if self.ready is None else now + min(self.ready, WAIT_MAX),
+            health=Health[self.state.upper()],
+        )
+        if self.put_off:
+            # Also where the order has not arrived yet.
+            host.due = host.ready = PUT_OFF_ELSEWHERE
+        queue = host.queue
+        queue.done, queue.dropped = self.done, self.dropped
+        queue.extras = min(self.extras, self.done)
+        return host
+
+
+class EntryItem(EntryLine, omit_defaults=True):
+    """An entry; ``free`` if another one of the same identity is queued before it.
+
+    ``wait`` is the time until its next try, missing for an entry that was never tried.
+    """
+
+    strikes: Count = 0
+    free: bool = False
+    wait: _Seconds | UnsetType = UNSET
+
+
+class ChunkId(Struct):
+    """What identifies a hand-over: ``transfer`` is the same for the same host in the same state."""
+
+    host: Annotated[str, Meta(max_length=_HOST_MAX)]
+    transfer: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+
+
+class Chunk(ChunkId, kw_only=True, omit_defaults=True):
+    """A part of a host.
+
+    - ``number``: counts from 0. ``last``: no chunk follows. ``record``: in the first chunk.
+    - ``robots``: pairs of authority and record. ``pages``: pairs of identity and stored row.
+      ``done``: identities that are not queued any more, in a row.
+    """
+
+    number: _Number
+    last: bool
+    record: HostRecord | UnsetType = UNSET
+    robots: list[tuple[str, bytes]] = []
+    entries: list[EntryItem] = []
+    pages: list[tuple[bytes, bytes]] = []
+    done: bytes = b""
+
+
+encode_chunk = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Chunk).decode
+_decode_id = msgspec.json.Decoder(ChunkId).decode
+
+
+def decode_chunk(data: bytes) -> Chunk:
+    """Return the chunk in a text of JSON.
+
+    :raises BadChunk: it is none
+    """
+    try:
+        return _decode(data)
+    except (ValueError, RecursionError) as error:
+        raise BadChunk(f"{type(error).__name__}: {error}") from error
+
+
+def decode_id(data: bytes) -> ChunkId | None:
+    """Return what identifies the hand-over of a bad chunk; None if the chunk does not say it."""
+    try:
+        return _decode_id(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_chunk(chunk: Chunk, now: float, identify: Identify, *, url_max: int) -> Part:
+    """Return the part of a host in a chunk; ``now`` is this node's job clock.
+
+    :raises BadChunk: the chunk cannot be taken
+    """
+    try:
+        return _read(chunk, now, identify, url_max)
+    except (ValueError, KeyError, RecursionError, zlib.error) as error:
+        raise BadChunk(f"{type(error).__name__}: {error}") from error
+
+
+def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
+    name = chunk.host
+    if normalise(site := f"http://{name}/") != site or host_of(site) != name:
+        raise ValueError(f"{name[:80]!r} is no host")
+    if len(chunk.done) % KEY_SIZE:
+        raise ValueError("done is not of whole keys")
+    part = Part(name, bytes.fromhex(chunk.transfer), chunk.number, chunk.last, identify)
+    if chunk.record:
+        part.host = chunk.record.host(name, now)
+    for authority, record in chunk.robots:
+        if authority not in authorities_of(name):
+            raise ValueError(f"{authority[:80]!r} is no authority of {name}")
+        part.robots.append((authority, _read_robots(record)))
+    own = (f"http://{name}/", f"https://{name}/")
+    for item in chunk.entries:
+        _read_entry(part, item, own, now, url_max)
+    part.done = list(split_keys(chunk.done))
+    for identity, row in chunk.pages:
+        _check_row(identity, row, name, url_max)
+    part.pages = chunk.pages
+    return part
+
+
+def _check_row(identity: bytes, row: bytes, name: str, url_max: int) -> None:
+    """Check a stored row of a page; that of a later version is kept as it is.
+
+    :raises ValueError: it is none of the host
+    """
+    if len(identity) != KEY_SIZE or len(row) > ROW_MAX:
+        raise ValueError("a row of a page with a false identity, or too long")
+    try:
+        url = decode_row(row, name).url
+    except LaterRow:
+        return
+    except struct.error as error:
+        raise ValueError(f"a row of a page that is cut off: {error}") from error
+    if len(url) > url_max or host_of(url) != name:
+        raise ValueError(f"a row of another host than {name}, or a URL that is too long")
+
+
+def _read_robots(data: bytes) -> RobotsRecord:
+    """Return a robots.txt record, which must not unpack to more than a robots.txt may have."""
+    body = zlib.decompressobj().decompress(data.partition(b"\n")[2], BODY_MAX + 2)
+    if len(body) > BODY_MAX + 1:
+        raise ValueError("a robots.txt that is too long")
+    return RobotsRecord.decode(data)
+
+
+def _read_entry(
+    part: Part, item: EntryItem, own: tuple[str, str], now: float, url_max: int
+) -> None:
+    """Add an entry to the part; ``own`` are the roots of the URLs of its host."""
+    entry = item.entry(url_max)
+    # The name of a host may be written in two ways.
+    if not entry.url.startswith(own) and host_of(entry.url) != part.name:
+        raise ValueError(f"a URL of another host than {part.name}")
+    entry.strikes = item.strikes
+    if item.wait is not UNSET:
+        entry.due = now + min(item.wait, WAIT_MAX)
+    key = part.identify(entry)
+    if item.state == "poison":
+        part.poison.append((item.priority, entry))
+    else:
+        part.entries.append((item.priority, entry, None if item.free else key))

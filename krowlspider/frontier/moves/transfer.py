@@ -1,0 +1,192 @@
+"""What a hand-over changes in both frontiers: a host is given up by one, and taken over by the
+other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, Health, Host
+from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.pages.row import last_fetch
+from krowlspider.frontier.part import Part, put_poison
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import entries
+from krowlspider.frontier.store.schema import authorities_of, split_queue_key, whole_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterator
+
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.store.store import Batch, Store
+
+# The most pages done or dropped that a host is taken over with: half of what its record holds,
+# which leaves room for more here.
+_COUNT_MAX = 0x7FFFFFFF
+# Entries of a host that are read in a step of its removal.
+_STEP = 1000
+
+
+def entries_of(frontier: Frontier, name: str) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield all queued entries of a host, then its poison, as (``queued`` or ``poison``, key,
+    value)."""
+    for key, value in entries(frontier.store, name):
+        yield "queued", key, value
+    if name in frontier.poisoned:
+        for key, value in frontier.store.items(schema.poison_prefix(name)):
+            yield "poison", key, value
+
+
+def _keys_of(frontier: Frontier, name: str) -> Iterator[bytes]:
+    """Yield the keys of `entries_of`."""
+    prefix = schema.host_key(name)
+    yield from frontier.store.keys(prefix, after=prefix)
+    if name in frontier.poisoned:
+        yield from frontier.store.keys(schema.poison_prefix(name))
+
+
+def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generator[None, None, int]:
+    """Remove a sealed host that another frontier has taken over, with its seen marks. Return how
+    many entries stay: those with the keys ``kept``, because no other job can read them.
+
+    Some entries and rows of pages are read in each step. They are removed in one batch. After it,
+    some marks are removed in each step.
+    """
+    name, store = host.name, frontier.store
+    batch = store.batch()
+    for number, key in enumerate(_keys_of(frontier, name), 1):
+        if number % _STEP == 0:
+            yield
+        if key not in kept:
+            batch.delete(key)
+    for number, key in enumerate(store.keys(schema.page_prefix(name)), 1):
+        if number % _STEP == 0:
+            yield
+        batch.delete(key)
+    for note in store.keys(schema.arriving_prefix(name)):
+        batch.delete(note)
+    if not kept:
+        _delete_robots(frontier, name, batch)
+        batch.delete(schema.trust_key(name))
+        batch.delete(schema.deferred_key(name))
+    marks = frontier.seen.forget(name, batch)
+    queued = [key for key in kept if key[:1] == schema.QUEUE]
+    if frontier.budget.most:
+        gone = host.queue.queued - len(queued)
+        frontier.budget.charge(host.domain, -gone - host.queue.done)
+    frontier.queues.keep(host, queued)
+    frontier.budget.end_batch(batch)
+    if kept:
+        frontier.schedule.cache.record([host], batch)
+    else:
+        frontier.schedule.cache.erase(host, batch)
+    batch.write()
+    yield from marks
+    return len(kept)
+
+
+def _delete_robots(frontier: Frontier, name: str, batch: Batch) -> None:
+    """Put the removal of a host's robots.txt records into the batch."""
+    # Delete only what exists: a search scans over deleted keys.
+    keys = [schema.robots_key(authority) for authority in authorities_of(name)]
+    for key, record in zip(keys, frontier.store.read(keys), strict=True):
+        if record is not None:
+            batch.delete(key)
+
+
+def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
+    """Take over one part of a host that another frontier hands over, and write the batch.
+
+    Its entries go behind those queued here, except the ones known here. What the other frontier has
+    done is removed from the queue here.
+    """
+    schedule = frontier.schedule
+    schedule.cache.evict()
+    host = schedule.cache.get(part.name)
+    if part.host is not None:
+        _merge(frontier, host, part.host)
+    _withdraw(frontier, host, part, batch)
+    known = frontier.seen.marked_among(
+        host.name, [key for _, _, key in part.entries if key is not None]
+    )
+    for done in part.done:
+        frontier.seen.restore(host.name, done)
+    new = [
+        Candidate(host.name, key, entry, priority)
+        for priority, entry, key in part.entries
+        if key not in known
+    ]
+    frontier.counters["known"] += len(part.entries) - len(new)
+    frontier.seen.mark(host.name, [each.key for each in new if each.key is not None])
+    frontier.queues.append(host, new, batch)
+    if frontier.budget.most:
+        frontier.budget.charge(host.domain, len(new))
+    if part.pages:
+        _put_rows(frontier.store, host.name, part.pages, batch)
+    if part.poison:
+        put_poison(frontier.store, part, batch)
+        frontier.poisoned.add(host.name)
+    if host.state is DEFERRED:
+        batch.put(schema.deferred_key(host.name), b"")
+    schedule.due_changed(host)
+    frontier.budget.end_batch(batch)
+    frontier.seen.end_batch(batch)
+    schedule.cache.record([host], batch)
+    batch.write()
+
+
+def _put_rows(store: Store, name: str, rows: list[tuple[bytes, bytes]], batch: Batch) -> None:
+    """Put rows of pages into a batch. Where this frontier has a row too, the one with the later
+    fetch stays; one of a later version stays always."""
+    prefix = schema.page_prefix(name)
+    rows = sorted(rows)
+    own = store.read([prefix + identity for identity, _ in rows])
+    for (identity, row), there in zip(rows, own, strict=True):
+        if there is None or last_fetch(row, name) > last_fetch(there, name):
+            batch.put(prefix + identity, row)
+
+
+def _merge(frontier: Frontier, host: Host, other: Host) -> None:
+    """Keep the slower rate and the later times of both hosts, and add up their counts."""
+    delay = frontier.schedule.rule.delay
+    if delay(other.rate) > delay(host.rate):
+        host.rate = other.rate
+    host.due = max(host.due, whole_microseconds(other.due))
+    if host.state is not DEFERRED or host.ready:
+        # A ``ready`` of 0 means deferred until the next round: it stays.
+        host.ready = max(host.ready, whole_microseconds(other.ready))
+    for name in ("done", "dropped", "extras"):
+        total = getattr(host.queue, name) + getattr(other.queue, name)
+        setattr(host.queue, name, min(total, _COUNT_MAX))
+    if frontier.budget.most:
+        frontier.budget.charge(host.domain, other.queue.done)
+    if host.health is Health.NEW and host.state in (IDLE, SCHEDULED, HELD):
+        host.set_health(other.health)
+        if other.health is Health.DEFERRED:
+            frontier.schedule.transitions.move(host, Event.IS_DEFERRED)
+            host.ready = host.due if other.ready else 0.0
+            frontier.schedule.deferral.schedule(host)
+
+
+def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
+    """Remove the entries from a host's queue that the other frontier has done, except leased
+    ones."""
+    queue = host.queue
+    doubtful = frontier.seen.marked_among(host.name, part.done)
+    if not doubtful or not queue.queued:
+        return
+    removed = 0
+    for key, value in entries(frontier.store, host.name):
+        entry = entry_of(key, value)
+        if split_queue_key(key) in queue.leased or part.identity(entry) not in doubtful:
+            continue
+        batch.delete(key)
+        removed += 1
+        if frontier.budget.most:
+            frontier.budget.charge(host.domain, -1)
+    queue.queued -= removed
+    frontier.queues.count_removed(host, removed)
+    frontier.counters["known"] += removed
+    if host.state is DEFERRED:
+        frontier.schedule.transitions.deferred -= removed

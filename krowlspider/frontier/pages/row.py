@@ -1,0 +1,244 @@
+"""The row of a page, and its format on disk."""
+
+from __future__ import annotations
+
+import re
+import struct
+from datetime import datetime, timedelta
+from math import inf
+
+from msgspec import Struct
+
+# The first byte of each row. A row with another one, or with a flag that is not known here, is of a
+# later version: it is kept as it is.
+_FORMAT = 1
+_HEAD = struct.Struct(">BHHHId")
+_HISTORY = struct.Struct(">IHHH")
+_SECONDS = struct.Struct(">I")
+_EXACT = struct.Struct(">d")
+_FLOATS = struct.Struct(">ff")
+_LENGTH = _NUMBER = struct.Struct(">H")
+# Flags: the scheme, and the fields that follow the head, in this order.
+_HTTPS = 1
+_WHOLE = 2
+_HISTORICAL = 4
+_STORED = 8
+_UNSTORED = 16
+_ELSEWHERE = 32
+_ETAG = 64
+_DATED = 128
+_MODIFIED = 256
+_SHA1 = 512
+_SHA256 = 1024
+_ESTIMATE = 2048
+_PASS = 4096
+_KNOWN = 2 * _PASS - 1
+# The highest count that a row holds.
+COUNT_MAX = 0xFFFF
+# The latest time that a row holds in whole seconds, in 2106.
+SECONDS_MAX = 0xFFFFFFFF
+_DAYS = (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun")
+_MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
+_DATE = re.compile(rb"(...), (\d\d) (...) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.DOTALL)
+# UTC, but naive: that is faster.
+_EPOCH = datetime(1970, 1, 1)
+
+
+class LaterRow(Exception):
+    """A row of a later version, which this one cannot read."""
+
+
+class PageRow(Struct):
+    """What is known of a page. Times are in seconds since the epoch.
+
+    - ``depth``: its depth in the crawl. ``status``: of the last answer but 304.
+    - ``first``, ``last``: the begin of its first and its last fetch. ``changed``: of the fetch that
+      found its last change.
+    - ``stored``: the WARC-Date of the record that has its payload; 0 without one. With the URL it
+      names the record (`scrapy warc JOBDIR --cat URL --at DATE`). ``elsewhere``: the URL of that
+      record if it is another one.
+    - ``etag``, ``modified``: ETag and Last-Modified as the server sent them; empty without.
+    - ``payload``: its digest, 20 or 32 bytes; empty without a record.
+    - ``fetches``: answers in all. ``unmodified``: those with status 304. ``changes``: those with
+      another payload than before. Each counts up to COUNT_MAX.
+    - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
+      floats; None before its second fetch.
+    - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
+    """
+
+    url: str
+    status: int
+    first: int
+    last: float
+    depth: int = 0
+    changed: int = 0
+    stored: float = 0.0
+    elsewhere: str = ""
+    etag: bytes = b""
+    modified: bytes = b""
+    payload: bytes = b""
+    fetches: int = 1
+    unmodified: int = 0
+    changes: int = 0
+    estimate: tuple[float, float] | None = None
+    passed: int = 0
+
+    def encode(self, host: str) -> bytes:
+        """Return the row as it is stored under a key of its host: only what is not default."""
+        url, root, flags = self.url, f"http://{host}/", 0
+        if url.startswith("https://"):
+            root, flags = f"https://{host}/", _HTTPS
+        if url.startswith(root):
+            path = url[len(root) - 1 :].encode()
+        else:
+            path = url.encode()
+            flags |= _WHOLE
+        fields: list[bytes] = []
+        if self.fetches != 1 or self.unmodified or self.changes or self.changed != self.first:
+            flags |= _HISTORICAL
+            counts = (self.fetches, self.unmodified, self.changes)
+            fields.append(_HISTORY.pack(self.changed, *(min(each, COUNT_MAX) for each in counts)))
+        if not self.stored:
+            flags |= _UNSTORED
+        elif self.stored != self.last:
+            flags |= _STORED
+            fields.append(_EXACT.pack(self.stored))
+        if self.elsewhere:
+            flags |= _ELSEWHERE
+            fields.append(_with_length(self.elsewhere.encode()))
+        if self.etag or self.modified:
+            flags |= self._put_validators(fields)
+        if self.payload:
+            flags |= _SHA1 if len(self.payload) == 20 else _SHA256
+            fields.append(self.payload)
+        if self.estimate is not None:
+            flags |= _ESTIMATE
+            fields.append(_FLOATS.pack(*self.estimate))
+        if self.passed:
+            flags |= _PASS
+            fields.append(_NUMBER.pack(self.passed))
+        head = _HEAD.pack(
+            _FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.first, self.last
+        )
+        return b"".join((head, *fields, path))
+
+    def _put_validators(self, fields: list[bytes]) -> int:
+        """Add the validators to the fields, and return their flags."""
+        flags = 0
+        if self.etag:
+            flags |= _ETAG
+            fields.append(_with_length(self.etag))
+        if self.modified:
+            seconds = seconds_of_date(self.modified)
+            if seconds is None:
+                flags |= _MODIFIED
+                fields.append(_with_length(self.modified))
+            else:
+                flags |= _DATED
+                fields.append(_SECONDS.pack(seconds))
+        return flags
+
+
+def decode_row(data: bytes, host: str) -> PageRow:
+    """Return the row that `PageRow.encode` stored under a key of ``host``.
+
+    :raises LaterRow: a later version stored it
+    """
+    if data[:1] != b"\1":
+        raise LaterRow(f"a row of format {data[:1].hex()}")
+    _, flags, status, depth, first, last = _HEAD.unpack_from(data)
+    if flags & ~_KNOWN:
+        raise LaterRow(f"a row with flags {flags:x}")
+    at = _HEAD.size
+    row = PageRow("", status, first, last, depth, changed=first)
+    if flags & _HISTORICAL:
+        row.changed, row.fetches, row.unmodified, row.changes = _HISTORY.unpack_from(data, at)
+        at += _HISTORY.size
+    if flags & _STORED:
+        (row.stored,) = _EXACT.unpack_from(data, at)
+        at += _EXACT.size
+    elif not flags & _UNSTORED:
+        row.stored = last
+    if flags & _ELSEWHERE:
+        elsewhere, at = _read(data, at)
+        row.elsewhere = elsewhere.decode()
+    if flags & (_ETAG | _DATED | _MODIFIED):
+        at = _read_validators(row, flags, data, at)
+    if flags & (_SHA1 | _SHA256):
+        size = 20 if flags & _SHA1 else 32
+        row.payload, at = data[at : at + size], at + size
+    if flags & _ESTIMATE:
+        row.estimate = _FLOATS.unpack_from(data, at)
+        at += _FLOATS.size
+    if flags & _PASS:
+        (row.passed,) = _NUMBER.unpack_from(data, at)
+        at += _NUMBER.size
+    row.url = data[at:].decode()
+    if not flags & _WHOLE:
+        row.url = f"{'https' if flags & _HTTPS else 'http'}://{host}{row.url}"
+    return row
+
+
+def last_fetch(data: bytes, host: str) -> float:
+    """Return the time of the last fetch in a stored row; infinity for one of a later version."""
+    try:
+        return decode_row(data, host).last
+    except LaterRow:
+        return inf
+
+
+def _read_validators(row: PageRow, flags: int, data: bytes, at: int) -> int:
+    """Set the validators of a row that stand at a place, and return where they end."""
+    if flags & _ETAG:
+        row.etag, at = _read(data, at)
+    if flags & _DATED:
+        row.modified = date_of_seconds(_SECONDS.unpack_from(data, at)[0])
+        at += _SECONDS.size
+    elif flags & _MODIFIED:
+        row.modified, at = _read(data, at)
+    return at
+
+
+def _with_length(text: bytes) -> bytes:
+    return _LENGTH.pack(len(text)) + text
+
+
+def _read(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the text behind its length, and where it ends."""
+    start = at + _LENGTH.size
+    end = start + int(_LENGTH.unpack_from(data, at)[0])
+    return data[start:end], end
+
+
+def date_of_seconds(seconds: int) -> bytes:
+    """Return a time as an IMF-fixdate (RFC 9110, section 5.6.7)."""
+    at = _EPOCH + timedelta(seconds=seconds)
+    return b"%b, %02d %b %d %02d:%02d:%02d GMT" % (
+        _DAYS[at.weekday()],
+        at.day,
+        _MONTHS[at.month - 1],
+        at.year,
+        at.hour,
+        at.minute,
+        at.second,
+    )
+
+
+def seconds_of_date(text: bytes) -> int | None:
+    """Return the time whose IMF-fixdate is exactly ``text``, from 1970 to 2106; else None."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return None
+    name, day, month, year, hour, minute, second = found.groups()
+    try:
+        at = datetime(
+            int(year), _MONTH_NUMBERS[month], int(day), int(hour), int(minute), int(second)
+        )
+    except (ValueError, KeyError):
+        return None
+    since = at - _EPOCH
+    seconds = since.days * 86_400 + since.seconds
+    if not 0 <= seconds <= SECONDS_MAX or _DAYS[at.weekday()] != name:
+        return None
+    return seconds

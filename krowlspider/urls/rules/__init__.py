@@ -1,1 +1,0 @@
-"""Rules that refuse URLs: scope, crawler traps, exclusions, duplicate bodies; blocks of hosts."""

@@ -1,0 +1,108 @@
+"""The format of a row keeps what it is given, byte for byte, and what is of a later version."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.frontier.pages.row import (
+    LaterRow,
+    PageRow,
+    date_of_seconds,
+    decode_row,
+    seconds_of_date,
+)
+from krowlspider.frontier.store.schema import page_prefix
+
+HOST = "www.site.test"
+SECONDS = st.integers(0, 2**32 - 1)
+COUNTS = st.integers(0, 0xFFFF)
+TIMES = st.floats(1.0, 2.0**32)
+FLOATS = st.floats(0.0, 2.0**60, width=32)
+DATES = SECONDS.map(date_of_seconds)
+ROWS = st.builds(
+    PageRow,
+    url=st.sampled_from(
+        [f"https://{HOST}/", f"http://{HOST}/a?b=c", "http://other.test/", f"https://{HOST}:1/é"]
+    ),
+    status=st.integers(100, 999),
+    first=SECONDS,
+    last=TIMES,
+    depth=COUNTS,
+    changed=SECONDS,
+    stored=st.just(0.0) | TIMES,
+    elsewhere=st.sampled_from(["", "http://other.test/b"]),
+    etag=st.binary(max_size=1024),
+    modified=st.binary(max_size=64) | DATES,
+    payload=st.sampled_from([b"", b"s" * 20, bytes(32)]),
+    fetches=COUNTS,
+    unmodified=COUNTS,
+    changes=COUNTS,
+    estimate=st.none() | st.tuples(FLOATS, FLOATS),
+    passed=COUNTS,
+)
+
+
+@given(ROWS)
+def test_a_row_is_read_as_it_was_written(row: PageRow):
+    assert decode_row(row.encode(HOST), HOST) == row
+
+
+def test_a_count_stops_at_the_highest_that_a_row_holds():
+    row = PageRow(f"http://{HOST}/", 200, 1, 1.0, fetches=70_000)
+    assert decode_row(row.encode(HOST), HOST).fetches == 0xFFFF
+
+
+@pytest.mark.parametrize("change", [b"\2", b"\0"])
+def test_a_row_of_another_format_is_not_read(change: bytes):
+    row = PageRow(f"http://{HOST}/", 200, 1, 1.0).encode(HOST)
+    with pytest.raises(LaterRow):
+        decode_row(change + row[1:], HOST)
+
+
+def test_a_row_with_an_unknown_flag_is_not_read():
+    row = PageRow(f"http://{HOST}/", 200, 1, 1.0).encode(HOST)
+    with pytest.raises(LaterRow):
+        decode_row(row[:1] + bytes([row[1] | 0x80]) + row[2:], HOST)
+
+
+@given(SECONDS)
+def test_a_date_is_read_as_it_was_written(seconds: int):
+    assert seconds_of_date(date_of_seconds(seconds)) == seconds
+
+
+@given(st.binary(max_size=40) | DATES.map(bytearray).map(bytes))
+def test_only_the_exact_text_of_a_date_is_one(text: bytes):
+    seconds = seconds_of_date(text)
+    assert seconds is None or date_of_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"Mon, 14 Nov 2023 22:13:20 GMT",
+        b"Tue, 14 nov 2023 22:13:20 GMT",
+        b"Tue, 31 Feb 2023 22:13:20 GMT",
+        b"Thu, 01 Jan 1970 00:00:00 UTC",
+        b"Wed, 31 Dec 1969 23:59:59 GMT",
+        b"Tue, 14 Nov 2023 22:13:60 GMT",
+        b"Tue, 14 Nov 2023 22:13:20 GMT ",
+        b"0",
+    ],
+)
+def test_another_text_is_no_date(text: bytes):
+    assert seconds_of_date(text) is None
+
+
+def test_a_usual_row_has_150_bytes_at_most():
+    """With its key: the paths are of the lengths that are usual in a crawl."""
+    sizes = []
+    for length in (1, 20, 40, 55, 90):
+        row = PageRow(f"https://{HOST}/" + "p" * length, 200, 1_700_000_000, 1_700_000_000.25)
+        row.changed, row.stored, row.payload = row.first, row.last, b"s" * 20
+        row.etag, row.modified = b'"5e3f-60b4c1d2a8f00"', date_of_seconds(1_600_000_000)
+        sizes.append(len(page_prefix(HOST)) + 8 + len(row.encode(HOST)))
+    assert median(sizes) <= 150

@@ -1,0 +1,350 @@
+"""A page that was fetched has a row, wherever its host goes, until it is forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from krowlspider.archive.reading import Synced
+from krowlspider.crawl.archiving.open_note import OpenWarcNote
+from krowlspider.frontier.admin.edit import forget_host
+from krowlspider.frontier.admin.export import import_lines, parse_line
+from krowlspider.frontier.admin.page_lines import page_lines
+from krowlspider.frontier.admin.rebuild import rebuild_indexes
+from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.fetched import validators_in
+from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
+from krowlspider.frontier.moves.forgetting import forget_now
+from krowlspider.frontier.pages.row import PageRow
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import page_prefix, seen_prefix
+from krowlspider.frontier.store.store import put
+from krowlspider.recrawl.estimate import Estimate
+from krowlspider.recrawl.trust import Trust
+from tests.frontier.conftest import KeptMemoryStore, World
+from tests.frontier.moves.hosts import chunks
+from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store.store import Store
+
+A = "http://a.test/"
+
+
+@pytest.fixture
+def world(open_store: Callable[[], Store]) -> World:
+    return World(open_store)
+
+
+@pytest.fixture
+def other() -> World:
+    kept = KeptMemoryStore()
+    return World(lambda: kept, node="there")
+
+
+def again(url: str, request: bytes = JSON + b"{}") -> Candidate:
+    """Return a request that is queued although its URL is known."""
+    return Candidate("a.test", None, Entry(url, request=request))
+
+
+def later_row(world: World, url: str) -> bytes:
+    """Put a row of a later version into a store, and return it."""
+    row = b"\2" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
+    assert world.frontier.pages is not None
+    put(world.store, world.frontier.pages.key(url), row)
+    return row
+
+
+def test_a_page_that_is_done_has_a_row_after_a_kill(world: World):
+    world.add(A)
+    fetch_page(world, 1_700_000_000.5, etag=b'"a"', modified=b"soon", status=404)
+    world.crash()
+    row = PageRow(A, 404, 1_700_000_000, 1_700_000_000.5, changed=1_700_000_000)
+    row.stored, row.etag, row.modified, row.payload = row.last, b'"a"', b"soon", SHA1
+    assert rows(world) == [row]
+
+
+@pytest.mark.parametrize("started", [-5.0, 2.0**33])
+def test_a_clock_that_says_nonsense_stops_no_commit(world: World, started: float):
+    world.add(A)
+    fetch_page(world, started)
+    (row,) = rows(world)
+    assert row is not None
+    assert row.last == started
+
+
+def test_a_page_that_is_not_committed_has_no_row(world: World):
+    world.add(A)
+    assert world.fetch() == A
+    world.crash()
+    assert rows(world) == []
+
+
+def test_a_page_that_is_dropped_keeps_its_row(world: World):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    before = rows(world)
+    world.frontier.queue([again(A)])
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.acknowledge(lease, dropped="dns")
+    world.commit()
+    assert rows(world) == before
+
+
+@pytest.mark.parametrize("request_", [JSON + b"{}", AGAIN, UNMARKED])
+def test_a_second_fetch_counts_in_the_row(world: World, request_: bytes):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    world.frontier.queue([again(A, request_)])
+    fetch_page(world, 2000.0)
+    world.frontier.queue([again(A, request_)])
+    fetch_page(world, 3000.0, payload=b"t" * 20)
+    (row,) = rows(world)
+    assert row is not None
+    assert (row.first, row.changed, row.last, row.stored) == (1000, 3000, 3000.0, 3000.0)
+    assert (row.fetches, row.changes, row.unmodified) == (3, 1, 0)
+
+
+def test_a_row_of_a_later_version_stays(world: World):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    row = later_row(world, A)
+    world.frontier.queue([again(A)])
+    fetch_page(world, 2000.0)
+    assert [value for _, value in world.store.items(page_prefix("a.test"))] == [row]
+    assert list(page_lines(world.store)) == [None]
+
+
+def test_rows_go_with_their_host(world: World, other: World):
+    world.add(*(f"{A}{page}" for page in range(5)), "http://b.test/")
+    for started in range(5):
+        fetch_page(world, 1000.0 + started)
+    before = rows(world, "a.test")
+    assert len(before) > 2
+    world.hand_over("a.test", other)
+    assert rows(world, "a.test") == []
+    assert rows(other, "a.test") == before
+
+
+def test_the_later_fetch_of_two_nodes_stays(world: World, other: World):
+    for place, started in ((world, 1000.0), (other, 2000.0)):
+        place.add(A)
+        fetch_page(place, started)
+    newer = rows(other)
+    world.hand_over("a.test", other)
+    assert rows(other) == newer
+    other.add("http://b.test/")
+    other.hand_over("a.test", world)
+    assert rows(world) == newer
+
+
+def test_a_later_row_goes_with_its_host(world: World, other: World):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    row = later_row(world, A)
+    world.hand_over("a.test", other)
+    assert [value for _, value in other.store.items(page_prefix("a.test"))] == [row]
+
+
+@pytest.mark.parametrize(
+    ("identity", "row"),
+    [
+        (b"short", PageRow(A, 200, 1, 1.0).encode("a.test")),
+        (bytes(8), PageRow("http://b.test/", 200, 1, 1.0).encode("a.test")),
+        (bytes(8), PageRow(f"{A}{'a' * 3000}", 200, 1, 1.0).encode("a.test")),
+        (bytes(8), b"\1\0"),
+        (bytes(8), b"\1" + bytes(50_000)),
+    ],
+)
+def test_a_false_row_of_a_chunk_is_refused(world: World, other: World, identity: bytes, row: bytes):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    (chunk,) = chunks(world)
+    chunk.pages = [(identity, row)]
+    with pytest.raises(BadChunk):
+        other.arrivals.take(decode_chunk(encode_chunk(chunk)))
+    assert rows(other) == []
+
+
+def test_a_forgotten_host_has_no_rows(world: World):
+    world.add(A, "http://a.test.b.test/")
+    fetch_page(world, 1000.0)
+    fetch_page(world, 1000.0)
+    forget_now(world.frontier, "a.test")
+    assert [row.url for row in rows(world) if row] == ["http://a.test.b.test/"]
+    world.frontier.close()
+    store = world.open_store()
+    forget_host(store, "a.test.b.test", lambda: None)
+    assert list(store.keys(schema.PAGES)) == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "payload", "is_trusted"),
+    [
+        (b'"a"', SHA1, True),
+        (b'"a"', b"t" * 20, False),
+        # The text may be the same.
+        (b'W/"a"', b"t" * 20, True),
+    ],
+)
+def test_a_host_whose_tag_stays_with_other_bytes_is_not_trusted(
+    world: World, tag: bytes, payload: bytes, is_trusted: bool
+):
+    assert world.frontier.pages is not None
+    world.add(A)
+    fetch_page(world, 1000.0, etag=tag)
+    world.frontier.queue([again(A)])
+    fetch_page(world, 2000.0, etag=tag, payload=payload)
+    world.restart()
+    assert world.frontier.pages is not None
+    assert world.frontier.pages.trust("a.test").tags.is_trusted == is_trusted
+    world.add(f"{A}2")
+    forget_now(world.frontier, "a.test")
+    assert world.frontier.pages.trust("a.test") == Trust()
+
+
+def test_the_rate_of_change_is_estimated_from_the_second_fetch_on(world: World):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    found = []
+    for day, payload in enumerate((b"t" * 20, b"t" * 20), 1):
+        world.frontier.queue([again(A)])
+        fetch_page(world, 1000.0 + day * 86_400, payload=payload)
+        (row,) = rows(world)
+        assert row is not None
+        assert row.estimate is not None
+        found.append(Estimate(*row.estimate).mean)
+    assert found[0] > found[1]
+
+
+def test_a_repair_marks_the_pages_that_have_rows(world: World):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    world.frontier.close()
+    store = world.open_store()
+    batch = store.batch()
+    for key in store.keys(seen_prefix("a.test")):
+        batch.delete(key)
+    batch.write()
+    found = rebuild_indexes(store, world.hasher, 2000.0, 5)
+    assert (found.marked, found.kept["pages"]) == (1, 1)
+    marked = set(schema.marked_by(store.items(seen_prefix("a.test"))))
+    assert marked == {world.hasher.key(A)}
+
+
+def lines_of(world: World) -> list[bytes]:
+    return [line.encode() for line in page_lines(world.store) if line]
+
+
+def take_in(world: World, lines: list[bytes]) -> list[str]:
+    """Import lines, and return the mistakes."""
+    mistakes: list[str] = []
+    import_lines(
+        world.frontier,
+        world.store,
+        lines,
+        lambda line: parse_line(line, world.identify, url_max=100),
+        lambda _, mistake: mistakes.append(mistake),
+    )
+    return mistakes
+
+
+def test_an_export_is_imported_as_it_was(world: World, other: World):
+    world.add(A, "https://b.test/p?q=1")
+    fetch_page(world, 1000.25, etag=b'W/"\xe4"', modified=b"Thu, 01 Jan 1970 00:10:00 GMT")
+    fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32)
+    assert take_in(other, lines_of(world)) == []
+    assert rows(other) == rows(world)
+    # The pages are known, and their hosts are handed over.
+    assert other.add(A, "https://b.test/p?q=1") == 0
+    world.frontier.close()
+    third = KeptMemoryStore()
+    other.hand_over("a.test", World(lambda: third, node="third"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "http://A.test/"},
+        {"url": f"{A}{'a' * 200}"},
+        {"status": 1000},
+        {"payload_digest": "sha1:x"},
+        {"first_fetch": "1901-01-01T00:00:00Z"},
+        {"etag": "a" * 1025},
+        {"etag": "\u20ac"},
+        {"fetches": -1},
+        {"what": 1},
+    ],
+)
+def test_a_bad_line_is_named_and_takes_nothing_in(world: World, change: dict[str, object]):
+    world.add(A)
+    fetch_page(world, 1000.0)
+    line = msgspec.json.decode(lines_of(world)[0])
+    before = dict(world.store.items(b"P"))
+    assert len(take_in(world, [msgspec.json.encode({**line, **change})])) == 1
+    assert dict(world.store.items(b"P")) == before
+
+
+def test_lines_are_chosen_by_host_status_and_time(world: World):
+    world.add(A, "http://b.test/")
+    fetch_page(world, 1000.0)
+    fetch_page(world, 2000.0, status=404)
+    urls = [row.url for row in rows(world) if row]
+
+    def chosen(**by: object) -> list[str]:
+        found = page_lines(world.store, **by)  # type: ignore[arg-type]
+        return [msgspec.json.decode(line)["url"] for line in found if line]
+
+    assert chosen() == urls
+    assert chosen(host="a.test") == [A]
+    assert chosen(status=404) == ["http://b.test/"]
+    assert chosen(since=2000.0) == ["http://b.test/"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept", "left"),
+    [
+        ([(b"ETag", b'"a"'), (b"Last-Modified", b"soon")], (b'"a"', b"soon"), []),
+        ([(b"etag", b'W/"\xff"')], (b'W/"\xff"', b""), []),
+        ([(b"Etag", b"a")], (b"", b""), ["etag"]),
+        ([(b"Etag", b'"a')], (b"", b""), ["etag"]),
+        ([(b"Etag", b'"a b"')], (b"", b""), ["etag"]),
+        ([(b"Etag", b'w/"a"')], (b"", b""), ["etag"]),
+        ([(b"Etag", b'"\x01"')], (b"", b""), ["etag"]),
+        ([(b"Etag", b'"' + b"a" * 1023 + b'"')], (b"", b""), ["etag"]),
+        ([(b"Etag", b'"a"'), (b"ETAG", b'"b"')], (b"", b""), ["etag"]),
+        ([(b"Last-Modified", b"\xff")], (b"", b""), ["modified"]),
+        ([(b"Last-Modified", b"a" * 65)], (b"", b""), ["modified"]),
+        ([(b"Etag", b"")], (b"", b""), []),
+    ],
+)
+def test_a_validator_is_kept_as_sent_or_counted(
+    headers: list[tuple[bytes, bytes]], kept: tuple[bytes, bytes], left: list[str]
+):
+    counted: list[str] = []
+    assert validators_in(headers, counted.append) == kept
+    assert counted == left
+
+
+def test_a_page_whose_record_is_lost_loses_its_row(world: World):
+    world.add(A, "http://b.test/")
+    note = OpenWarcNote(world.store)
+    for _ in range(2):
+        lease = world.pop()
+        assert lease is not None
+        lease.fetched = fetched_at(1000.0, lease.entry.url)
+        world.frontier.schedule.release(lease.host, 0.25)
+        world.frontier.acknowledge(lease)
+    commit = world.frontier.begin_commit()
+    note.put(commit, Synced("a.warc.gz", 10, 2))
+    commit.write()
+    world.frontier.end_commit(commit)
+    assert len(rows(world)) == 2
+    assert note.queue_again(world.frontier, lambda url: url == A) == 1
+    assert [row.url for row in rows(world) if row] == ["http://b.test/"]

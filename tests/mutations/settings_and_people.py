@@ -1,0 +1,156 @@
+"""Mutations of the HTTP client's connections, of sitemaps and settings, and of what people send and
+see."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+_FETCH = "krowlspider/fetch"
+_SITEMAPS = "krowlspider/spiders/sitemaps.py"
+_CONFIG = "krowlspider/config"
+_ENDPOINT = "krowlspider/crawl/monitoring/endpoint.py"
+
+SETTINGS_AND_PEOPLE = (
+    # --- connections and answers ---
+    Mutation(
+        "closed-connection-used-again",
+        "no request is sent over a connection that has ended",
+        f"{_FETCH}/connection.py",
+        "return None if connection is None or connection.closed else connection",
+        "return connection",
+        ("tests/fetch/test_pool.py",),
+    ),
+    Mutation(
+        "idle-connection-with-data-kept",
+        "what an idle connection receives is not read as the next answer",
+        f"{_FETCH}/connection.py",
+        "if self._pending is None:\n            self.close()\n",
+        "if self._pending is None:\n            pass\n",
+        ("tests/fetch/test_pending.py",),
+    ),
+    Mutation(
+        "answer-at-any-rate",
+        "9: an answer comes at a least rate, or its connection is given up",
+        f"{_FETCH}/pending.py",
+        "if not has_waited and slow and self._checked >= 0:",
+        "if not has_waited and slow and self._checked > 10**9:",
+        ("tests/fetch/test_pending.py",),
+    ),
+    Mutation(
+        "chunk-framing-without-end",
+        "9: chunk extensions and trailers have a bound",
+        f"{_FETCH}/http/chunked.py",
+        "> FRAMING_CAP + FRAMING_PER_BYTE * self.size:",
+        "> 10**9 * FRAMING_CAP:",
+        ("tests/fetch/http/test_chunked.py",),
+    ),
+    # --- sitemaps ---
+    Mutation(
+        "sitemaps-of-any-level",
+        "9: an index in an index in an index is the end",
+        _SITEMAPS,
+        "if level >= LEVELS_MAX:",
+        "if level > LEVELS_MAX:",
+        ("tests/spiders/test_sitemaps.py", "-k", "exactly_what"),
+    ),
+    Mutation(
+        "sitemap-speaks-for-others",
+        "a sitemap names URLs of its own domain, or of the one that names it",
+        _SITEMAPS,
+        "own = [url for url in urls if domain_of(host_of(url)) in domains]",
+        "own = list(urls)",
+        ("tests/spiders/test_sitemaps.py", "-k", "exactly_what"),
+    ),
+    Mutation(
+        "named-sitemap-taken-for-a-guess",
+        "a page at a URL that a robots.txt names as a sitemap is a page",
+        _SITEMAPS,
+        'return bool(response.meta.get("krowl_guess")) and path == _GUESSED',
+        "return path == _GUESSED",
+        ("tests/spiders/test_sitemaps.py", "-k", "html_at_the_guessed"),
+    ),
+    # --- settings ---
+    Mutation(
+        "wrong-setting-taken",
+        "a setting with a wrong value stops the start",
+        f"{_CONFIG}/validation.py",
+        "problems += [fault for name in CHECKERS if (fault := problem(settings, name))]",
+        "problems += []",
+        ("tests/config/test_table.py",),
+    ),
+    Mutation(
+        "built-in-middleware-moved",
+        "robots.txt and politeness are next to the wire",
+        f"{_CONFIG}/validation.py",
+        "problems += misplaced(settings)",
+        "problems += []",
+        ("tests/config/test_guarantees.py",),
+    ),
+    Mutation(
+        "secret-in-the-log",
+        "Scrapy's list of settings is logged without secrets",
+        f"{_CONFIG}/credentials.py",
+        """_SHOWN.sub(r"\\1'...'", shown)""",
+        "shown",
+        ("tests/config/test_secrets.py", "-k", "list_of_settings"),
+    ),
+    # --- commands, orders and clients ---
+    Mutation(
+        "unknown-option-ignored",
+        "an option that a command does not have is named",
+        "krowlspider/programs/program.py",
+        'if name.startswith("-") and name != STDIO:',
+        'if name.startswith("-") and not name:',
+        ("tests/commands/test_bad_input.py", "-k", "options_of_scrapy_frontier"),
+    ),
+    Mutation(
+        "running-crawl-opened",
+        "the folder of a running crawl is not read beside it",
+        "krowlspider/programs/stopped.py",
+        "if (holder := holder_of(jobdir)) is not None:\n"
+        "        raise JobInUseError(jobdir, str(holder))\n    try:",
+        "try:",
+        ("tests/commands/test_frontier_of_processes.py", "-k", "read_only_disk"),
+    ),
+    Mutation(
+        "site-writes-to-the-terminal",
+        "control characters of a URL do not reach the terminal",
+        "krowlspider/views/top/source.py",
+        "{printable(page['url'])}",
+        "{page['url']}",
+        ("tests/commands/test_top.py", "-k", "lines_are_those"),
+    ),
+    Mutation(
+        "order-with-fields-of-any-type",
+        "the fields of an order have the types that are documented",
+        "krowlspider/views/control/order_fields.py",
+        "if type(value) not in kinds or is_huge:",
+        "if is_huge:",
+        ("tests/commands/test_explain.py", "-k", "at_its_console"),
+    ),
+    Mutation(
+        "file-of-any-length",
+        "9: a file that is handed over has a bounded length, unpacked",
+        "krowlspider/views/control/order_fields.py",
+        "if self._left < 0:",
+        "if self._left < -(10**12):",
+        ("tests/extensions/test_import.py", "-k", "bounded_length"),
+    ),
+    Mutation(
+        "clients-without-end",
+        "9: the live page has a bounded number of connections",
+        _ENDPOINT,
+        "if len(self._clients) > _CLIENTS_MAX:",
+        "if len(self._clients) > 10**6:",
+        ("tests/extensions/test_page_server.py", "-k", "silent_clients"),
+    ),
+    Mutation(
+        "client-with-any-time",
+        "9: a client of the live page has a time limit",
+        _ENDPOINT,
+        "self._limits[handler] = loop.call_later(self._time_limit, transport.abort)\n"
+        "        self._clients",
+        "self._limits[handler] = loop.call_later(10**6, transport.abort)\n        self._clients",
+        ("tests/extensions/test_page_server.py", "-k", "no_whole_request"),
+    ),
+)

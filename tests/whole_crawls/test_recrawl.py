@@ -1,0 +1,267 @@
+"""With KROWL_RECRAWL, a start asks each page again that an earlier one fetched, and ends."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.archive.tools.check import check_folder
+from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
+from tests.mockweb.graph import DEFAULT_FEATURES, Graph
+from tests.support.archived import Record, sha1, valid_records
+from tests.support.crawling import scrapy, write_seeds
+from tests.support.crawls import anchors, crawl_of, pages
+from tests.support.rawweb import HTML, Raw, answer
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.crawling import Crawl
+
+HOST = "a.test"
+TAG, DATE = b'"\xe4-1"', b"Tue, 14 Nov 2023 22:13:20 GMT"
+NOT_MODIFIED = b"HTTP/1.1 304 Not Modified"
+IF_TAG, IF_DATE = b"\r\nIf-None-Match: ", b"\r\nIf-Modified-Since: "
+ONCE = {"KROWL_RECRAWL": "once", "RETRY_TIMES": 0}
+
+
+def tagged(body: bytes, tag: bytes = TAG, *more: bytes) -> Raw:
+    """Return a page that answers 304 to its tag."""
+    unchanged = answer(b"ETag: " + tag, b"Last-Modified: " + DATE, status=NOT_MODIFIED)
+    return Raw(answer(HTML, b"ETag: " + tag, *more, body=body), others={IF_TAG + tag: unchanged})
+
+
+def dated(body: bytes) -> Raw:
+    unchanged = answer(status=NOT_MODIFIED)
+    return Raw(
+        answer(HTML, b"Last-Modified: " + DATE, body=body), others={IF_DATE + DATE: unchanged}
+    )
+
+
+def links(*paths: str) -> bytes:
+    return anchors(*paths).encode()
+
+
+def crawl(web: SimulatedRawWeb, folder: Path, *, max_pages: int = 0, **settings: Any) -> Crawl:
+    """Crawl from the root, in the same folder each time."""
+    seeds = write_seeds(folder / "seeds.txt", [web.url(HOST, "/")])
+    arguments = {"seeds": seeds, "max_pages": max_pages}
+    return SimulatedCrawl(folder / "job", arguments=arguments, settings={**ONCE, **settings}).run()
+
+
+def asked(web: SimulatedRawWeb) -> dict[str, bytes]:
+    """Return the requests for pages since the last call, each of which was sent once."""
+    found = [(path, request) for path, request in web.requests if path != "/robots.txt"]
+    web.requests.clear()
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def rows(jobdir: Path) -> dict[str, dict[str, Any]]:
+    return {row["url"].partition(HOST)[2].partition("/")[2]: row for row in rows_of(jobdir)}
+
+
+def rows_of(jobdir: Path) -> list[dict[str, Any]]:
+    done = scrapy("frontier", jobdir, "--pages")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def answers() -> dict[str, Raw]:
+    return {
+        "/": tagged(links("/dated", "/plain", "/gone")),
+        "/dated": dated(b"dated"),
+        "/plain": Raw(answer(HTML, body=b"plain")),
+        "/gone": tagged(b"gone", b'"g"'),
+    }
+
+
+def test_each_page_is_asked_again_with_its_validators(tmp_path: Path, answers: dict[str, Raw]):
+    with SimulatedRawWeb(answers) as web:
+        first = crawl(web, tmp_path, KROWL_RECRAWL="off")
+        assert not any(IF_TAG in each or IF_DATE in each for each in asked(web).values())
+        before = rows(first.jobdir)
+        answers["/gone"] = Raw(answer(HTML, status=b"HTTP/1.1 404 Not Found", body=b"no"))
+        answers["/"] = tagged(links("/dated", "/new"), b'"2"')
+        answers["/new"] = Raw(answer(HTML, body=b"new"))
+        second = crawl(web, tmp_path)
+        requests = asked(web)
+        assert requests.keys() == {"/", "/dated", "/plain", "/gone", "/new"}
+        assert IF_TAG + TAG + b"\r\n" in requests["/"]
+        assert IF_DATE + DATE + b"\r\n" in requests["/dated"]
+        assert IF_TAG not in requests["/plain"]
+        third = crawl(web, tmp_path)
+        requests = asked(web)
+        assert IF_TAG + b'"2"\r\n' in requests["/"]
+        # The validators of a page that is gone say nothing of it.
+        assert IF_TAG not in requests["/gone"]
+    after = rows(third.jobdir)
+    assert {path: row["fetches"] for path, row in after.items()} == {
+        **dict.fromkeys(("", "dated", "plain", "gone"), 3),
+        "new": 2,
+    }
+    assert {path: row["not_modified"] for path, row in after.items()} == {
+        "": 1,
+        "dated": 2,
+        **dict.fromkeys(("plain", "gone", "new"), 0),
+    }
+    assert {path for path, row in after.items() if row["changes"]} == {"", "gone"}
+    assert after["dated"]["warc_date"] == before["dated"]["warc_date"]
+    assert after["dated"]["last_fetch"] > before["dated"]["last_fetch"]
+    assert after["gone"]["status"] == 404
+    for done, unmodified in ((second, 1), (third, 2)):
+        assert done.stats["finish_reason"] == "finished"
+        assert done.stats["krowl/frontier/fetched_count/not_modified"] == unmodified
+        assert done.stats["krowl/frontier/done_count"] == 5 - unmodified
+        # A page that has not changed makes no item.
+        assert len(done.items) == 5 - unmodified
+
+
+def test_a_304_is_a_revisit_of_the_record_that_it_confirms(tmp_path: Path):
+    twin = {"/": tagged(links("/twin"), b'"a"'), "/twin": tagged(links("/twin"), b'"b"')}
+    with SimulatedRawWeb(twin) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        crawl(web, tmp_path)
+        jobdir = crawl(web, tmp_path).jobdir
+        url = web.url(HOST, "/")
+        pages = [url, web.url(HOST, "/twin")]
+    records = valid_records(jobdir / "warc")
+    original = records.about(url).of_kind("response").only
+    revisits = records.of_kind("revisit")
+    unchanged = [record for record in revisits if record["WARC-Profile"].endswith("not-modified")]
+    assert Counter(record.url for record in unchanged) == Counter(pages * 2)
+    for record in unchanged:
+        # The other page has the same body, which is stored once.
+        assert refers_to(record) == (url, original["WARC-Date"])
+        assert record["WARC-Payload-Digest"] == sha1(links("/twin"))
+        assert record.block.startswith(NOT_MODIFIED)
+    for page in pages:
+        body = scrapy("warc", "cat", page, jobdir, "--payload").stdout
+        assert body == links("/twin")
+    assert scrapy("warc", "check", jobdir).returncode == 0
+
+
+def refers_to(record: Record) -> tuple[str, str]:
+    return record["WARC-Refers-To-Target-URI"], record["WARC-Refers-To-Date"]
+
+
+def test_a_304_without_having_been_asked_is_no_revisit(tmp_path: Path):
+    lying = {"/": Raw(answer(b'ETag: "a"', status=NOT_MODIFIED))}
+    with SimulatedRawWeb(lying) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        asked(web)
+        jobdir = crawl(web, tmp_path).jobdir
+        assert IF_TAG not in asked(web)["/"]
+        url = web.url(HOST, "/")
+    records = valid_records(jobdir / "warc").about(url)
+    assert records.kinds == {"response": 2, "request": 2}
+    assert rows(jobdir)[""]["not_modified"] == 0
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer(b'ETag: "other"', status=NOT_MODIFIED),
+        answer(status=b"HTTP/1.1 412 Precondition Failed", body=b"no"),
+    ],
+)
+def test_an_answer_of_no_use_has_the_page_asked_in_full(tmp_path: Path, reply: bytes):
+    page = Raw(answer(HTML, b'ETag: "a"', body=b"page"), others={IF_TAG: reply})
+    with SimulatedRawWeb({"/": page}) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        jobdir = crawl(web, tmp_path).jobdir
+        requests = [request for path, request in web.requests if path == "/"]
+        assert [IF_TAG in request for request in requests] == [False, True, False]
+    records = valid_records(jobdir / "warc")
+    profiles = [record["WARC-Profile"] for record in records.of_kind("revisit")]
+    assert not any(profile.endswith("not-modified") for profile in profiles)
+    assert rows(jobdir)[""]["not_modified"] == 0
+    assert rows(jobdir)[""]["fetches"] == 2
+
+
+def test_a_304_counts_for_no_page_of_the_limit(tmp_path: Path, answers: dict[str, Raw]):
+    answers["/"] = tagged(links("/dated", "/gone"))
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        asked(web)
+        answers["/gone"] = Raw(b"", closes=True)
+        again = crawl(web, tmp_path, max_pages=1)
+        assert "No page was fetched" not in again.log
+        assert asked(web).keys() == {"/", "/dated", "/gone"}
+
+
+def test_without_the_setting_a_second_start_asks_nothing(tmp_path: Path, answers: dict[str, Raw]):
+    with SimulatedRawWeb(answers) as web:
+        for _ in range(2):
+            crawl(web, tmp_path, KROWL_RECRAWL="off")
+        assert len(asked(web)) == 4
+
+
+def test_a_host_whose_tags_lie_is_asked_in_full(tmp_path: Path):
+    """The server ignores the condition of the second start, which finds the lie."""
+    answers = {"/": Raw(answer(HTML, b'ETag: "a"', body=b"1"))}
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        for body in (b"2", b"3"):
+            answers["/"] = Raw(answer(HTML, b'ETag: "a"', body=body))
+            web.requests.clear()
+            crawl(web, tmp_path)
+        assert IF_TAG not in asked(web)["/"]
+
+
+def refetched_on_disk(jobdir: Path, scratch: Path) -> int:
+    """Return how many answers to pages that were asked again a dead crawl has on its disk."""
+    copy = shutil.copytree(jobdir, scratch / "copy")
+    try:
+        return sum(row["fetches"] - 1 for row in rows_of(copy))
+    finally:
+        shutil.rmtree(copy)
+
+
+def recrawled_with_kills(folder: Path, graph: Graph, kills: int, chance: random.Random) -> None:
+    """Crawl a web, then ask all again with so many kills; check what was asked."""
+    quick = {"KROWL_COMMIT_INTERVAL": 0.1, "KROWL_DELAY_MIN": 0.05}
+    settings = {**quick, "KROWL_RECRAWL": "once"}
+    with MockWeb(graph=graph) as web:
+        crawl_of(web, folder, settings=quick, feed=False).run()
+        first = Counter(entry.url for entry in pages(web.log()))
+        before = len(web.log())
+        uncommitted = 0
+        for _ in range(kills):
+            crawl = crawl_of(web, folder, settings=settings, feed=False).start()
+            goal = len(web.log()) + chance.randrange(1, 10)
+            crawl.wait_until(lambda goal=goal: len(web.log()) >= goal)  # type: ignore[misc]
+            crawl.kill()
+            asked_again = len(pages(web.log()[before:]))
+            committed = refetched_on_disk(crawl.jobdir, folder)
+            uncommitted = max(uncommitted, asked_again - committed)
+        last = crawl_of(web, folder, settings=settings, feed=False).run()
+        again = Counter(entry.url for entry in pages(web.log()[before:]))
+        assert violations(web.log(), min_delay=0.05) == []
+    # What a dead start had asked and not committed is all that is asked twice.
+    assert again.keys() == first.keys()
+    assert again.total() - len(again) <= uncommitted
+    found = rows_of(last.jobdir)
+    assert len(found) == len(first)
+    assert {row["fetches"] for row in found} == {2}
+    assert check_folder(last.jobdir / "warc").problems == []
+
+
+def test_no_page_is_lost_or_asked_twice_after_kills(tmp_path: Path):
+    graph = Graph(hosts=8, pages=6, seed=5, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+    recrawled_with_kills(tmp_path, graph, 3, random.Random(3))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_no_page_is_lost_or_asked_twice_after_200_kills(tmp_path: Path):
+    graph = Graph(hosts=60, pages=30, seed=6, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+    recrawled_with_kills(tmp_path, graph, 200, random.Random(4))
