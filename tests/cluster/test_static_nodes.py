@@ -4,6 +4,7 @@ once, and both know when all is over."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,26 @@ def crawl_at(
         },
         feed=False,
     )
+
+
+@pytest.mark.slow
+def test_static_nodes_ask_each_page_again_once(tmp_path: Path, servers: dict[str, Server]) -> None:
+    """The second start of both asks again what each has fetched, and both know when all is over."""
+    with MockWeb(graph=Graph(hosts=20, pages=5, seed=3, features=QUICK)) as web:
+        asked = []
+        for recrawl in ("off", "once"):
+            before = len(web.log())
+            crawls = [
+                crawl_at(node, servers, tmp_path, web.seeds(), KROWL_RECRAWL=recrawl).start()
+                for node in NODES
+            ]
+            for crawl in crawls:
+                crawl.wait()
+                assert crawl.stats["finish_reason"] == "finished"
+            asked.append(Counter(entry.url for entry in pages(web.log()[before:])))
+        assert asked[0] == asked[1]
+        assert set(asked[0].values()) == {1}
+        assert impolite(web) == []
 
 
 @pytest.mark.slow
