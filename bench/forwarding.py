@@ -37,6 +37,7 @@ from krowlspider.cluster.transport.streams import Streams
 from krowlspider.frontier.outbox import Outbox
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.host import host_of
+from tests.cluster.register_nodes import put, supervisor_register
 from tests.cluster.servers import Server, redis_server
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 
@@ -155,12 +156,21 @@ def _run(server: Server, count: int, folder: Path) -> dict[str, float]:
 
 def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
     """Measure a node that receives while the sender sends."""
-    with redis.Redis.from_url(server.url) as client:
-        client.set("krowlspider:krowlspider:signal", "PAUSED")
+    with (
+        redis.Redis.from_url(server.url) as client,
+        tempfile.TemporaryDirectory() as name,
+        supervisor_register(Path(name)) as register,
+    ):
+        for key, value in (("founded", "1"), ("signal", "PAUSED")):
+            put(register, "krowlspider", key, value)
         crawl = Crawl(
             folder / f"job-{time.monotonic_ns()}",
             arguments={"seeds": write_seeds(folder / "seeds.txt", ["http://seed.example/"])},
-            settings={"KROWL_STATIC_NODES": f"{_PEER}={server.url}", "KROWL_NODE_ID": _PEER},
+            settings={
+                "KROWL_CONSUL": register.url,
+                "REDIS_URL": server.url,
+                "KROWL_NODE_ID": _PEER,
+            },
             prefix=["taskset", "-c", "0"],
             feed=False,
         ).start()

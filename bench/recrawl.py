@@ -15,7 +15,7 @@ from math import ceil, floor, inf, log10
 from typing import TYPE_CHECKING, Any
 
 from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, Ours, StormCrawler
-from bench.recrawlweb import DAY, DAYS, PAGES, SEED, SHARES, web
+from bench.recrawlweb import DAY, DAYS
 from krowlspider.recrawl.threshold import PLANNED
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Runs until ours makes as many requests as another schedule.
 _RUNS = 3
+# Between two runs the budget is at most multiplied by this.
+_FACTOR_MAX = 2.0
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ def simulate(
     for page, since in zip(pages, last, strict=True):
         fresh[page.kind] += page.fresh(since, end)
         whole[page.kind] += end - page.found
-    by_kind = {kind: fresh[kind] / whole[kind] for kind in SHARES if whole[kind]}
+    by_kind = {kind: fresh[kind] / whole[kind] for kind in sorted(whole)}
     return Figures(fresh.total() / whole.total(), fetches / days, by_kind, late / max(fetches, 1))
 
 
@@ -105,13 +107,14 @@ def ours(pages: Sequence[Page], requests: float, days: float) -> Figures:
     for _ in range(_RUNS):
         rate = budget / DAY
         figures = simulate(pages, Ours(pages, lambda _: rate), days, lambda _: rate)  # noqa: B023
-        budget *= requests / max(figures.requests, 1e-9)
+        budget *= min(requests / max(figures.requests, 1e-9), _FACTOR_MAX)
     return figures
 
 
-def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str, Any]:
+def measure(found: Sequence[Page], days: int = DAYS) -> dict[str, Any]:
     """Return a row for each other schedule, and the freshness by kind at a request a day."""
-    found, rows, kinds = web(pages, days, seed), [], {}
+    rows: list[dict[str, Any]] = []
+    kinds: dict[str, dict[str, float]] = {}
     for name, schedule in peers().items():
         theirs = simulate(found, schedule, days)
         mine = ours(found, theirs.requests, days)
@@ -121,10 +124,10 @@ def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str,
             {
                 "schedule": name,
                 "requests a day": round(theirs.requests, 1),
-                "its freshness": round(theirs.freshness, 3),
+                "its freshness": round(theirs.freshness, 4),
                 "our requests": round(mine.requests, 1),
-                "our freshness": round(mine.freshness, 3),
-                "oracle": round(oracle.freshness, 3),
+                "our freshness": round(mine.freshness, 4),
+                "oracle": round(oracle.freshness, 4),
                 "ours of oracle": round(mine.freshness / oracle.freshness, 3),
             }
         )
@@ -132,7 +135,7 @@ def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str,
             parts = {"fixed": theirs, "ours": mine, "oracle": oracle}
             kinds = {name: part.by_kind for name, part in parts.items()}
     return {
-        "pages": pages,
+        "pages": len(found),
         "days": days,
         "changes": sum(len(page.changes) for page in found),
         "rows": rows,
@@ -145,7 +148,7 @@ def table(figures: Mapping[str, Any]) -> str:
     rows = figures["rows"]
     by_kind = [
         {"kind": kind, **{name: round(part[kind], 3) for name, part in figures["kinds"].items()}}
-        for kind in SHARES
+        for kind in figures["kinds"]["ours"]
     ]
     head = f"{figures['pages']:,} pages, {figures['days']} days, {figures['changes']:,} changes"
     return "\n\n".join([head, _markdown(rows), _markdown(by_kind)])

@@ -256,7 +256,8 @@ KROWL_CLUSTER: Annotated[str, checks.cluster_name] = "krowlspider"
 # so a node that comes back must have the id it had. Empty: the name of the machine.
 KROWL_NODE_ID: Annotated[str, checks.node_id] = ""
 # URL of Consul's agent, http://127.0.0.1:8500; Consul knows which nodes live. For a certificate
-# authority of your own set CONSUL_CACERT in the environment. Empty: no such cluster.
+# authority of your own set CONSUL_CACERT in the environment. Or unix:///PATH, where PATH is
+# redis/sockets/register in the JOBDIR of `scrapy node`. Empty: no cluster.
 KROWL_CONSUL: Annotated[str, checks.consul] = ""
 # ACL token with the rights to write keys below krowlspider/, sessions, and the service
 # krowlspider-KROWL_CLUSTER. A command line is visible to all users of a machine, so give secrets in
@@ -275,16 +276,6 @@ REDIS_URL_FILE: Annotated[str, checks.file_of_secret] = ""
 # Seconds for which a node that is stopped hands its hosts over to the others. The rest stays in its
 # job folder. 0: nothing is handed over.
 KROWL_DRAIN_TIMEOUT: Annotated[float, seconds(high=86_400)] = 300.0
-# The members of a cluster without Consul, the same at every node: a list of "id=redis-url" or
-# "id=redis-url*weight".
-KROWL_STATIC_NODES: Annotated[str, checks.ring] = ""
-KROWL_STATIC_NODES_FILE: Annotated[str, checks.file_of_secret] = ""
-# A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
-# URL identities is made of it. Anyone who knows the seed can make URLs that are mistaken for
-# others, which are not fetched then. Set "none" on a node that joins a cluster begun without a
-# secret.
-KROWL_STATIC_NODES_SECRET: Annotated[str, checks.ring_secret] = ""
-KROWL_STATIC_NODES_SECRET_FILE: Annotated[str, checks.file_of_secret] = ""
 # Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
 KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
 

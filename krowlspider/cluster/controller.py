@@ -111,12 +111,17 @@ class OwnershipController:
 
     @property
     def agreed(self) -> bool:
-        """Return whether this node has exactly what the ring gives it, and all nodes agree."""
+        """Return whether all nodes live, and each has exactly what the ring gives it."""
+        return self.settled and self.view is not None and self.view.agreed
+
+    @property
+    def settled(self) -> bool:
+        """Return whether each live node has exactly what the ring gives it."""
         view = self.view
         return (
             view is not None
             and view.in_force == (view.ring,)
-            and view.agreed
+            and view.settled
             and self._has_handed_over(view)
         )
 

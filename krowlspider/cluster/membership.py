@@ -1,24 +1,17 @@
-"""The members of a cluster: the port to their register, its errors, and static lists of nodes."""
+"""The members of a cluster, as the controller of one knows them, and errors of a cluster."""
 
 from __future__ import annotations
 
-import re
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-import xxhash
-
-from krowlspider.cluster.ring.ring import Member
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from krowlspider.cluster.ring.record import Claims, Record
+    from krowlspider.cluster.ring.ring import Member
 
-_STATIC_NODE = re.compile(
-    r"(?P<id>[^=]+)=(?P<redis>(rediss?|unix)://.+?)(\*(?P<weight>[0-9]{1,9}))?"
-)
 # Bytes of the cluster's identity seed.
 SEED_SIZE = 8
 
@@ -28,7 +21,7 @@ class ClusterError(KrowlError):
 
 
 class UnansweredError(Exception):
-    """Consul or Redis did not answer in time. The call may have had its effect."""
+    """The register or a Redis did not answer in time. The call may have had its effect."""
 
 
 class Membership(Protocol):
@@ -59,45 +52,3 @@ class Membership(Protocol):
         Of two nodes that publish at the same time, at least one returns with the other's claims in
         ``members``. An outage is waited for.
         """
-
-
-def static_seed(cluster: str, secret: str = "") -> bytes:
-    """Return the identity seed of the nodes of a static list.
-
-    Without a ``secret``, anyone who knows the name of the cluster can compute it.
-    """
-    if not secret:
-        return xxhash.xxh3_64_digest(f"krowlspider/{cluster}".encode())
-    return blake2b(f"{cluster}\0{secret}".encode(), digest_size=SEED_SIZE).digest()
-
-
-def seal_of(seed: bytes) -> int:
-    """Return a number that tells seeds apart without revealing them."""
-    return int.from_bytes(blake2b(seed, digest_size=6).digest(), "big")
-
-
-def parse_ring(parts: Iterable[str]) -> list[Member]:
-    """Return the members of a static list: each is ``id=redis-url`` or ``id=redis-url*weight``.
-
-    :raises ValueError: one is not of that form, or an id or a Redis is listed twice
-    """
-    members: dict[str, Member] = {}
-    # Errors name the number of a member, because its text may have a password.
-    for number, part in enumerate(parts, 1):
-        found = _STATIC_NODE.fullmatch(part.strip())
-        if found is None:
-            raise ValueError(
-                f"member {number} is not of the form id=redis://host:port/0 or"
-                " id=redis://host:port/0*weight"
-            )
-        member = Member(found["id"], int(found["weight"] or 1), found["redis"])
-        if member.id in members:
-            raise ValueError(f"member {member.id} is listed twice")
-        if same := [other.id for other in members.values() if other.redis == member.redis]:
-            raise ValueError(
-                f"members {same[0]} and {member.id} have one Redis: give each its own, or its own"
-                " database (/0, /1)"
-            )
-        members[member.id] = member
-    # All nodes share the Redis of the first member, so the order in the setting must not matter.
-    return [members[name] for name in sorted(members)]

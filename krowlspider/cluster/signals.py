@@ -1,4 +1,4 @@
-"""The signal of a cluster: one of the keys that all nodes share, in Consul or in one Redis.
+"""The signal of a cluster: one of the keys that all nodes share.
 
 It is the plain text RUNNING, PAUSED or STOP; without the key it is RUNNING.
 """

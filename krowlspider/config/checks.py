@@ -24,7 +24,6 @@ from krowlspider.archive.payloads.digests import ALGORITHMS
 from krowlspider.archive.upload.plan import Destination, is_endpoint
 from krowlspider.archive.write.open_file import COMPRESSIONS
 from krowlspider.archive.write.records import info_fault
-from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.record import REDIS_URL
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
@@ -316,15 +315,14 @@ node_id = parsed(
     "is not a node id: 1 to 63 letters, digits, '.', '_' and '-', a letter or digit first",
 )
 consul = text(
-    "|" + _SERVER_URL, "is not the http(s) URL of a server, such as http://127.0.0.1:8500"
+    f"|{_SERVER_URL}|unix:///[!->@-~]+",
+    "is not the http(s) URL of a server, such as http://127.0.0.1:8500",
 )
 consul_token = text("|" + HEADER, NO_HEADER)
 redis_url = text(
     "|" + REDIS_URL.pattern,
     "is not the URL of a Redis, such as redis://host:6379/0, without a query",
 )
-ring = parsed(parse_ring, "is no ring: {}", BaseSettings.getlist)
-ring_secret = text(f"|none|{_PLAIN}", "is not at least 16 plain printable characters, or none")
 control_token = text(f"|{_PLAIN}", "is not at least 16 plain printable characters")
 file_of_secret = text(".*", "is not the path of a file")
 # As the archive takes it, but without a leading hyphen, which tools would read as an option.

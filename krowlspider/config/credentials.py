@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 # Each may be in a file, named by the setting of the same name with _FILE.
-IN_FILES = (
-    *("KROWL_CONSUL_TOKEN", "KROWL_CONTROL_TOKEN", "KROWL_NOTIFY"),
-    *("KROWL_STATIC_NODES", "KROWL_STATIC_NODES_SECRET", "REDIS_URL"),
-)
+IN_FILES = ("KROWL_CONSUL_TOKEN", "KROWL_CONTROL_TOKEN", "KROWL_NOTIFY", "REDIS_URL")
 # Scrapy logs all of its own settings that are set, these too.
 _LOGGED = (
     "AWS_ACCESS_KEY_ID|AWS_SECRET_ACCESS_KEY|AWS_SESSION_TOKEN|FTP_PASSWORD|TELNETCONSOLE_PASSWORD"
@@ -38,11 +35,11 @@ def read_files(settings: BaseSettings) -> None:
         if settings.get(name):
             raise SettingsError(f"{name} and {source} are both given: give one of them")
         priority = settings.getpriority(source) or 0
-        settings.set(name, _read(name, source, path), priority)
+        settings.set(name, _read(source, path), priority)
         settings.set(source, "", priority)
 
 
-def _read(name: str, source: str, path: str) -> str:
+def _read(source: str, path: str) -> str:
     try:
         value = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
@@ -50,8 +47,7 @@ def _read(name: str, source: str, path: str) -> str:
         raise SettingsError(f"{source}={path} cannot be read: {why}") from error
     if not value:
         raise SettingsError(f"{source}={path} is empty: write the value into it")
-    # The members of a ring may be one a line. A command for notices has blanks.
-    return ",".join(value.split()) if name == "KROWL_STATIC_NODES" else value
+    return value
 
 
 def _redact(record: logging.LogRecord) -> bool:

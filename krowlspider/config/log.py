@@ -69,7 +69,7 @@ def _node(settings: BaseSettings) -> str:
     """Return the id of this node; "" without one and without a cluster."""
     if settings.get("KROWL_NODE_ID"):
         return str(settings["KROWL_NODE_ID"])
-    in_cluster = settings.get("KROWL_CONSUL") or settings.getlist("KROWL_STATIC_NODES")
+    in_cluster = settings.get("KROWL_CONSUL")
     return socket.gethostname() if in_cluster else ""
 
 

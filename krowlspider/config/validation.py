@@ -101,7 +101,7 @@ def offline(settings: Settings) -> Settings:
     no cluster and writes no feed."""
     alone = settings.copy()
     alone.set("KROWL_CONTACT", "nobody@offline.internal", priority="cmdline")
-    alone.setdict({"KROWL_STATIC_NODES": "", "KROWL_CONSUL": "", "FEEDS": {}}, priority="cmdline")
+    alone.setdict({"KROWL_CONSUL": "", "FEEDS": {}}, priority="cmdline")
     return alone
 
 
@@ -155,8 +155,6 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "HTTPAUTH_USER or HTTPAUTH_PASS is set, and HTTPAUTH_DOMAIN is not: give the domain"
             " that may see them, or None for all"
         )
-    if settings["KROWL_CONSUL"] and settings.getlist("KROWL_STATIC_NODES"):
-        found.append("KROWL_CONSUL and KROWL_STATIC_NODES are both set: set only one of them")
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
         found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:

@@ -119,17 +119,12 @@ def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | 
     :raises ClusterError: this node is not among the members, or they cannot reach it
     """
     # Imported here, so that a crawl of one process does not load Redis.
-    if settings.getlist("KROWL_STATIC_NODES"):
-        from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
-        from krowlspider.crawl.nodes.static import StaticCluster  # noqa: PLC0415
-
-        return Node(settings, spider, StaticCluster, meters)
     if settings["KROWL_CONSUL"]:
-        from krowlspider.crawl.nodes.consul import ConsulCluster  # noqa: PLC0415
+        from krowlspider.crawl.nodes.cluster import Cluster  # noqa: PLC0415
         from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
 
         on_answer = None if meters is None else meters.consul.observe
-        return Node(settings, spider, partial(ConsulCluster, on_answer=on_answer), meters)
+        return Node(settings, spider, partial(Cluster, on_answer=on_answer), meters)
     return None
 
 
@@ -138,7 +133,6 @@ def _seat(node: Node) -> Seat:
     return Seat(
         node.own,
         cluster.place,
-        may_begin=cluster.may_begin,
         agree_on_seed=cluster.prepare,
         may_fetch=node.may_fetch,
         peers=node.robots_post,

@@ -35,8 +35,8 @@ _HEAD = "job.json"
 # The file of a snapshot that names the folder of its crawl, and its time.
 SNAPSHOT = "snapshot.json"
 _HEAD_DRAFT = "job.json.new"
-# In the JOBDIR of `scrapy node`: what the identities of all its processes come from.
-RING_SECRET = "ring-secret"  # noqa: S105 - the name of a file
+# In the JOBDIR of `scrapy node`: the register of its processes.
+REGISTER = "register"
 _PROCESS = re.compile(r"p[1-9][0-9]*")
 
 
@@ -119,7 +119,7 @@ def tree_of(path: Path) -> Path | None:
         return path
     # A relative path need not name its parent.
     whole = path.absolute()
-    is_process = _PROCESS.fullmatch(whole.name) and (whole.parent / RING_SECRET).exists()
+    is_process = _PROCESS.fullmatch(whole.name) and (whole.parent / REGISTER).exists()
     return whole.parent if is_process else None
 
 
@@ -171,7 +171,6 @@ class JobFolder:
         to_repair: bool = False,
         seed: int | None = None,
         ring: str | None = None,
-        may_begin: bool = True,
         spider: str = "",
         scope: AskedScope | None = None,
         delays: DelayPolicy | None = None,
@@ -183,8 +182,7 @@ class JobFolder:
         none, and a scope that replaces the kept one. ``delays`` is recorded if it is not None.
 
         ``seed`` is the seed of a cluster's identities; with None, a new folder gets its own.
-        ``may_begin`` is false if that seed must not be used for a new folder, only for one that has
-        it. ``ring`` is the ring that the folder must belong to; None accepts any.
+        ``ring`` is the ring that the folder must belong to; None accepts any.
 
         :raises JobError: the folder is in use, not writable, of another format, seed, ring, spider
             or scope, or not a crawl's folder; or a repair in it was cut short, and it is not taken
@@ -192,13 +190,6 @@ class JobFolder:
         """
         self._take_lock()
         try:
-            if not (may_begin or (self.path / _HEAD).exists()):
-                raise JobError(
-                    f"JOBDIR {self.path} is new, and KROWL_STATIC_NODES_SECRET is not set: give all"
-                    " nodes the same, at least 16 characters, best by"
-                    " KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun"
-                    " without"
-                )
             found = self._head(seed, ring or "")
             self._check(found, seed, ring)
             head = self._of_crawl(found, spider, scope, delays)
@@ -245,14 +236,13 @@ class JobFolder:
             )
             raise JobError(
                 f"JOBDIR {self.path} belongs to {owner}, not to {asked}:"
-                " give the KROWL_NODE_ID, and the KROWL_CLUSTER or KROWL_STATIC_NODES, with which"
-                " it was begun, or a new JOBDIR"
+                " give the KROWL_NODE_ID and the KROWL_CLUSTER with which it was begun, or a new"
+                " JOBDIR"
             )
         if seed not in {None, head.seed}:
             raise JobError(
                 f"JOBDIR {self.path} was begun outside this cluster, so its seen marks are of no"
-                " use in it: give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET"
-                " with which it was begun"
+                " use in it: give a new JOBDIR, or the KROWL_CLUSTER with which it was begun"
             )
 
     def _of_crawl(

@@ -88,14 +88,13 @@ _UNUSABLE = (
 class Seat(NamedTuple):
     """What a job needs of the cluster in which it is a node.
 
-    ``node`` is its name, ``ring`` what its folder belongs to, ``may_begin`` whether a new folder
-    may be made. ``agree_on_seed`` takes the seed of the folder, None for a new one, and returns
-    that of all nodes. ``may_fetch`` is as in `Frontier`, ``peers`` as in `RobotsFetches`.
+    ``node`` is its name, ``ring`` what its folder belongs to. ``agree_on_seed`` takes the seed of
+    the folder, None for a new one, and returns that of all nodes. ``may_fetch`` is as in
+    `Frontier`, ``peers`` as in `RobotsFetches`.
     """
 
     node: str
     ring: str
-    may_begin: bool
     agree_on_seed: Callable[[int | None], int]
     may_fetch: Callable[[str], bool]
     peers: Peers
@@ -198,7 +197,6 @@ class Job:
             head = self.folder.take(
                 seed=seed,
                 ring=ring,
-                may_begin=seat is None or seat.may_begin,
                 spider=self.spider,
                 scope=asked,
                 delays=self.rule,

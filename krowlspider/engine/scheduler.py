@@ -139,10 +139,12 @@ class Scheduler(BaseScheduler):
             is_limited=any(map(settings.getint, _LIMITS)),
         )
         self.intake = Intake(
-            job,
+            job.frontier,
+            job.hasher,
             self._codec,
             settings,
             node=node,
+            fail=job.fail,
             identify=self._dupefilter.identity,
             wake=self._waker.wake,
         )
@@ -158,7 +160,7 @@ class Scheduler(BaseScheduler):
         self.requisites = RequisiteIntake(self.intake, job.hasher, settings, node)
         self.awaited = AwaitedRequests(
             engine,
-            job,
+            job.frontier,
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),

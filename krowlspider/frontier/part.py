@@ -31,7 +31,8 @@ class Part:
     - ``host``: its record, where the chunk has one.
     - ``entries``: (priority, entry, identity); an entry without one is queued even if known.
     - ``poison``: (priority, entry). ``done``: identities that are not queued any more.
-    - ``robots``: (authority, record). ``pages``: (identity, stored row).
+    - ``robots``: (authority, record). ``seeds``: (URL, state), as in the table of seeds. ``pages``:
+      (identity, stored row).
     """
 
     name: str
@@ -44,6 +45,7 @@ class Part:
     poison: list[tuple[int, Entry]] = field(default_factory=list)
     done: list[bytes] = field(default_factory=list)
     robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
+    seeds: list[tuple[str, str]] = field(default_factory=list)
     pages: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def identity(self, entry: Entry) -> bytes | None:

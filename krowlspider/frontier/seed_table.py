@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from krowlspider.frontier.entry_queues import FELL_BACK, NOT_MODIFIED
 from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import authorities_of
 from krowlspider.urls.canonical import identity, normalise
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Candidate, Lease
@@ -30,8 +31,6 @@ GIVEN = "given by code or by hand"
 _HOPS_MAX = 300
 # Characters of a line that are kept.
 _TEXT_MAX = 500
-# States that are moved together.
-_MOVED = 1000
 # In place of an outcome.
 KNOWN = "known before"
 ELSEWHERE = "of another node"
@@ -140,7 +139,8 @@ class SeedTable:
         batch = self._store.batch()
         for entry in entries:
             if _is_of_seed(entry) and _before(entry) is None:
-                _put_state(entry.url, _encode((ELSEWHERE, 0, "")), batch)
+                if self._store.get(_key(entry.url)) is None:
+                    _put_state(entry.url, _encode((ELSEWHERE, 0, "")), batch)
                 self._give(entry.url, batch)
         batch.write()
 
@@ -192,7 +192,9 @@ class SeedTable:
             return
         batch = self._store.batch()
         for url in urls:
-            _put_state(url, _encode((outcome, 0, "")), batch)
+            # While its host is handed over, the state goes with it.
+            if outcome != ELSEWHERE or self._store.get(_key(url)) is None:
+                _put_state(url, _encode((outcome, 0, "")), batch)
         batch.write()
 
 
@@ -272,35 +274,31 @@ def _knowledge(found: tuple[str, bytes]) -> int:
     return {ELSEWHERE: 0, KNOWN: 1}.get(outcome, 2)
 
 
-def move_states(store: Store, store_of: Callable[[str], Store]) -> Iterator[None]:
-    """Move the states of URLs to the stores of their new owners, in short steps.
+def states_of(store: Store, host: str) -> Iterator[tuple[str, str]]:
+    """Yield the URLs of a host that are followed, each with its state, for `take_state`."""
+    for root in authorities_of(host):
+        for key, state in store.items(schema.SEED + f"{root}/".encode()):
+            if not _is(ELSEWHERE, state):
+                yield key[1:].decode(), state.decode()
 
-    ``store_of`` returns the store of a URL's owner. A death in between leaves both states, and the
-    next call does the rest.
-    """
-    after = b""
-    while read := list(islice(store.items(schema.SEED, after), _MOVED)):
-        after = read[-1][0]
-        here = store.batch(sync=True)
-        batches: dict[int, Batch] = {}
-        for key, state in read:
-            url = key[1:].decode()
-            there = store_of(url)
-            if there is store and _is(ELSEWHERE, state):
-                # Its former owner has the state, maybe under another URL of its identity.
-                here.delete(key)
-            if there is store or _is(ELSEWHERE, state):
-                continue
-            known = there.get(key)
-            if known is None or _knowledge((url, known)) < _knowledge((url, state)):
-                if id(there) not in batches:
-                    batches[id(there)] = there.batch(sync=True)
-                _put_state(url, state, batches[id(there)])
-            here.put(key, _encode((ELSEWHERE, 0, "")))
-        for batch in batches.values():
-            batch.write()
-        here.write()
-        yield
+
+def check_state(state: str) -> None:
+    """:raises ValueError: the text is not from `states_of`"""
+    if state:
+        _decode_state(state)
+
+
+def take_state(store: Store, url: str, state: str, batch: Batch) -> None:
+    """Put the state of a URL from its former owner into a batch, unless this store knows more."""
+    known = _followed(store, url)
+    if known is None or _knowledge(known) < _knowledge((url, state.encode())):
+        _put_state(url, state.encode(), batch)
+
+
+def leave_states(store: Store, host: str, batch: Batch) -> None:
+    """Put into a batch that the states of a host's URLs are those of its new owner."""
+    for url, _ in states_of(store, host):
+        batch.put(_key(url), _encode((ELSEWHERE, 0, "")))
 
 
 def followed_for(store: Store, url: str) -> str | None:

@@ -1,5 +1,5 @@
-"""A crawl on all cores of a machine: processes of one static ring, their Redis and their folders.
+"""A crawl on all cores of a machine: processes that are nodes, their register, Redis and folders.
 
-`supervisor` starts them and starts again the ones that die; `handover` moves hosts between their
-folders when their number changes; `figures` adds up what they have done, and `serving` serves it.
+`supervisor` starts them, starts again the ones that die, and sends away those that are too many;
+`register` says which these are; `figures` adds up what they have done, and `serving` serves it.
 """

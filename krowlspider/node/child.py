@@ -75,6 +75,10 @@ class Child:
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Send a signal to the process, and do not start it again."""
         self._stopped.set()
+        self.send(number)
+
+    def send(self, number: int) -> None:
+        """Send a signal to the process if it runs."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)

@@ -82,6 +82,7 @@ class Figures:
     def __init__(self, tree: Tree, processes: Sequence[str]):
         self._tree = tree
         self.processes = {name: OneProcess() for name in processes}
+        self._gone: set[str] = set()
         # When each first wrote since it was started, by its clock.
         self._began: dict[str, float] = {}
         # As of `Progress`.
@@ -91,6 +92,10 @@ class Figures:
         """Take the last figures of a process that has died."""
         self._read(process).end()
         self._began.pop(process, None)
+
+    def left(self, process: str) -> None:
+        """Note that a process has handed everything over, so that it waits for nothing."""
+        self._gone.add(process)
 
     def _read(self, process: str) -> OneProcess:
         """Return the figures of a process, as of what it has last written. While it is started
@@ -159,7 +164,8 @@ class Figures:
 
     def paused(self) -> str:
         """Return which processes send no request, and why; usually empty."""
-        read = {name: self._read(name).status for name in self.processes}
+        there = self.processes.keys() - self._gone
+        read = {name: self._read(name).status for name in sorted(there)}
         return reasons_of_all({name: status.get("paused", "") for name, status in read.items()})
 
     def summary(self, reason: str, seconds: float, codes: Mapping[str, int], seeds: str) -> str:

@@ -28,7 +28,7 @@ _PACKAGED = (
     Path(__file__).resolve().parents[2] / ".cache" / "debian" / "redis-server" / "redis-server"
 )
 # Bytes of the folder of a socket: the path of a socket may have no more than 107.
-_FOLDER_MAX = 100
+_FOLDER_MAX = 97
 # Its log, in its folder.
 LOG = "log"
 # Seconds to read its file at the start, and between two looks.
@@ -55,7 +55,8 @@ def find_redis(packaged: Path = _PACKAGED, servers: str = _SERVERS) -> Path:
 
 
 class PrivateRedis:
-    """The server of one start, with its socket in a new folder that only its user can enter."""
+    """The server of one start, with its socket in a new folder that only its user can enter. The
+    socket of the ``register`` is there too."""
 
     def __init__(self, program: Path, folder: Path):
         self._program = program
@@ -65,6 +66,7 @@ class PrivateRedis:
             self._sockets.rmdir()
             self._sockets = Path(tempfile.mkdtemp(prefix="krowl-", dir="/tmp"))
         self._socket = self._sockets / "redis"
+        self.register = self._sockets / "register"
         # The next start removes the folder if this one is killed.
         link = folder / "sockets"
         if link.is_symlink():
@@ -76,8 +78,8 @@ class PrivateRedis:
         return [
             *(str(self._program), "--port", "0", "--unixsocket", str(self._socket)),
             *("--unixsocketperm", "700", "--dir", str(self._folder.resolve())),
-            # A URL that it loses is sent again. A snapshot, each minute and at the end, keeps the
-            # signal and the page budget.
+            # A URL that it loses is sent again. A snapshot, each minute and at the end, keeps those
+            # that a person has pushed.
             *("--appendonly", "no", "--save", "60 1"),
             *("--databases", str(PROCESSES_MAX)),
             *("--maxmemory-policy", "noeviction", "--loglevel", "warning"),
@@ -108,10 +110,5 @@ class PrivateRedis:
                 else:
                     return
 
-    async def forget(self, *keys: str) -> None:
-        """Remove keys that all processes share."""
-        async with redis_client(self.url_of("p1")) as client:
-            await client.delete(*keys)
-
-    def remove_socket(self) -> None:
+    def remove_sockets(self) -> None:
         shutil.rmtree(self._sockets, ignore_errors=True)

@@ -55,7 +55,7 @@ def crawl(
         given.append(f"{_PAGES}={pages}")
         max_pages = int(pages)
     words = Words(spider, spargs, given, settings, count)
-    tree = Tree(Path(settings["JOBDIR"]), settings["KROWL_CLUSTER"])
+    tree = Tree(Path(settings["JOBDIR"]))
     # Nobody should install a server for a folder that is refused.
     tree.check()
     redis = find_redis()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.config.validation import offline
+from krowlspider.cluster.tasks import end
 from krowlspider.crawl.limits import Limits
 from krowlspider.crawl.monitoring.access import forget_urls
 from krowlspider.crawl.report.joined import seeds_of_all
@@ -20,12 +20,12 @@ from krowlspider.errors import JobError, error_text
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.node.child import Child
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code, reason
-from krowlspider.node.handover import FolderHandover
 from krowlspider.node.redis import LOG, PrivateRedis
+from krowlspider.node.register import ProcessRegister
 from krowlspider.node.relay import Relay
 from krowlspider.node.serving.server import Serving
 from krowlspider.node.serving.together import Served
-from krowlspider.node.tree import StoppedError, ids, process_folders, processes, ring_of
+from krowlspider.node.tree import StoppedError, ids, process_folders, processes
 from krowlspider.views.live_line import StatusLog
 from krowlspider.views.report import write_table
 
@@ -44,6 +44,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds for the last server of the Redis to end, and between two looks.
 _PATIENCE = 60.0
 _LOOK = 0.1
+# Seconds between two looks whether all processes are members.
+_SEND_AWAY = 0.5
+# The exit code of a process that could not hand everything over.
+_LEFT_BEHIND = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,16 @@ class Supervisor:
 
     def __init__(self, plan: Plan):
         self._plan = plan
-        self._ids = ids(plan.count)
+        wanted = ids(plan.count)
+        self._register = ProcessRegister(plan.tree, plan.settings["KROWL_CLUSTER"], wanted)
+        self._ids = [*wanted, *self._register.leaving]
+        # Those that page and metrics ask.
+        self._served = list(self._ids)
         self._redis = PrivateRedis(plan.redis, plan.tree.redis)
         self._figures = Figures(plan.tree, self._ids)
         self._children: dict[str, Child] = {}
+        self._ended: set[str] = set()
+        self._releasing: list[asyncio.Task[None]] = []
         self._is_stopped = self._is_interrupted = False
         self._began = time.monotonic()
         self._limits = Limits(
@@ -100,7 +110,7 @@ class Supervisor:
             logger.info("Stopped before the crawl has begun: the next start does the rest")
             return 0
         finally:
-            self._redis.remove_socket()
+            self._redis.remove_sockets()
 
     async def _run(self) -> int:
         """:raises StoppedError: the crawl was stopped before it began"""
@@ -119,50 +129,42 @@ class Supervisor:
         serving.add_done_callback(lambda _: self._stop())
         try:
             await self._redis.wait(lambda: self._is_stopped)
-            await self._redis.forget(*self._old_keys())
-            await asyncio.to_thread(self._hand_over)
+            await asyncio.to_thread(self._plan.tree.wait, self._stopped)
             if self._is_stopped:
                 raise StoppedError
+            await self._register.open(self._redis.register, anew=bool(self._plan.max_pages))
             code = await self._crawl()
             # A crawl whose Redis was given up is stopped.
             return code or int(serving.done())
         finally:
+            self._register.close()
             server.stop()
             await serving
             os.close(lock)
-
-    def _old_keys(self) -> list[str]:
-        """Return the keys of earlier starts in the Redis that all processes share."""
-        root = f"krowlspider:{self._plan.settings['KROWL_CLUSTER']}"
-        return [f"{root}:beats", *([f"{root}:pages"] if self._plan.max_pages else [])]
-
-    def _hand_over(self) -> None:
-        handover = FolderHandover(
-            self._plan.tree,
-            ring_of(self._ids),
-            offline(self._plan.settings),
-            is_stopped=self._stopped,
-        )
-        handover.run(self._plan.tree.heads(self._stopped))
 
     # --- the crawl ---
 
     async def _crawl(self) -> int:
         above = self._status.write_above
         relay = None if above is None else Relay(above)
-        ring = ",".join(f"{name}={self._redis.url_of(name)}" for name in self._ids)
-        secret = str(self._plan.tree.secret)
+        register = f"unix://{self._redis.register}"
         for name in self._ids:
             folder = self._plan.tree.path / name
             forget_urls(folder)
             self._children[name] = Child(
                 name,
-                partial(self._plan.words.of, name, folder, is_live=relay is not None),
+                partial(
+                    self._plan.words.of,
+                    name,
+                    folder,
+                    is_live=relay is not None,
+                    leaves=name in self._register.leaving,
+                ),
                 environment={
                     **os.environ,
-                    "KROWL_STATIC_NODES": ring,
-                    "KROWL_STATIC_NODES_SECRET_FILE": secret,
+                    "KROWL_CONSUL": register,
                     "KROWL_NODE_ID": name,
+                    "REDIS_URL": self._redis.url_of(name),
                 },
                 is_end=lambda code: 0 <= code <= LAST_CODE,
                 on_death=partial(self._on_death, name),
@@ -170,7 +172,7 @@ class Supervisor:
             )
         plan = self._plan
         crawl = Served(
-            plan.tree, self._ids, self._figures, plan.spider, plan.max_pages, self._restarts
+            plan.tree, self._served, self._figures, plan.spider, plan.max_pages, self._restarts
         )
         serving = Serving(crawl)
         served = await serving.open(self._plan.settings)
@@ -179,10 +181,12 @@ class Supervisor:
             *(processes(self._plan.count), self._plan.tree.path, served),
         )
         self._status.start()
+        sending = asyncio.create_task(self._send_away())
         try:
             ended = await asyncio.gather(*map(self._end_of, self._children.values()))
             codes = dict(zip(self._ids, ended, strict=True))
         finally:
+            await end([sending, *self._releasing])
             serving.close()
             if relay is not None:
                 relay.close()
@@ -212,13 +216,45 @@ class Supervisor:
 
     async def _end_of(self, child: Child) -> int:
         code = await child.run()
+        self._ended.add(child.name)
         if code in FAILURES and not self._is_stopped:
             logger.error("Process %s has failed with exit code %d: stopping all", child.name, code)
             self._stop()
+        if child.name in self._register.leaving:
+            self._served.remove(child.name)
+            self._figures.left(child.name)
+            if code == _LEFT_BEHIND and not self._is_stopped:
+                logger.error(
+                    "Process %s has requests with objects that no other process can read: go on"
+                    " with the number of processes that this crawl had before",
+                    child.name,
+                )
+                self._stop()
         return code
+
+    async def _send_away(self) -> None:
+        """Have the processes that are too many hand over what they have and end, once all are
+        members; again after they have died."""
+        leaving = [self._children[name] for name in self._register.leaving]
+        if leaving:
+            logger.info("%s hand over all hosts, and end", ", ".join(self._register.leaving))
+        told: set[tuple[str, int]] = set()
+        while any(map(self._is_there, leaving)):
+            there = {each.name for each in self._children.values() if self._is_there(each)}
+            if there <= self._register.joined():
+                for child in leaving:
+                    if child.is_running and (child.name, child.restarts) not in told:
+                        told.add((child.name, child.restarts))
+                        child.send(signal.SIGTERM)
+            await asyncio.sleep(_SEND_AWAY)
+
+    def _is_there(self, child: Child) -> bool:
+        """Return whether a process runs, or is to be started again."""
+        return child.name not in self._ended
 
     def _on_death(self, name: str) -> None:
         self._figures.died(name)
+        self._releasing.append(asyncio.create_task(self._register.end_lease(name)))
         # Another program may get its port.
         forget_urls(self._plan.tree.path / name)
 

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
-import secrets
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.disk import sync_directory
-from krowlspider.cluster.membership import static_seed
-from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.crawl.folder import (
-    RING_SECRET,
-    JobFolder,
-    JobInUseError,
-    lock_folder,
-    write_private,
-)
+from krowlspider.crawl.folder import REGISTER, JobFolder, JobInUseError, lock_folder
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError
@@ -29,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy.settings import BaseSettings
-
-    from krowlspider.crawl.folder import JobHead
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +65,9 @@ class StoppedError(Exception):
 class Tree:
     """The folder ``path``, locked for this supervisor from `take` until the process ends."""
 
-    def __init__(self, path: Path, cluster: str):
+    def __init__(self, path: Path):
         self.path = path
-        self._cluster = cluster
-        self.secret = path / RING_SECRET
+        self.register = path / REGISTER
         self.redis = path / _REDIS
         self.reports = path / _REPORTS
 
@@ -87,7 +75,7 @@ class Tree:
         return JobFolder(self.path / process)
 
     def take(self) -> None:
-        """Lock the folder; make it, and the secret of its ring, if it is new.
+        """Lock the folder; make it if it is new.
 
         :raises JobError: it is in use, of a crawl of one process, or cannot be used
         """
@@ -96,9 +84,6 @@ class Tree:
             self._check_content()
             # Until this process ends.
             lock_folder(self.path)
-            if not self.secret.exists():
-                write_private(self.secret, secrets.token_hex(16))
-                sync_directory(self.path)
             self.redis.mkdir(mode=0o700, exist_ok=True)
 
     def check(self) -> None:
@@ -124,42 +109,35 @@ class Tree:
                 f"JOBDIR {self.path} belongs to a crawl of one process: continue it with scrapy"
                 " crawl, or give another JOBDIR"
             )
-        own = {_LOCK, RING_SECRET, _REDIS, _REPORTS, CONTROL_TOKEN, PAGE, METRICS}
+        own = {_LOCK, REGISTER, _REDIS, _REPORTS, CONTROL_TOKEN, PAGE, METRICS}
+        if REGISTER not in names and any(map(_PROCESS.fullmatch, names)):
+            raise JobError(
+                f"JOBDIR {self.path} has folders of processes but no file {REGISTER!r}, which says"
+                " whose each host is: put it back from a copy, or give another JOBDIR"
+            )
         if strange := {name for name in names - own if not _PROCESS.fullmatch(name)}:
             raise JobError(
                 f"JOBDIR {self.path} is not empty and not of a crawl of several processes (it holds"
                 f" {min(strange)!r}): give a new or empty folder"
             )
 
-    @property
-    def seed(self) -> int:
-        """The identity seed of all processes."""
-        secret = self.secret.read_text(encoding="ascii").strip()
-        return int.from_bytes(static_seed(self._cluster, secret), "big")
-
-    def heads(self, is_stopped: Callable[[], bool] = lambda: False) -> dict[str, JobHead]:
-        """Return the head of each folder that a crawl has begun, and lock none of them.
-
-        Wait for processes that a killed supervisor has left, which are ending.
+    def wait(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Wait for the processes that a killed supervisor has left, which are ending.
 
         :raises JobError: one does not end, or a folder cannot be used
         :raises StoppedError: ``is_stopped`` has returned true
         """
-        found = {}
         end = time.monotonic() + _PATIENCE
-        for path in process_folders(self.path):
-            if (path / "job.json").exists():
-                folder = JobFolder(path)
-                found[path.name] = _head(folder, self.seed, end, is_stopped)
-                folder.leave()
-        return found
+        with self._usable():
+            for path in process_folders(self.path):
+                os.close(_locked(path, end, is_stopped))
 
 
-def _head(folder: JobFolder, seed: int, end: float, is_stopped: Callable[[], bool]) -> JobHead:
+def _locked(path: Path, end: float, is_stopped: Callable[[], bool]) -> int:
     is_told = False
     while True:
         try:
-            return folder.take(seed=seed)
+            return lock_folder(path)
         except JobInUseError as error:
             if is_stopped():
                 raise StoppedError from error
@@ -168,11 +146,7 @@ def _head(folder: JobFolder, seed: int, end: float, is_stopped: Callable[[], boo
             if not is_told:
                 logger.info(
                     "Waiting for process %s of the last start, which still uses %s",
-                    *(error.holder, folder.path),
+                    *(error.holder, path),
                 )
             is_told = True
             time.sleep(_LOOK)
-
-
-def ring_of(processes: list[str]) -> Ring:
-    return Ring(map(Member, processes))

@@ -27,10 +27,9 @@ DIVIDED = (
     *("KROWL_CRAWL_LOG", "KROWL_FRONTIER_MAX"),
 )
 # The supervisor sets them.
-_RESERVED = (
-    *("KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_STATIC_NODES", "KROWL_STATIC_NODES_SECRET"),
-    *("KROWL_STATIC_NODES_FILE", "KROWL_STATIC_NODES_SECRET_FILE"),
-)
+_RESERVED = (*("KROWL_CONSUL", "KROWL_NODE_ID", "REDIS_URL", "REDIS_URL_FILE"),)
+# Seconds; the other processes go on meanwhile.
+_DRAIN_TIMEOUT = 86_400
 # The priority of this project's settings.py, and of a variable of the environment.
 _OF_PROJECT = 20
 # Ports beyond its first one that a process may take.
@@ -101,10 +100,18 @@ class Words:
                 " processes: write it with names of classes, or give -o FILE"
             ) from error
 
-    def of(self, process: str, folder: Path, restarts: int, *, is_live: bool = False) -> list[str]:
+    def of(
+        self,
+        process: str,
+        folder: Path,
+        restarts: int,
+        *,
+        is_live: bool = False,
+        leaves: bool = False,
+    ) -> list[str]:
         """Return the words of a process with its job folder.
 
-        ``is_live``: a live line shows its figures.
+        ``is_live``: a live line shows its figures. ``leaves``: it hands over what it has, and ends.
         """
         settings = self._settings
         own: dict[str, object] = {
@@ -115,6 +122,8 @@ class Words:
             "PROMETHEUS_HOST": CONTROL_HOST,
             "PROMETHEUS_PORT": self._ports(process),
             "LOG_FORMAT": _log_format(settings["LOG_FORMAT"], process),
+            # A process that is stopped keeps its hosts for the next start.
+            "KROWL_DRAIN_TIMEOUT": _DRAIN_TIMEOUT if leaves else 0,
             **self._parts,
         }
         if settings["KROWL_WARC_DIR"]:

@@ -85,7 +85,7 @@ async def _owned(text: str, query: ClusterQuery) -> Row:
 
 
 def _has_fault(row: Row) -> bool:
-    return "trouble" in row or row.get("state", "agreed") not in {"agreed", "ended"}
+    return "trouble" in row or row.get("state", "agreed") != "agreed"
 
 
 def _text(head: Row, rows: list[Row]) -> str:
@@ -106,10 +106,10 @@ class Command(Program):
     def long_desc(self) -> str:
         return (
             f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=..."
-            " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Columns: id, address and redis"
+            " -s KROWL_CLUSTER=... . Columns: id, address and redis"
             " of the node, its weight (which grows while it joins), and its share of the"
             " domains; state (agreed, joining,"
-            " handing over, leaving, another ring, ended, unreadable; silent: no heartbeat for"
+            " handing over, leaving, unreadable; silent: no heartbeat for"
             " 10 s; stopped or dead with work on its disk); takeover_in: seconds until other nodes"
             " take over the domains of a dead one;"
             " epoch of the register that the node goes by; done, queued, outbox: pages"

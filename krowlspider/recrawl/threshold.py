@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 # Seconds between two steps.
 EVERY = 60.0
-# Seconds of freshness that a fetch is worth at least, and at most.
-THRESHOLD_MIN, THRESHOLD_MAX = 1.0, 1e9
+# Seconds of freshness that a fetch is worth at least, and at most: a host with few pages is not
+# asked for all that it could bear.
+THRESHOLD_MIN, THRESHOLD_MAX = 60.0, 1e9
 # Of a host that is not known: a page that changes every ten days is fetched daily.
 THRESHOLD_START = 4320.0
 # Share of the requests that is planned: with all of them, chance alone would make pages late.

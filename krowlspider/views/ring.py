@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from krowlspider.cluster.allowance import pages_taken
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.register import Register, check_forgettable, forget, read_register
-from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_ring
-from krowlspider.cluster.ring.record import Counters, Record
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.register.port import RegisterKeys
+from krowlspider.cluster.register.state import (
+    RegisterState,
+    check_forgettable,
+    forget,
+    read_register,
+)
+from krowlspider.cluster.registers import open_register
 from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.transport.inbox import lengths
 from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_client, shown
-from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable
 
-    from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
+
+    from krowlspider.cluster.register.port import Register
+    from krowlspider.cluster.ring.record import Record
+    from krowlspider.cluster.ring.ring import Ring
 
 
 # Seconds in which a node sends several heartbeats.
@@ -37,61 +43,34 @@ _FIGURES = ("epoch", "done", "queued", "outbox")
 _LENGTHS = ("requests", "start_urls", "hosts", "dead")
 
 
-class StaticQuery:
-    """The members of KROWL_STATIC_NODES; the first member's Redis holds their shared state."""
+class ClusterQuery:
+    """The nodes of a cluster, by its register. Each method may raise UnansweredError."""
 
-    def __init__(self, cluster: str, members: list[Member], first: Redis) -> None:
-        self._ring = Ring(members)
-        self._members = members
-        self._board = RedisBoard(first, cluster)
-        self.keys = RedisKeys(first, cluster)
-
-    async def nodes(self) -> tuple[dict[str, Any], list[Row]]:
-        shown: Mapping[str, Counters] = {}
-        # If this Redis does not answer, the row of the first member shows it.
-        with suppress(UnansweredError):
-            shown = await self._board.read()
-        records = [Record(each, (self._ring,), shown.get(each.id, {})) for each in self._members]
-        return {"ring": self._ring.checksum}, static_rows(records)
-
-    async def owner(self, domain: str) -> dict[str, str | None]:
-        owner = self._ring.owner(domain)
-        return {"owner": owner, "fetcher": owner}
-
-    async def forget(self, node: str) -> str:
-        raise ClusterError(
-            "the members of KROWL_STATIC_NODES are all waited for: none can be forgotten"
-        )
-
-
-class ConsulQuery:
-    """The nodes that are registered in Consul. Each method may raise UnansweredError."""
-
-    def __init__(self, cluster: str, agent: Agent) -> None:
+    def __init__(self, cluster: str, register: Register) -> None:
         self._cluster = cluster
-        self._agent = agent
-        self.keys = ConsulKeys(agent, cluster)
+        self._register = register
+        self.keys = RegisterKeys(register, cluster)
 
-    async def register(self) -> Register:
-        """:raises ClusterError: Consul knows no such cluster"""
-        register = await read_register(self._agent, self._cluster)
-        if register is None:
+    async def state(self) -> RegisterState:
+        """:raises ClusterError: the register knows no such cluster"""
+        state = await read_register(self._register, self._cluster)
+        if state is None:
             raise ClusterError(
-                f"Consul at {self._agent.url} knows no cluster {self._cluster!r}: is KROWL_CLUSTER"
+                f"{self._register.name} knows no cluster {self._cluster!r}: is KROWL_CLUSTER"
                 " that of its nodes?"
             )
-        return register
+        return state
 
     async def nodes(self) -> tuple[dict[str, Any], list[Row]]:
         """Return the state of the ring as a dict, and a row for each node."""
-        register = await self.register()
+        register = await self.state()
         ring = register.ring
         head = {"epoch": register.epoch, "ring": ring.checksum if ring else None}
         return head, register_rows(register)
 
     async def owner(self, domain: str) -> dict[str, str | None]:
         """Return the ``owner`` of a domain, and its ``fetcher``: None during a hand-over."""
-        register = await self.register()
+        register = await self.state()
         owner = register.ring.owner(domain) if register.ring else None
         return {"owner": owner, "fetcher": register.fetcher(domain)}
 
@@ -99,18 +78,15 @@ class ConsulQuery:
         """Forget a dead node; return what becomes of its work, as sentences.
 
         :raises ClusterError: the node is live, or not pending
-        :raises UnansweredError: Consul does not answer: the node is still waited for
+        :raises UnansweredError: the register does not answer: the node is still waited for
         """
-        check_forgettable(await self.register(), self._cluster, node)
-        await forget(self._agent, self._cluster, node)
+        check_forgettable(await self.state(), self._cluster, node)
+        await forget(self._register, self._cluster, node)
         return (
             f"Node {node} is forgotten: nobody waits for it. URLs that other nodes found for it go"
             " to the new owners. What only its disk has is not fetched, unless the node is started"
             " again with its JOBDIR."
         )
-
-
-ClusterQuery: TypeAlias = ConsulQuery | StaticQuery
 
 
 async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, Any], list[Row]]:
@@ -142,53 +118,22 @@ async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, A
 async def open_query(settings: BaseSettings) -> AsyncIterator[ClusterQuery]:
     """Connect to the cluster that the settings name; disconnect at the end.
 
-    :raises SettingsError: the settings name no cluster, or a wrong URL of a Redis
-    :raises ClusterError: Consul knows no such cluster
+    :raises SettingsError: the settings name no cluster
+    :raises ClusterError: the register knows no such cluster
     """
-    cluster: str = settings["KROWL_CLUSTER"]
-    if settings["KROWL_CONSUL"]:
-        agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
-        try:
-            query = ConsulQuery(cluster, agent)
-            await query.register()
-            yield query
-        finally:
-            agent.close()
-        return
-    members = parse_ring(settings.getlist("KROWL_STATIC_NODES"))
-    if not members:
-        raise SettingsError(
-            "no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500, or"
-            ' -s KROWL_STATIC_NODES="a=redis://host:6379/0,b=..."'
-        )
+    if not settings["KROWL_CONSUL"]:
+        raise SettingsError("no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500")
+    register = open_register(settings)
     try:
-        client = redis_client(members[0].redis)
-    except ValueError as error:
-        raise SettingsError(f"KROWL_STATIC_NODES: {error}") from error
-    async with client as first:
-        yield StaticQuery(cluster, members, first)
+        query = ClusterQuery(settings["KROWL_CLUSTER"], register)
+        await query.state()
+        yield query
+    finally:
+        register.close()
 
 
-def static_rows(records: list[Record]) -> list[Row]:
-    """Return a row for each member of a static list.
-
-    "state" tells whether the node has this ring, or that it has ended; it is missing if the node
-    has not reported one.
-    """
-    ring = Ring(record.member for record in records)
-    rows = []
-    for record in records:
-        row = _row(record, ring)
-        if (number := record.counters.get("ring")) is not None:
-            row["state"] = "agreed" if number == ring.number else "another ring"
-        if record.counters.get("left"):
-            row["state"] = "ended"
-        rows.append(row)
-    return rows
-
-
-def register_rows(register: Register) -> list[Row]:
-    """Return a row for each member that Consul knows, and each pending node that has ended.
+def register_rows(register: RegisterState) -> list[Row]:
+    """Return a row for each member, and each pending node that has ended.
 
     A dead node whose domains wait for it has the seconds until they are taken over.
     """
@@ -205,7 +150,7 @@ def register_rows(register: Register) -> list[Row]:
     return [*members, *unreadable, *ended]
 
 
-def _member_row(register: Register, node: str) -> Row:
+def _member_row(register: RegisterState, node: str) -> Row:
     record = register.members[node]
     row: Row = {**_row(record, register.ring), "state": register.state(node)}
     if record.dead and (left := register.takeover_in(node)) is not None:
@@ -215,7 +160,7 @@ def _member_row(register: Register, node: str) -> Row:
 
 def may_be_silent(row: Row) -> bool:
     """Return whether the last heartbeat of a live node is old, by this machine's clock."""
-    is_live = row.get("state") not in {"dead", "stopped", "ended"}
+    is_live = row.get("state") not in {"dead", "stopped"}
     return is_live and row.get("seconds_ago", 0) >= SILENT_AFTER
 
 

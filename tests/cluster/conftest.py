@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
+from tests.cluster.register_nodes import supervisor_register
 from tests.cluster.servers import consul_agent, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.cluster.register_nodes import Place
     from tests.cluster.servers import Server
 
 _numbers = count()
@@ -24,6 +26,19 @@ def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """An agent that no test stops; each test takes a cluster of its own."""
     with consul_agent(tmp_path_factory.mktemp("consul") / "agent") as agent:
         yield agent
+
+
+@pytest.fixture(scope="session")
+def _supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with supervisor_register(tmp_path_factory.mktemp("register")) as place:
+        yield place
+
+
+@pytest.fixture(params=["consul", "supervisor"])
+def register(request: pytest.FixtureRequest) -> Server | Place:
+    """A register of each kind, that no test stops; each test takes a cluster of its own."""
+    found: Server | Place = request.getfixturevalue(request.param.replace("super", "_super"))
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.membership import ConsulMembership
-from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.seed import IdentitySeed
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
-from tests.cluster.consul_nodes import (
+from tests.cluster.forwarding import LATE
+from tests.cluster.register_nodes import (
     LEASE,
     RING_AB,
     TTL,
@@ -40,7 +41,6 @@ from tests.cluster.consul_nodes import (
     until,
     waiting,
 )
-from tests.cluster.forwarding import LATE
 from tests.support.crawling import ROOT
 
 from .servers import consul_agent, relay
@@ -276,7 +276,7 @@ def test_leases_end_before_others_take_over(
 
 
 async def _be_node(url: str, cluster: str, node: str) -> None:
-    membership = ConsulMembership(Agent(url), cluster, Member(node), ttl=TTL)
+    membership = RegisteredMembership(Agent(url), cluster, Member(node), ttl=TTL)
     await membership.start()
     await membership.publish((Ring([membership.own]),))
     while True:

@@ -1,5 +1,4 @@
-"""What one person says to all nodes, and the pages that they fetch together: by Consul, and by the
-Redis of a static ring."""
+"""What one person says to all nodes, and the pages that they fetch together, by each register."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ import pytest
 
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
-from tests.cluster.consul_nodes import found
+from tests.cluster.register_nodes import delete, found, open_at
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.cluster.register_nodes import Place
+    from tests.cluster.servers import Server
     from tests.mockweb.log import Entry
 
 pytestmark = pytest.mark.slow
@@ -59,14 +60,17 @@ def block(crawl: Crawl, name: str) -> None:
 class Pair:
     """Two nodes of one cluster, and the web that they crawl."""
 
-    def __init__(self, folder: Path, places: dict[str, dict[str, Any]], web: MockWeb):
+    def __init__(
+        self,
+        folder: Path,
+        register: Server | Place,
+        places: dict[str, dict[str, Any]],
+        web: MockWeb,
+    ):
         self.folder = folder
+        self.register = register
         self.places = places
         self.web = web
-
-    @property
-    def is_static(self) -> bool:
-        return "KROWL_STATIC_NODES" in self.places["a"]
 
     def crawl(self, node: str, **settings: Any) -> Crawl:
         return Crawl(
@@ -88,44 +92,30 @@ class Pair:
         return scrapy("ring", *pairs, *arguments).stdout.decode()
 
     def lose_seed(self) -> None:
-        """Make Consul lose the identity seed while no node runs."""
-        if not self.is_static:
-            url = self.places["a"]["KROWL_CONSUL"]
-            key = f"{url}/v1/kv/krowlspider/{self.places['a']['KROWL_CLUSTER']}/seed"
-            urllib.request.urlopen(urllib.request.Request(key, method="DELETE")).close()
+        """Make the register lose the identity seed while no node runs."""
+        delete(self.register, self.places["a"]["KROWL_CLUSTER"], "seed")
 
     def asked(self, since: float) -> list[Entry]:
         """Return the requests that the web got from a time on."""
         return [entry for entry in self.web.log() if entry.start > since]
 
 
-@pytest.fixture(params=["consul", "static"])
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+@pytest.fixture
+def pair(register: Server | Place, cluster: str, tmp_path: Path) -> Iterator[Pair]:
+    # As if the cluster were old: leases begin at once.
+    found(register, cluster)
     with ExitStack() as stack:
-        redis = {
-            node: stack.enter_context(redis_server(tmp_path / f"redis-{node}")) for node in NODES
-        }
-        if request.param == "consul":
-            consul, cluster = request.getfixturevalue("consul"), request.getfixturevalue("cluster")
-            common: dict[str, Any] = {
-                "KROWL_CONSUL": consul.url,
-                "KROWL_CLUSTER": cluster,
-                "KROWL_CONSUL_TTL": TTL,
-            }
-            # As if the cluster were old: leases begin at once.
-            found(consul, cluster)
-        else:
-            ring = ",".join(f"{node}={server.url}" for node, server in redis.items())
-            common = {"KROWL_STATIC_NODES": ring}
         places = {
             node: {
-                **common,
+                "KROWL_CONSUL": register.url,
+                "KROWL_CLUSTER": cluster,
+                "KROWL_CONSUL_TTL": TTL,
                 "KROWL_NODE_ID": node,
-                **({"REDIS_URL": server.url} if request.param == "consul" else {}),
+                "REDIS_URL": stack.enter_context(redis_server(tmp_path / f"redis-{node}")).url,
             }
-            for node, server in redis.items()
+            for node in NODES
         }
-        yield Pair(tmp_path, places, stack.enter_context(MockWeb(graph=GRAPH)))
+        yield Pair(tmp_path, register, places, stack.enter_context(MockWeb(graph=GRAPH)))
 
 
 def test_all_nodes_obey_signals_within_five_seconds(pair: Pair) -> None:
@@ -163,15 +153,17 @@ def test_all_nodes_obey_signals_within_five_seconds(pair: Pair) -> None:
 
 
 def test_node_that_leaves_urls_behind_ends_with_code_6(pair: Pair) -> None:
-    if pair.is_static:
-        pytest.skip("the nodes of a static list hand nothing over")
     a, b = (pair.crawl(node, KROWL_DELAY_MIN=1, KROWL_DRAIN_TIMEOUT=0.01).start() for node in NODES)
     a.wait_until(lambda: pair.fetched() > 20)
     a.process.send_signal(signal.SIGINT)
     a.wait(code=6)
     assert "; start this node again" in a.log
-    # Without other nodes, it stops as a single crawl does.
-    b.interrupt()
+    if open_at(pair.register).is_supervised:
+        # The other node comes back.
+        b.kill()
+    else:
+        # Without other nodes, it stops as a single crawl does.
+        b.interrupt()
 
 
 def test_all_nodes_together_keep_to_the_page_budget(pair: Pair) -> None:
@@ -238,8 +230,6 @@ def test_a_node_that_joins_obeys_the_orders_given_before(pair: Pair) -> None:
 def test_second_node_with_the_same_redis_is_refused(
     pair: Pair,
 ) -> None:
-    if pair.is_static:
-        pytest.skip("of a static ring the setting tells")
     pair.places["b"]["REDIS_URL"] = pair.places["a"]["REDIS_URL"]
     first = pair.crawl("a", KROWL_DELAY_MIN=1).start()
     first.wait_until(lambda: pair.fetched() > 5)

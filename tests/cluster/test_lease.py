@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent, Step
-from krowlspider.cluster.consul.lease import Lease
-from krowlspider.cluster.consul.pending_nodes import PendingNodes
-from krowlspider.cluster.consul.seed import IdentitySeed
+from krowlspider.cluster.consul.agent import Agent
+from krowlspider.cluster.register.lease import Lease
+from krowlspider.cluster.register.pending_nodes import PendingNodes
+from krowlspider.cluster.register.seed import IdentitySeed
 from krowlspider.cluster.ring.live_members import RegisterEntry
 from krowlspider.cluster.ring.ring import Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from krowlspider.cluster.register.port import Step
 
 TTL = 10
 # The part of the TTL in which a lease is good: four fifths.

@@ -20,14 +20,15 @@ from redis import Redis
 from scrapy.exceptions import UsageError
 from scrapy.settings import Settings
 
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.membership import ConsulMembership
-from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.consul.agent import Agent
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.port import RegisterKeys, step
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.programs.ring import Command
 from krowlspider.views import ring as rows
+from tests.cluster.register_nodes import ask, found
 from tests.cluster.servers import free_port
 from tests.support import warm
 from tests.support.crawling import CONTACT, ROOT
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from tests.cluster.register_nodes import Place as RegisterPlace
     from tests.cluster.servers import Server
 
 DOWN = "redis://:secret@127.0.0.1:1/0"
@@ -80,144 +82,55 @@ def ring_process(*arguments: str, **settings: str) -> Result:
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-# --- By KROWL_STATIC_NODES
-
-
-def test_shows_backlog_and_last_heartbeat_of_each_member(server: Server) -> None:
-    with Redis.from_url(server.url) as client:
-        client.lpush("broad:requests", *(b'{"url": "http://a.test/"}' for _ in range(3)))
-        client.lpush("broad:start_urls", "http://b.test/")
-        client.lpush("broad:dead", "{}")
-        said = {"done": 12, "queued": 5, "outbox": 4}
-        client.hset(
-            "krowlspider:krowlspider:beats", "a", json.dumps({**said, "time": time.time() - 70})
-        )
-    result = ring("--json", KROWL_STATIC_NODES=f"a={server.url},b={server.url[:-1]}1*3")
-    found = json.loads(result.out)
-    a, b = found["nodes"]
-    assert result.code == 1
-    assert (found["cluster"], found["signal"]) == ("krowlspider", "RUNNING")
-    waiting = {"requests": 3, "start_urls": 1, "hosts": 0, "dead": 1}
-    assert {name: a[name] for name in (*waiting, *said)} == {**waiting, **said}
-    assert 70 <= a["seconds_ago"] < 100
-    assert (a["state"], b.get("state")) == ("silent", None)
-    assert (a["id"], b["id"], a["weight"], b["weight"]) == ("a", "b", 1, 3)
-    assert a["share"] == pytest.approx(0.25, abs=0.03)
-    assert a["share"] + b["share"] == pytest.approx(1, abs=0.001)
-    assert "done" not in b
-    text = ring_process(KROWL_STATIC_NODES=f"a={server.url}").out
-    assert text.startswith("cluster krowlspider: RUNNING, ring ")
-    assert "start_urls" in text
-
-
 def test_a_node_whose_clock_is_slow_is_not_silent(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    register: Server | RegisterPlace, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is one that has ended. A killed one is, although its heartbeat says it has this ring."""
-    members = ",".join(f"{name}={server.url[:-1]}{name}" for name in "012")
-    beat = {"ring": Ring(parse_ring(members.split(","))).number}
-    with Redis.from_url(server.url) as client:
+    """A killed one is, although its heartbeat says that it agrees."""
+    members = [Member(name, 1, DOWN) for name in "ab"]
+    claims = (Ring(members),)
+    root = f"krowlspider/{cluster}"
+    sessions = {
+        each.id: ask(register, lambda place: place.open_session("any", 60)) for each in members
+    }
 
-        def say(node: str, ago: float, **more: int) -> None:
-            said = {**beat, **more, "time": time.time() - ago}
-            client.hset("krowlspider:krowlspider:beats", node, json.dumps(said))
+    def write(name: str, part: str, value: bytes) -> None:
+        lock = step("lock", f"{root}/{part}/{name}", value, Session=sessions[name])
+        assert ask(register, lambda place: place.change(lock))
 
-        async def meanwhile(_: float) -> None:
-            say("0", 60)
-            say("1", 64)
+    def say(name: str, ago: float) -> None:
+        write(name, "beats", json.dumps({"time": time.time() - ago}).encode())
 
-        say("0", 63)
-        say("1", 60)
-        say("2", 90, left=1)
-        monkeypatch.setattr(rows.asyncio, "sleep", meanwhile)
-        result = ring("--json", KROWL_STATIC_NODES=members)
+    async def meanwhile(_: float) -> None:
+        say("a", 60)
+        say("b", 64)
+
+    for member in members:
+        write(member.id, "nodes", Record(member, claims).dumps())
+    say("a", 63)
+    say("b", 60)
+    monkeypatch.setattr(rows.asyncio, "sleep", meanwhile)
+    result = ring("--json", KROWL_CONSUL=register.url, KROWL_CLUSTER=cluster)
     states = [row["state"] for row in json.loads(result.out)["nodes"]]
-    assert states == ["agreed", "silent", "ended"]
+    assert states == ["agreed", "silent"]
     assert result.code == 1
 
 
-def test_node_with_another_ring_is_shown(
-    server: Server,
-) -> None:
-    members = f"a={server.url},b={server.url[:-1]}1"
-    this, other = (Ring(parse_ring(each.split(","))).number for each in (members, f"{members}*2"))
-
-    def states(code: int, **said: dict[str, int]) -> list[str | None]:
-        with Redis.from_url(server.url) as client:
-            for node, counters in said.items():
-                client.hset("krowlspider:krowlspider:beats", node, json.dumps(counters))
-        result = ring("--json", KROWL_STATIC_NODES=members)
-        assert result.code == code
-        return [row.get("state") for row in json.loads(result.out)["nodes"]]
-
-    assert states(0, a={"ring": this}, b={"done": 1}) == ["agreed", None]
-    assert states(0, b={"ring": this}) == ["agreed", "agreed"]
-    assert states(1, b={"ring": other}) == ["agreed", "another ring"]
-
-
-def test_redis_that_is_down_is_named_without_its_password(
-    server: Server,
-) -> None:
-    for members in (f"a={server.url},b={DOWN}", f"b={DOWN},a={server.url}"):
-        result = ring("--json", KROWL_STATIC_NODES=members)
-        found = {row["id"]: row for row in json.loads(result.out)["nodes"]}
-        assert result.code == 1
-        assert found["a"]["requests"] == 0
-        assert found["b"]["trouble"].startswith("down: ")
-        assert "secret" not in result.out + result.err
-
-
-def test_owner_of_a_url_needs_no_server() -> None:
-    members = f"a={DOWN},b={DOWN[:-1]}1"
-    urls = [f"https://www.{domain}/x" for domain in DOMAINS[:8]]
-    found = json.loads(ring("--json", *urls, KROWL_STATIC_NODES=members).out)
-    expected = Ring(parse_ring(members.split(",")))
-    owners = [expected.owner(domain) for domain in DOMAINS[:8]]
-    assert [row["owner"] for row in found] == [row["fetcher"] for row in found] == owners
-    assert set(owners) == {"a", "b"}
-
-
-def test_static_nodes_share_the_redis_of_the_first_member(
-    server: Server,
-) -> None:
-    members = f"a={server.url},b={DOWN}"
-    assert ring("--signal", "PAUSED", KROWL_STATIC_NODES=members).code == 0
-    with Redis.from_url(server.url) as client:
-        assert client.get("krowlspider:krowlspider:signal") == b"PAUSED"
-        client.set("krowlspider:krowlspider:pages", 1200)
-    result = ring(KROWL_STATIC_NODES=f"a={server.url}", KROWL_CLUSTER_PAGES="5000")
-    assert result.out.startswith("cluster krowlspider: PAUSED, 1,200 of 5,000 pages taken, ring ")
-    down = ring("--signal", "STOP", KROWL_STATIC_NODES=f"a={DOWN}")
-    assert down.code == 1
-    assert down.err.startswith("krowlspider: Redis: ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "members", "says"),
-    [
-        ((), "", "no cluster"),
-        ((), "a=http://x", "member 1 is not of the form"),
-        ((), "a=redis://h?x=1", "takes no query"),
-        (("--forget", "a"), f"a={DOWN}", "none can be forgotten"),
-    ],
-)
-def test_bad_input_is_named_in_one_line(
-    arguments: tuple[str, ...], members: str, says: str
-) -> None:
-    result = ring(*arguments, KROWL_STATIC_NODES=members)
+def test_bad_input_is_named_in_one_line() -> None:
+    result = ring()
     assert (result.code, result.out) == (2, "")
-    assert says in result.err
+    assert "no cluster" in result.err
     assert result.err.count("\n") == 1
 
 
-def test_invalid_url_is_a_usage_error() -> None:
+def test_invalid_url_is_a_usage_error(register: Server | RegisterPlace, cluster: str) -> None:
+    found(register, cluster)
     with pytest.raises(UsageError, match="http://"):
-        ring("http://", KROWL_STATIC_NODES=f"a={DOWN}")
+        ring("http://", KROWL_CONSUL=register.url, KROWL_CLUSTER=cluster)
 
 
 def test_invalid_signal_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        ring("--signal", "HALT", KROWL_STATIC_NODES=f"a={DOWN}")
+        ring("--signal", "HALT", KROWL_CONSUL="unix:///none")
     assert ended.value.code == 2
     assert "invalid choice: 'HALT'" in capsys.readouterr().err
 
@@ -234,9 +147,9 @@ class Place:
         self.name = f"ring{next(_numbers)}"
 
     @asynccontextmanager
-    async def node(self, member: Member) -> AsyncIterator[ConsulMembership]:
+    async def node(self, member: Member) -> AsyncIterator[RegisteredMembership]:
         agent = Agent(self.url)
-        node = ConsulMembership(agent, self.name, member, ttl=TTL)
+        node = RegisteredMembership(agent, self.name, member, ttl=TTL)
         try:
             await node.start()
             yield node
@@ -342,9 +255,9 @@ def test_ended_nodes_are_shown_until_they_are_forgotten(place: Place, server: Se
             # As after a crash.
             both = Ring([a.own, Member("c", 1, DOWN)])
             url_of_c = next(f"https://{each}/" for each in DOMAINS if both.owner(each) == "c")
-            await ConsulKeys(agent, place.name).put("crew/c", "{}")
+            await RegisterKeys(agent, place.name).put("crew/c", "{}")
             record = Record(both.members[1], (both,)).dumps().decode()
-            await ConsulKeys(agent, place.name).put("nodes/c", record)
+            await RegisterKeys(agent, place.name).put("nodes/c", record)
             with Redis.from_url(url) as client:
                 client.lpush("broad:requests", json.dumps({"url": url_of_c}))
             await a.publish((both,))
@@ -379,9 +292,9 @@ def test_sends_the_signal_and_shows_the_budget(place: Place) -> None:
     async def main() -> None:
         agent = Agent(place.url)
         async with place.node(Member("a", 1, DOWN)):
-            await ConsulKeys(agent, place.name).add("pages", 1200, 5000)
+            await RegisterKeys(agent, place.name).add("pages", 1200, 5000)
             assert (await place.ring("--signal", "PAUSED")).code == 0
-            assert await Signals(ConsulKeys(agent, place.name)).read() == "PAUSED"
+            assert await Signals(RegisterKeys(agent, place.name)).read() == "PAUSED"
             shown = (await place.ring(KROWL_CLUSTER_PAGES="5000")).out
             assert shown.startswith(
                 f"cluster {place.name}: PAUSED, 1,200 of 5,000 pages taken, epoch "
@@ -420,9 +333,12 @@ def test_server_that_is_no_consul_is_named(server: Server) -> None:
     assert f"Consul at {url} cannot be reached" in result.err
 
 
-def test_closed_output_is_no_error(server: Server, tmp_path: Path) -> None:
+def test_closed_output_is_no_error(
+    register: Server | RegisterPlace, cluster: str, tmp_path: Path
+) -> None:
     """As with `| head -1`."""
-    command = given(KROWL_STATIC_NODES=f"a={server.url}")
+    found(register, cluster)
+    command = given(KROWL_CONSUL=register.url, KROWL_CLUSTER=cluster)
     reader, writer = os.pipe()
     os.close(reader)
     with (tmp_path / "err").open("wb") as err, os.fdopen(writer, "wb") as out:

@@ -13,10 +13,11 @@ from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.same_redis import node_with_same_redis
-from krowlspider.crawl.nodes.consul import ConsulCluster
-from tests.cluster.consul_nodes import found, joined, pending_nodes_in
+from krowlspider.crawl.nodes.cluster import Cluster
+from tests.cluster.register_nodes import found, joined, pending_nodes_in
 
 if TYPE_CHECKING:
+    from .register_nodes import Place
     from .servers import Server
 
 
@@ -39,20 +40,20 @@ def test_same_redis_is_known_by_any_url(server: Server) -> None:
 
 
 def test_node_with_the_redis_of_another_does_not_join(
-    consul: Server, server: Server, cluster: str
+    register: Server | Place, server: Server, cluster: str
 ) -> None:
     settings = Settings()
     settings.setmodule("krowlspider.settings")
     redis = server.url.removesuffix("/0")
-    settings.setdict({"KROWL_CONSUL": consul.url, "KROWL_CLUSTER": cluster, "REDIS_URL": redis})
+    settings.setdict({"KROWL_CONSUL": register.url, "KROWL_CLUSTER": cluster, "REDIS_URL": redis})
 
     async def main() -> None:
-        async with joined(consul, cluster, Member("a", 1, server.url)):
-            node = ConsulCluster(settings, "b")
+        async with joined(register, cluster, Member("a", 1, server.url)):
+            node = Cluster(settings, "b")
             with pytest.raises(ClusterError, match="node a has the same REDIS_URL"):
                 await node.join(Tasks(lambda _: None))
             await node.close()
-            assert pending_nodes_in(consul, cluster) == {"a"}
+            assert pending_nodes_in(register, cluster) == {"a"}
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())

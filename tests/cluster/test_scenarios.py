@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.consul.register import forget
+from krowlspider.cluster.register.port import step
+from krowlspider.cluster.register.state import forget
 from krowlspider.cluster.ring import steps
 from krowlspider.cluster.ring.ring import Member, Ring
 from tests.cluster.churn import churn
@@ -285,8 +286,8 @@ def test_lease_may_end_between_two_looks_at_it(
 
     async def get_late(agent: MemoryAgent, key: str) -> object:
         if key.endswith("/beats/b"):
-            beat = cluster.consul._keys[key]
-            beat.session, beat.modified = None, beat.modified + 1
+            beat = cluster.consul.get(key)
+            cluster.consul.transact([step("unlock", key, beat.value, Session=beat.session)])
         return await get(agent, key)
 
     monkeypatch.setattr(MemoryAgent, "get", get_late)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.allowance import PAGES, pages_taken
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.consul.agent import Agent
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.port import RegisterKeys
 from krowlspider.cluster.signals import POLL, Signal, Signals, StopSignalError
-from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from tests.cluster.forwarding import LATE
+from tests.cluster.register_nodes import open_at
 
 from .memory_keys import MemoryKeys
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.signals import SharedKeys
 
+    from .register_nodes import Place as RegisterPlace
     from .servers import Server
 
 HONOURED = 5.0
@@ -37,19 +38,14 @@ HONOURED = 5.0
 class Place:
     """A server for the keys of one cluster, with as many users as a test wants."""
 
-    kind: str
-    server: Server
+    server: Server | RegisterPlace
     cluster: str
 
     @asynccontextmanager
     async def keys(self) -> AsyncIterator[SharedKeys]:
-        if self.kind == "redis":
-            async with redis_client(self.server.url) as client:
-                yield RedisKeys(client, self.cluster)
-        else:
-            agent = Agent(self.server.url)
-            yield ConsulKeys(agent, self.cluster)
-            agent.close()
+        register = open_at(self.server)
+        yield RegisterKeys(register, self.cluster)
+        register.close()
 
 
 class MemoryPlace(Place):
@@ -75,10 +71,9 @@ async def listening(
         task.cancel()
 
 
-@pytest.fixture(params=["consul", "redis"])
-def place(request: pytest.FixtureRequest, cluster: str) -> Place:
-    name = "server" if request.param == "redis" else "consul"
-    return Place(request.param, request.getfixturevalue(name), cluster)
+@pytest.fixture
+def place(register: Server | RegisterPlace, cluster: str) -> Place:
+    return Place(register, cluster)
 
 
 async def heard(condition: Callable[[], bool], within: float = HONOURED) -> None:
@@ -254,27 +249,6 @@ def test_budget_key_without_a_number_gives_no_pages(place: Place):
     asyncio.run(main())
 
 
-def test_call_to_redis_can_be_cancelled_at_any_time(server: Server, cluster: str):
-    """redis-py may swallow a cancellation."""
-
-    async def talk(board: RedisBoard) -> None:
-        while True:
-            await board.exchange("a", {"pages": 1})
-
-    async def main() -> None:
-        async with redis_client(server.url) as client:
-            board = RedisBoard(client, cluster)
-            for turns in range(300):
-                talking = asyncio.create_task(talk(board))
-                for _ in range(turns % 30):
-                    await asyncio.sleep(0)
-                talking.cancel()
-                done, _ = await asyncio.wait({talking}, timeout=5)
-                assert done, f"it went on after {turns % 30} turns of the loop"
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("body", [b"not json", b"7", b'[{"Key": "x"}]'])
 def test_nonsense_from_an_agent_is_no_answer(body: bytes):
     """As a captive portal does, with status 200."""
@@ -295,7 +269,7 @@ def test_nonsense_from_an_agent_is_no_answer(body: bytes):
             with pytest.raises(UnansweredError):
                 await agent.list("a")
             with pytest.raises(UnansweredError):
-                await ConsulKeys(agent, "a").get("signal")
+                await RegisterKeys(agent, "a").get("signal")
             agent.close()
 
     asyncio.run(main())

@@ -130,15 +130,6 @@ def test_heartbeat_round_trip() -> None:
     assert Heartbeat.of({}) is None
 
 
-def test_static_nodes_that_left_are_not_waited_for() -> None:
-    gone = Heartbeat(2, 4, idle=False, activity=9, left=True)
-    detector = TerminationDetector()
-    assert detector.update({"a": idle(1), "b": gone}) == 0
-    assert detector.update({"a": idle(2), "b": gone}) == 0
-    assert detector.update({"a": idle(3), "b": gone}) != 0
-    assert Heartbeat.of(gone.counters()) == gone
-
-
 def test_crawl_is_not_over_without_a_pending_node() -> None:
     detector, pending_nodes = TerminationDetector(), frozenset("ab")
     for beat in (1, 3, 5):

@@ -27,7 +27,6 @@ def test_sigint_stops_a_crawl_of_a_script(tmp_path: Path, kind: type[Crawl]) -> 
         crawl = kind(
             tmp_path / "job",
             arguments={"seeds": f"http://127.0.0.1:{server.getsockname()[1]}/"},
-            settings={"KROWL_STATIC_NODES_SECRET": None} if kind is NodeCrawl else {},
             prefix=("env", "--ignore-signal=INT"),
             cold=True,
         ).start()

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
 SITE = [ROBOTS, page("/", anchors(*(f"/{number}" for number in range(9)))), page("^/", "a page")]
-# Without a secret on the command line, the log shows it again.
-OPEN = {"KROWL_STATIC_NODES_SECRET": None, "KROWL_STATUS_INTERVAL": 0.1}
+OPEN = {"KROWL_STATUS_INTERVAL": 0.1}
 
 
 def start(log: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 import re
 import shutil
@@ -614,6 +615,15 @@ def test_a_read_only_folder_is_not_changed(original: Path) -> None:
     for code, _, err in read_only(original, changes):
         assert code == 2
         assert "cannot be used: Read-only file system" in err
+
+
+def test_a_read_only_folder_of_a_running_crawl_is_not_opened(tmp_path: Path) -> None:
+    folder = JobFolder(made(tmp_path / "job", "http://a.test/"))
+    folder.take()
+    ((code, _, complaint),) = read_only(folder.path, [["--host", "a.test"]])
+    folder.leave()
+    assert code == 2
+    assert f"is in use by process {os.getpid()}" in complaint
 
 
 def read_only(jobdir: Path, options: list[list[str]]) -> list[tuple[int, str, str]]:

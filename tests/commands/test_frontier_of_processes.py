@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.folder import RING_SECRET, JobFolder, JobInUseError, lock_folder, tree_of
+from krowlspider.crawl.folder import REGISTER, JobFolder, JobInUseError, lock_folder, tree_of
 from krowlspider.crawl.status import SUMS
 from krowlspider.node.tree import Tree
 from krowlspider.programs.stopped import locked_tree
@@ -26,7 +26,7 @@ def made_tree(path: Path, count: int = 2) -> Path:
     """The JOBDIR of so many processes, each with a URL of its own queued."""
     for number in range(1, count + 1):
         made(path / f"p{number}", f"http://host{number}.test/")
-    (path / RING_SECRET).write_text("0" * 32)
+    (path / REGISTER).write_text("0" * 32)
     return path
 
 
@@ -99,7 +99,7 @@ def test_a_command_locks_the_folder_of_all_processes(tree: Path, name: str) -> N
 def test_a_supervisor_names_the_command_that_is_at_work(tree: Path) -> None:
     said = f"in use by process {os.getpid()}: stop it"
     with locked_tree(tree, to_change=True), pytest.raises(JobInUseError, match=said):
-        Tree(tree, "krowlspider").take()
+        Tree(tree).take()
 
 
 def test_a_process_is_known_by_the_secret_beside_it(
@@ -108,7 +108,7 @@ def test_a_process_is_known_by_the_secret_beside_it(
     monkeypatch.chdir(tree / "p1")
     assert tree_of(tree) == tree_of(tree / "p1") == tree
     assert tree_of((tree / "p1").relative_to(tree / "p1")) == tree
-    (tree / RING_SECRET).unlink()
+    (tree / REGISTER).unlink()
     # A crawl of one process may have any name.
     assert tree_of(tree / "p1") is None
 

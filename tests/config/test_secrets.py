@@ -17,15 +17,10 @@ from configparser import ConfigParser, InterpolationMissingOptionError
 from typing import TYPE_CHECKING
 
 import pytest
-from scrapy.settings import Settings
 
-from krowlspider.cluster.membership import seal_of, static_seed
-from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
+from krowlspider.config.credentials import IN_FILES, keep_out_of_logs
 from krowlspider.config.validation import validate
-from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.monitoring.access import TELNET_PASSWORD
-from krowlspider.crawl.nodes.static import StaticCluster
-from krowlspider.errors import JobError
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT
 from tests.support.crawls import crawl_of, page
@@ -57,20 +52,12 @@ def notify_file(folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", IN_FILES)
 def test_a_secret_is_read_from_the_file_that_is_named(name: str, tmp_path: Path) -> None:
-    value = {"REDIS_URL": URL, "KROWL_STATIC_NODES": RING[0]}.get(name, SECRET)
+    value = URL if name == "REDIS_URL" else SECRET
     settings = project_settings(**{f"{name}_FILE": str(secret_file(tmp_path, f"{value}\n"))})
     for _ in range(2):
         # `scrapy crawl` checks them, and the add-on does again.
         validate(settings)
         assert settings[name] == value
-
-
-def test_the_members_of_a_ring_may_have_a_line_each(tmp_path: Path) -> None:
-    settings = project_settings(
-        KROWL_STATIC_NODES_FILE=str(secret_file(tmp_path, f"{RING[0]}\n{RING[1]}\n"))
-    )
-    read_files(settings)
-    assert settings.getlist("KROWL_STATIC_NODES") == RING
 
 
 def test_a_secret_and_its_file_together_stop_the_start(tmp_path: Path) -> None:
@@ -151,7 +138,6 @@ def test_nothing_that_a_crawl_leaves_has_a_secret_in_it(tmp_path: Path) -> None:
         "KROWL_CONSUL_TOKEN": SECRET,
         "KROWL_CONTROL_TOKEN": SECRET,
         "KROWL_NOTIFY_FILE": notify_file(tmp_path),
-        "KROWL_STATIC_NODES_SECRET": SECRET,
         "REDIS_URL_FILE": secret_file(tmp_path, URL),
         "LOG_LEVEL": "DEBUG",
         "STATS_DUMP": 1,
@@ -218,58 +204,6 @@ def test_a_jobdir_that_is_there_keeps_its_mode_with_a_warning(tmp_path: Path) ->
         (warning,) = crawl.complaints
         assert f"Others can get into JOBDIR {crawl.jobdir}, which has mode 755" in warning
         assert mode(crawl.jobdir) == 0o755
-
-
-# --- the seed of a static ring ---
-
-
-def static_node(secret: str) -> StaticCluster:
-    settings = Settings()
-    settings.setmodule("krowlspider.settings")
-    settings.setdict(
-        {"KROWL_STATIC_NODES": RING, "KROWL_NODE_ID": "a", "KROWL_STATIC_NODES_SECRET": secret}
-    )
-    return StaticCluster(settings, "a")
-
-
-def test_the_seed_of_a_ring_cannot_be_made_from_its_name() -> None:
-    public = int.from_bytes(static_seed("krowlspider"), "big")
-    assert static_node(SECRET).prepare(None) == static_node(SECRET).prepare(None) != public
-    assert static_node(SECRET + "x").prepare(None) != static_node(SECRET).prepare(None)
-    assert static_seed("one", SECRET) != static_seed("other", SECRET)
-    assert seal_of(static_seed("one", SECRET)) < 2**53
-
-
-def take(folder: Path, node: StaticCluster) -> int:
-    """The seed of a folder that a node takes."""
-    job = JobFolder(folder)
-    try:
-        return job.take(seed=node.prepare(None), ring=node.place, may_begin=node.may_begin).seed
-    finally:
-        job.leave()
-
-
-def test_new_folder_of_a_ring_needs_the_secret(tmp_path: Path) -> None:
-    """A folder that an older version made goes on without it."""
-    folder = tmp_path / "job"
-    with pytest.raises(JobError, match="KROWL_STATIC_NODES_SECRET is not set"):
-        take(folder, static_node(""))
-    # As a version without secrets made it.
-    public = take(folder, static_node("none"))
-    assert public == int.from_bytes(static_seed("krowlspider"), "big")
-    assert take(folder, static_node("")) == public
-    with pytest.raises(
-        JobError, match="the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with which"
-    ):
-        take(folder, static_node(SECRET))
-
-
-@pytest.mark.parametrize("secret", ["short", "with blanks in it all", "x" * 15])
-def test_a_secret_that_is_easily_guessed_is_refused(secret: str) -> None:
-    said = refusal(KROWL_STATIC_NODES_SECRET=secret)
-    assert (
-        said == "KROWL_STATIC_NODES_SECRET is not at least 16 plain printable characters, or none"
-    )
 
 
 # --- deployment ---

@@ -67,7 +67,16 @@ def traffic_in(
     settings = Settings({**ours, **given, **more})
     job = Job(settings)
     codec = RequestCodec(spider or Spider("news"))
-    intake = Intake(job, codec, settings, node=node, identify=identify, wake=lambda: None)
+    intake = Intake(
+        job.frontier,
+        job.hasher,
+        codec,
+        settings,
+        node=node,
+        fail=job.fail,
+        identify=identify,
+        wake=lambda: None,
+    )
     node_a = NodeA()
     node_a.left = [] if left is None else left
     traffic = ClusterTraffic(

@@ -10,6 +10,9 @@ import pytest
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError
 
+from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.record import Record
+from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.transport.message import decode
 from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
 
@@ -19,15 +22,15 @@ if TYPE_CHECKING:
     from krowlspider.urls.scope import AskedScope
 
 CLUSTER = {
-    "KROWL_STATIC_NODES": "a=redis://127.0.0.1:1,b=redis://127.0.0.1:2",
-    "KROWL_STATIC_NODES_SECRET": "known-to-the-tests",
+    "KROWL_CONSUL": "unix:///none",
+    "REDIS_URL": "redis://127.0.0.1:1",
     "KROWL_NODE_ID": "a",
     "COOKIES_ENABLED": True,
 }
 PROXY = {"proxy": "http://user:secret@127.0.0.1:9"}
 
 
-class Member(SimulatedJob):
+class JobOfNode(SimulatedJob):
     """The job of a node, whose client has no connections."""
 
     def _open(self, asked: AskedScope | None) -> None:
@@ -41,8 +44,10 @@ def test_refused_requests_of_a_node_say_why(
     """The node of two reaches no Redis, and joins nobody. Cookies of a request are not refused."""
 
     async def main() -> None:
-        node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=Member)
+        node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=JobOfNode)
         scheduler, frontier = node.scheduler, node.job.frontier
+        members = {name: Record(Member(name)) for name in "ab"}
+        node.node.cluster._controller.view = View("a", Reading.of(1, members), ())
         names = [f"site{number}.test" for number in range(30)]
         owners = node.node.others(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))

@@ -16,6 +16,7 @@ from scrapy.settings import Settings
 from extensions import profiles
 from krowlspider.config.table import CHECKERS
 from krowlspider.errors import install_with
+from tests.cluster.register_nodes import found, supervisor_register
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT
@@ -102,12 +103,15 @@ def test_agent_sends_profiles_with_node_job_and_spider(
         ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server,
         MockWeb(spec=SPEC) as web,
         redis_server(tmp_path / "redis") as redis,
+        supervisor_register(tmp_path) as register,
     ):
+        found(register, "krowlspider")
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         settings = {
             "KROWL_PYROSCOPE": f"http://127.0.0.1:{server.server_port}",
-            "KROWL_STATIC_NODES": f"a={redis.url}",
+            "KROWL_CONSUL": register.url,
+            "REDIS_URL": redis.url,
             "KROWL_NODE_ID": "a",
         }
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings)

@@ -30,7 +30,7 @@ def status(
 
 
 def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, "krowlspider")
+    tree = Tree(tmp_path)
     figures = Figures(tree, ["p1", "p2"])
 
     def line(seconds: float, done: int, *paused: str) -> str:
@@ -51,7 +51,7 @@ def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path)
 
 def test_figures_neither_fall_nor_double_when_a_process_dies(tmp_path: Path) -> None:
     """Those of earlier starts do not count. What was not committed at the death is done again."""
-    tree = Tree(tmp_path, "krowlspider")
+    tree = Tree(tmp_path)
     figures = Figures(tree, ["p1", "p2"])
     seen: list[tuple[int, int, float, int]] = []
 

@@ -129,7 +129,7 @@ def test_unusable_answer_of_a_process_is_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes, why: str
 ) -> None:
     """The other processes are shown. The next warning comes after it has answered well again."""
-    metrics = Metrics(Tree(tmp_path, "krowlspider"), "/metrics", ["p1", "p2"], lambda: 0)
+    metrics = Metrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 0)
 
     async def ask(body: bytes) -> dict[str, float]:
         async with answering(tmp_path / "p1", body), answering(tmp_path / "p2", GOOD):
@@ -153,7 +153,7 @@ def test_a_process_that_does_not_answer_is_down(
 ) -> None:
     """It has noted no address, or its answer does not end in time."""
     monkeypatch.setattr(serving, "_TIMEOUT", 0.05)
-    metrics = Metrics(Tree(tmp_path, "krowlspider"), "/metrics", ["p1", "p2"], lambda: 4)
+    metrics = Metrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 4)
 
     async def ask() -> dict[str, float]:
         async with answering(tmp_path / "p2", GOOD, ends=False):

@@ -106,8 +106,7 @@ def node_crawl(
     crawl = NodeCrawl(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", seeds or web.seeds())},
-        # The supervisor makes a secret.
-        settings={"KROWL_STATIC_NODES_SECRET": None, "KROWL_DELAY_MIN": DELAY, **settings},
+        settings={"KROWL_DELAY_MIN": DELAY, **settings},
     )
     crawl.processes = processes
     return crawl
@@ -383,7 +382,12 @@ def test_rows_of_seeds_survive_another_number_of_processes(tmp_path: Path) -> No
         crawl.interrupt()
         assert sorted(row[1] for row in seed_rows(crawl)) == sorted([*seeds, *more, *again])
         assert {row[2] for row in seed_rows(crawl)} <= {"done", "queued"}
-        crawl = node_crawl(web, tmp_path, 1, seeds, **settings).run()
+        crawl = node_crawl(web, tmp_path, 1, seeds, **settings).start()
+        # It is started again, and hands over the rest.
+        crawl.wait_until(lambda: "p2, p3 stopping" in crawl.log)
+        os.kill(crawl.pid("p3"), signal.SIGKILL)
+        crawl.wait()
+        assert "Process p3 has died with signal SIGKILL: starting it again" in crawl.log
         assert crawl.ends == ["finished"]
         rows, port = seed_rows(crawl), web.port
     assert sorted(row[1] for row in rows) == sorted([*seeds, *more, *again])

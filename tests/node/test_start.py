@@ -155,14 +155,14 @@ def test_reason_names_the_limit_that_was_reached(
 
 
 def test_private_redis_syncs_no_message(tmp_path: Path) -> None:
-    """A URL leaves the disk of its finder when it is on that of its owner. A snapshot keeps the
-    signal and the page budget for the next start."""
+    """A URL leaves the disk of its finder when it is on that of its owner. A snapshot keeps what a
+    person has pushed for the next start."""
 
     async def run(redis: PrivateRedis, process: subprocess.Popen[bytes]) -> tuple[object, object]:
         await redis.wait(lambda: process.poll() is not None)
         async with redis_client(redis.url_of("p1")) as client:
-            before = await client.get("signal")
-            await client.set("signal", "PAUSED")
+            before = await client.get("pushed")
+            await client.set("pushed", "url")
             return await client.config_get("appendonly"), before
 
     found = []
@@ -174,5 +174,5 @@ def test_private_redis_syncs_no_message(tmp_path: Path) -> None:
         finally:
             process.terminate()
             process.wait(20)
-            redis.remove_socket()
-    assert found == [({"appendonly": "no"}, None), ({"appendonly": "no"}, b"PAUSED")]
+            redis.remove_sockets()
+    assert found == [({"appendonly": "no"}, None), ({"appendonly": "no"}, b"url")]

@@ -12,6 +12,7 @@ from redis import Redis
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.crawl.folder import JobFolder, JobHead
 from krowlspider.urls.scope import ScopeRules
+from tests.cluster.register_nodes import found, supervisor_register
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -183,10 +184,12 @@ def test_a_url_that_has_left_redis_survives_a_power_loss(tmp_path: Path) -> None
     with (
         redis_server(tmp_path / "redis") as server,
         Redis.from_url(server.url) as client,
+        supervisor_register(tmp_path) as register,
         MockWeb(spec=[{"path": "^/", "body": "a page"}]) as web,
     ):
+        found(register, "krowlspider")
         urls = [web.url("127.0.0.1", f"/pushed/{number}") for number in range(900)]
-        settings |= {"KROWL_STATIC_NODES": f"a={server.url}"}
+        settings |= {"KROWL_CONSUL": register.url, "REDIS_URL": server.url}
         crawl = crawl_of(web, tmp_path, urls[:1], settings=settings).start()
         crawl.wait_until(lambda: len(web.log()) > 0)
         client.lpush("broad:start_urls", *urls)

@@ -42,7 +42,6 @@ SETTINGS: Mapping[str, object] = {
     # Saves a request per host. tests/spiders/test_sitemaps.py turns it on.
     "KROWL_SITEMAPS": "0",
     "TELNETCONSOLE_ENABLED": "0",
-    "KROWL_STATIC_NODES_SECRET": "known-to-the-tests",
     # Any free port: many crawls run at once.
     "PROMETHEUS_PORT": "0",
     "STATS_CLASS": "tests.support.statsdump.DumpedStats",

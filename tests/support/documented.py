@@ -39,8 +39,8 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-# Settings of other tests: of the file for the stats, and of clusters.
-_LEFT_OUT = ("STATS_CLASS", "KROWL_STATIC_NODES_SECRET")
+# Settings of other tests: of the file for the stats.
+_LEFT_OUT = ("STATS_CLASS",)
 
 
 @dataclass

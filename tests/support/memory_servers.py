@@ -1,219 +1,107 @@
-"""Consul and Redis in memory, for the nodes of a simulated cluster.
+"""A register and Redis in memory, for the nodes of a simulated cluster.
 
-The real clients of this project talk to them: an `Agent` without its thread, and a connection in
-place of redis-py's. ``now`` returns the simulated time in seconds.
+Redis is reached by a connection in place of redis-py's. ``now`` returns the simulated time in
+seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode, b64encode
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from hashlib import sha1
-from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from consul.exceptions import ClientError
-
-from krowlspider.cluster.consul.agent import Agent, SessionGoneError
+from krowlspider.cluster.local.store import RegisterStore
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.port import step
 from krowlspider.cluster.transport import list_reader
 from krowlspider.cluster.transport.redis_connection import TIMEOUT, RedisClients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from krowlspider.cluster.register.port import Step
+    from krowlspider.cluster.ring.live_members import RegisterEntry
+
 # Seconds of each way of a call.
 HOP = 0.002
-# Consul ends a session at this many TTLs after its last renewal.
-_SESSION_TTLS = 2
 # Commands that write what another process reads.
 _WRITES = frozenset({"LPUSH", "SET", "HSET"})
 # Seconds between two looks of a blocking query.
 _LOOK = 0.3
-_REFUSED = ClientError("409 a step is refused")
+_T = TypeVar("_T")
 
 
-@dataclass(eq=False)
-class _Key:
-    value: bytes
-    modified: int
-    session: str | None = None
-
-
-class MemoryConsul:
-    """An agent with the calls of py-consul that this project makes. ``is_down``: it is not there.
-
-    A deleted key counts as a change of the keys below its prefix.
-    """
+class MemoryConsul(RegisterStore):
+    """The register of `scrapy node` in place of Consul's. ``is_down``: it is not there."""
 
     def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(now, {})
         self.is_down = False
-        self._now = now
-        self._index = 1
-        self._numbers = count()
-        self._keys: dict[str, _Key] = {}
-        # TTL and end of each session.
-        self._sessions: dict[str, tuple[float, float]] = {}
-        self.kv = SimpleNamespace(get=self._get, put=self._put, delete=self._delete)
-        self.txn = SimpleNamespace(put=self._transact)
-        self.session = SimpleNamespace(
-            create=self._create, renew=self._renew, destroy=self._end_session
-        )
-        self.agent = SimpleNamespace(
-            service=SimpleNamespace(
-                register=lambda *_, **__: True, deregister=lambda *_, **__: True
-            ),
-            check=SimpleNamespace(ttl_pass=lambda _: True),
-        )
 
     def wipe(self) -> None:
         """Lose all data."""
-        self._index += 1
-        self._keys.clear()
-        self._sessions.clear()
+        super().__init__(self._now, {})
 
     def names(self, prefix: str) -> list[str]:
-        return sorted(key for key in self._keys if key.startswith(prefix))
-
-    def expire(self) -> None:
-        """End the sessions whose time is over, and release the keys that they hold."""
-        for session, (_, end) in list(self._sessions.items()):
-            if end <= self._now():
-                self._end_session(session)
+        return [entry.key for entry in self.list(prefix)[1]]
 
     def put(self, key: str, value: str) -> None:
-        self._set(key, value.encode(), None)
-
-    def _create(self, _: str, *, ttl: float, behavior: str, **__: object) -> str:
-        assert behavior == "release"
-        session = f"session{next(self._numbers)}"
-        self._sessions[session] = (ttl, self._now() + _SESSION_TTLS * ttl)
-        return session
-
-    def _renew(self, session: str) -> None:
-        if session not in self._sessions:
-            raise SessionGoneError(session)
-        ttl, _ = self._sessions[session]
-        self._sessions[session] = (ttl, self._now() + _SESSION_TTLS * ttl)
-
-    def _end_session(self, session: str) -> None:
-        self._sessions.pop(session, None)
-        for key in self._keys.values():
-            if key.session == session:
-                self._index += 1
-                key.session, key.modified = None, self._index
-
-    def _remove(self, name: str) -> None:
-        self._index += 1
-        del self._keys[name]
-
-    def _set(self, name: str, value: bytes, session: str | None) -> None:
-        self._index += 1
-        old = self._keys.get(name)
-        self._keys[name] = _Key(value, self._index, session or (old and old.session))
-
-    def _get(self, name: str, *, recurse: bool = False, **_: object) -> tuple[str, Any]:
-        found = self.names(name) if recurse else [name] if name in self._keys else []
-        entries = [self._shown(each, self._keys[each].value) for each in found]
-        return str(self._index), (entries or None) if recurse else next(iter(entries), None)
-
-    def _shown(self, name: str, value: bytes) -> dict[str, Any]:
-        key = self._keys[name]
-        shown = {"Key": name, "Value": value, "ModifyIndex": key.modified}
-        return shown | ({"Session": key.session} if key.session else {})
-
-    def _put(self, name: str, value: str | bytes, *, release: str | None = None) -> bool:
-        self._set(name, value.encode() if isinstance(value, str) else value, None)
-        if release is not None and self._keys[name].session == release:
-            self._keys[name].session = None
-        return True
-
-    def _delete(self, name: str) -> bool:
-        if name in self._keys:
-            self._remove(name)
-        return True
-
-    def _transact(self, payload: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        steps = [each["KV"] for each in payload]
-        for each in steps:
-            if not self._allows(each):
-                raise _REFUSED
-        found: list[dict[str, Any]] = []
-        for each in steps:
-            found += self._do(each)
-        return {"Results": [{"KV": each} for each in found]}
-
-    def _allows(self, step: dict[str, Any]) -> bool:
-        verb, key = step["Verb"], self._keys.get(step["Key"])
-        if verb == "check-not-exists":
-            return key is None
-        if verb == "check-index":
-            return key is not None and key.modified == step["Index"]
-        if verb == "check-session":
-            return key is not None and key.session == step["Session"] is not None
-        if verb == "cas":
-            return step["Index"] == (key.modified if key else 0)
-        if verb == "lock":
-            if step["Session"] not in self._sessions:
-                raise SessionGoneError(step["Session"])
-            return key is None or key.session in {None, step["Session"]}
-        assert verb in {"set", "delete", "get-tree"}, verb
-        return True
-
-    def _do(self, step: dict[str, Any]) -> list[dict[str, Any]]:
-        verb, name = step["Verb"], step["Key"]
-        if verb == "get-tree":
-            return [self._in_answer(each, self._keys[each].value) for each in self.names(name)]
-        if verb == "delete":
-            self._delete(name)
-        if verb not in {"set", "cas", "lock"}:
-            return []
-        self._set(name, b64decode(step["Value"]), step.get("Session"))
-        return [self._in_answer(name, b"")]
-
-    def _in_answer(self, name: str, value: bytes) -> dict[str, Any]:
-        return self._shown(name, b64encode(value))  # type: ignore[arg-type]
+        self.transact([step("set", key, value)])
 
 
-class MemoryAgent(Agent):
-    """The agent of one process, which calls a `MemoryConsul` while ``is_alive``."""
+class MemoryAgent:
+    """The `Register` of one process, which calls a `MemoryConsul` while ``is_alive``."""
+
+    name = "Consul at http://consul.test"
+    is_supervised = False
 
     def __init__(self, consul: MemoryConsul, is_alive: Callable[[], bool]) -> None:
-        self.url = "http://consul.test"
-        self._consul = consul  # type: ignore[assignment]
+        self._consul = consul
         self._is_alive = is_alive
 
-    async def call(self, ask: Callable[[Any], Any], *, wait: float = 0.0) -> Any:
+    async def _call(self, ask: Callable[..., _T], *arguments: Any) -> _T:
         await asyncio.sleep(HOP)
-        consul = self._answering()
-        found = ask(consul)
+        if self._consul.is_down or not self._is_alive():
+            raise UnansweredError("Consul cannot be reached")
+        found = ask(*arguments)
         await asyncio.sleep(HOP)
         return found
 
-    def _answering(self) -> MemoryConsul:
-        consul: MemoryConsul = self._consul  # type: ignore[assignment]
-        if consul.is_down or not self._is_alive():
-            raise UnansweredError("Consul cannot be reached")
-        consul.expire()
-        return consul
+    async def get(self, key: str) -> RegisterEntry | None:
+        return await self._call(self._consul.get, key)
+
+    async def list(self, prefix: str) -> tuple[int, Sequence[RegisterEntry]]:
+        return await self._call(self._consul.list, prefix)
+
+    async def change(self, *steps: Step) -> bool:
+        return await self.transact(*steps) is not None
+
+    async def transact(self, *steps: Step) -> Sequence[RegisterEntry] | None:
+        return await self._call(self._consul.transact, steps)
+
+    async def open_session(self, _: str, ttl: int) -> str:
+        return await self._call(self._consul.open_session, ttl)
+
+    async def renew_session(self, session: str) -> None:
+        await self._call(self._consul.renew_session, session)
+
+    async def end_session(self, session: str) -> None:
+        await self._call(self._consul.end_session, session)
 
     async def wait_for_change(self, prefix: str, index: str | None, seconds: float) -> str:
         loop = asyncio.get_running_loop()
         end = loop.time() + (seconds if index else 0.0)
         while True:
-            consul = self._answering()
-            # A change of any key: as with Consul, an index may change without a change below.
-            found, _ = consul.kv.get(prefix, recurse=True)
+            found = await self._call(self._consul.index, prefix)
             if found != index or loop.time() >= end:
-                await asyncio.sleep(HOP)
                 return found
             await asyncio.sleep(_LOOK)
 
     def close(self) -> None:
-        """Do nothing: there is no thread."""
+        """Do nothing: there is no connection."""
 
 
 @dataclass(eq=False)

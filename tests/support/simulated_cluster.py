@@ -22,15 +22,15 @@ from scrapy.exceptions import CloseSpider
 from scrapy.settings import Settings
 from scrapy.utils.defer import maybe_deferred_to_future
 
-from krowlspider.cluster.consul import lease, membership, seed
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.register import lease, membership, seed
 from krowlspider.cluster.transport.forwarder import Forwarder
 from krowlspider.cluster.transport.streams import Streams
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.sender import HandoverSender
-from krowlspider.crawl.nodes import consul as consul_node
+from krowlspider.crawl.nodes import cluster as cluster_node
 from krowlspider.crawl.nodes import leaving
 from krowlspider.crawl.nodes.node import Node
 from krowlspider.fetch.errors import ConnectionLost
@@ -448,10 +448,10 @@ class SimulatedCluster:
         agent = MemoryAgent(self.consul, is_alive)
         clients = MemoryClients(self.redis, is_alive)
         with (
-            patch.object(consul_node, "Agent", lambda *_, **__: agent),
-            patch.object(consul_node, "RedisClients", lambda: clients),
+            patch.object(cluster_node, "open_register", lambda *_: agent),
+            patch.object(cluster_node, "RedisClients", lambda: clients),
         ):
-            return Node(self._settings(process.name), "broad", consul_node.ConsulCluster)
+            return Node(self._settings(process.name), "broad", cluster_node.Cluster)
 
     def make_crawl(self, process: Process, node: Node, seed: bytes) -> _Crawl:
         self._folders += 1
@@ -548,7 +548,6 @@ class SimulatedCluster:
                     del self.running[name]
                     self.ended.append(process)
             self.now = then
-            self.consul.expire()
 
     def until(self, condition: Callable[[], bool], most: float = 600.0) -> None:
         self.run_while(lambda: not condition(), most)
@@ -611,7 +610,7 @@ def simulated_time() -> Iterator[None]:
         for module in (lease, membership, seed, leaving):
             stack.enter_context(patch.object(module, "monotonic", _monotonic))
         fake = SimpleNamespace(monotonic=_monotonic)
-        stack.enter_context(patch.object(consul_node, "time", fake))
+        stack.enter_context(patch.object(cluster_node, "time", fake))
         for function, name in (
             (OwnershipController.__init__, "clock"),
             (Forwarder.__init__, "clock"),

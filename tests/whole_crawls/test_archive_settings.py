@@ -484,7 +484,6 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "KROWL_CONSUL": f"http://{SECRETS[2]}:8500",
         **dict.fromkeys(IN_FILES, SECRETS[1]),
         "REDIS_URL": f"redis://:{SECRETS[1]}@{SECRETS[2]}",
-        "KROWL_STATIC_NODES": [f"a=redis://:{SECRETS[1]}@{SECRETS[2]}"],
         "AWS_SECRET_ACCESS_KEY": SECRETS[1],
         "TELNETCONSOLE_PASSWORD": SECRETS[0],
         "ROBOTSTXT_OBEY": False,

@@ -10,6 +10,7 @@ import pytest
 from redis import Redis
 
 from krowlspider.fetch.guard import PORTS_MAX
+from tests.cluster.register_nodes import put, supervisor_register
 from tests.cluster.servers import redis_server
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import AT_ONCE
@@ -139,6 +140,8 @@ def test_messages_of_redis_lift_no_limit_of_ports(
             stack.enter_context(RawWeb(each)) for each in (answers, *[{"/": page_of(())}] * 4)
         )
         server = stack.enter_context(redis_server(tmp_path / "redis"))
+        register = stack.enter_context(supervisor_register(tmp_path))
+        put(register, "krowlspider", "founded", "1")
         lifting = {"download_maxsize": 0, "download_timeout": 1e9, "proxy": "http://v.test:1/"}
         starts = [
             {"url": site.url("site.test", "/big"), "meta": lifting},
@@ -153,7 +156,8 @@ def test_messages_of_redis_lift_no_limit_of_ports(
             client.lpush("broad:start_urls", *map(json.dumps, starts))
             client.lpush("broad:requests", *map(json.dumps, found))
         settings = {
-            "KROWL_STATIC_NODES": f"a={server.url}",
+            "KROWL_CONSUL": register.url,
+            "REDIS_URL": server.url,
             "KROWL_NODE_ID": "a",
             "DOWNLOAD_MAXSIZE": 1000,
         }

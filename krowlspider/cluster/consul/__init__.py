@@ -1,1 +1,1 @@
-"""Membership by Consul: lease, heartbeat, register, and the nodes that are waited for."""
+"""The register of a cluster in Consul, and its nodes as services there."""

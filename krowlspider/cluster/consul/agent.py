@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from consul import Consul
@@ -20,39 +19,33 @@ from requests.exceptions import ConnectionError as UnconnectedError
 from requests.exceptions import SSLError
 
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.port import SessionGoneError
 from krowlspider.cluster.ring.live_members import RegisterEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_T = TypeVar("_T")
-# One step of a transaction, as Consul's API has it.
-Step: TypeAlias = dict[str, object]
+    from krowlspider.cluster.register.port import Step
 
+_T = TypeVar("_T")
 # Seconds to connect, and to wait for the next bytes of an answer.
 _TIMEOUT = 2.0
 # Calls that may be under way at a time: watch, lease, view, publish, heartbeat, signal, budget.
 _THREADS = 8
-# Tries to change a number that other nodes change at the same time, and the most seconds to wait
-# before the next one, times their number.
-_TRIES = 20
-_WAIT = 0.01
 _NO_ANSWER = "does not answer: start its agent, or correct KROWL_CONSUL"
 # ValueError, KeyError, TypeError: the answer is not one of Consul.
 _FAILURES = (ConsulException, RequestException, OSError, ValueError, KeyError, TypeError)
 
 
-class SessionGoneError(UnansweredError):
-    """Consul knows no such session: what was asked for is not done."""
-
-
 class Agent:
-    """A Consul agent, called from the event loop.
+    """A `Register` in Consul, by its agent, called from the event loop.
 
     py-consul does not limit the time of a whole call, so it is given up after a while. Its thread
     goes on: whatever must not be done late is asked for as a change of a known state. ``on_answer``
     is called with the seconds of each call that was answered, blocking queries aside.
     """
+
+    is_supervised = False
 
     def __init__(
         self,
@@ -63,7 +56,7 @@ class Agent:
         on_answer: Callable[[float], None] | None = None,
     ) -> None:
         parts = urlsplit(url)
-        self.url = url
+        self.name = f"Consul at {url}"
         self._timeout = timeout
         self._consul = Consul(
             parts.hostname,
@@ -96,19 +89,17 @@ class Agent:
             async with asyncio.timeout(2 * self._timeout + wait * 17 / 16):
                 found = await loop.run_in_executor(self._pool, ask, self._consul)
         except TimeoutError as error:
-            raise UnansweredError(f"Consul at {self.url} {_NO_ANSWER}") from error
+            raise UnansweredError(f"{self.name} {_NO_ANSWER}") from error
         except _FAILURES as error:
             text = " ".join(str(error).split())
             if isinstance(error, NotFound) or "invalid session" in text:
                 raise SessionGoneError(text) from error
-            raise UnansweredError(f"Consul at {self.url} {_what_failed(error, text)}") from error
+            raise UnansweredError(f"{self.name} {_what_failed(error, text)}") from error
         if self._on_answer is not None and not wait:
             self._on_answer(monotonic() - begun)
         return found
 
     async def get(self, key: str) -> RegisterEntry | None:
-        """Return a key as it stands now: the read is linearizable."""
-
         def ask(consul: Consul) -> RegisterEntry | None:
             _, found = consul.kv.get(key)
             return None if found is None else _entry(found, found["Value"])
@@ -116,8 +107,6 @@ class Agent:
         return await self.call(ask)
 
     async def list(self, prefix: str) -> tuple[int, list[RegisterEntry]]:
-        """Return Consul's index, and the keys below ``prefix`` as they stand now."""
-
         def ask(consul: Consul) -> tuple[int, list[RegisterEntry]]:
             index, found = consul.kv.get(prefix, recurse=True)
             return int(index), [_entry(each, each["Value"]) for each in found or ()]
@@ -125,8 +114,6 @@ class Agent:
         return await self.call(ask)
 
     async def wait_for_change(self, prefix: str, index: str | None, seconds: float) -> str:
-        """Return the index of the last change below ``prefix``, once it is not ``index``."""
-
         def ask(consul: Consul) -> str:
             found, _ = consul.kv.get(prefix, keys=True, index=index, wait=f"{seconds:g}s")
             return str(found)
@@ -134,14 +121,9 @@ class Agent:
         return await self.call(ask, wait=seconds if index else 0.0)
 
     async def change(self, *steps: Step) -> bool:
-        """Do all steps of a transaction and return True; if one is refused, do none."""
         return await self.transact(*steps) is not None
 
     async def transact(self, *steps: Step) -> Sequence[RegisterEntry] | None:
-        """Return the keys that the steps read, and those that they wrote, without values.
-
-        Return None if one step is refused: then none is done.
-        """
         payload = [{"KV": each} for each in steps]
 
         def ask(consul: Consul) -> Sequence[RegisterEntry] | None:
@@ -157,8 +139,22 @@ class Agent:
 
         return await self.call(ask)
 
+    async def open_session(self, node: str, ttl: int) -> str:
+        # No check: Consul's own would end the session when other agents do not see this one. No
+        # lock delay: the margins of a `Lease` are longer.
+        options = {"checks": [], "lock_delay": 0, "behavior": "release", "ttl": ttl}
+        name = f"krowlspider {node}"
+        session: str = await self.call(lambda consul: consul.session.create(name, **options))
+        return session
+
+    async def renew_session(self, session: str) -> None:
+        await self.call(lambda consul: consul.session.renew(session))
+
+    async def end_session(self, session: str) -> None:
+        await self.call(lambda consul: consul.session.destroy(session))
+
     def close(self) -> None:
-        """Take no more calls; those under way end by themselves."""
+        # Calls under way end by themselves.
         self._pool.shutdown(wait=False, cancel_futures=True)
         with suppress(OSError):
             self._consul.http.session.close()
@@ -188,56 +184,7 @@ def _chain(error: BaseException | None) -> Iterator[OSError]:
         error = error.__cause__ or error.__context__
 
 
-def step(verb: str, key: str, value: str | bytes | None = None, **options: object) -> Step:
-    """Return a step of a transaction; ``options`` have the names of Consul's API, as in Index."""
-    made: Step = {"Verb": verb, "Key": key, **options}
-    if value is not None:
-        made["Value"] = b64encode(value.encode() if isinstance(value, str) else value).decode()
-    return made
-
-
-def unchanged(key: str, entry: RegisterEntry | None) -> Step:
-    """Return a step that is refused if a key is not as it was read: ``entry``, None for no key."""
-    if entry is None:
-        return step("check-not-exists", key)
-    return step("check-index", key, Index=entry.modified)
-
-
 def _entry(found: dict[str, Any], value: bytes | None) -> RegisterEntry:
     return RegisterEntry(
         found["Key"], value or b"", found.get("Session"), int(found["ModifyIndex"])
     )
-
-
-class ConsulKeys:
-    """`SharedKeys` below ``krowlspider/CLUSTER/``."""
-
-    def __init__(self, agent: Agent, cluster: str) -> None:
-        self._agent = agent
-        self._root = f"krowlspider/{cluster}/"
-
-    async def get(self, name: str) -> bytes | None:
-        entry = await self._agent.get(self._root + name)
-        return None if entry is None else entry.value
-
-    async def put(self, name: str, value: str) -> None:
-        await self._agent.call(lambda consul: consul.kv.put(self._root + name, value))
-
-    async def delete(self, name: str) -> None:
-        await self._agent.call(lambda consul: consul.kv.delete(self._root + name))
-
-    async def add(self, name: str, number: int, limit: int) -> int:
-        key = self._root + name
-        for tries in range(1, _TRIES + 1):
-            entry = await self._agent.get(key)
-            try:
-                before = int(entry.value) if entry else 0
-            except ValueError as error:
-                raise UnansweredError(f"Consul's key {key} holds no number") from error
-            change = max(-before, min(number, max(0, limit - before)))
-            cas = step("cas", key, str(before + change), Index=entry.modified if entry else 0)
-            if change == 0 or await self._agent.change(cas):
-                return change
-            # A random wait: nodes that lost to the same one do not collide again.
-            await asyncio.sleep(random.uniform(0, _WAIT * tries))
-        raise UnansweredError(f"Consul's key {key} changes too fast")

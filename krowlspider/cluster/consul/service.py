@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _REMOVE_AFTER = "10m"
 
 
-class Service:
+class ConsulService:
     """The service ``krowlspider-CLUSTER``, critical after ``ttl`` seconds without `renew`."""
 
     def __init__(self, agent: Agent, cluster: str, own: Member, ttl: int) -> None:

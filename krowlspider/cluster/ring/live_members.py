@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
@@ -98,10 +98,11 @@ class LiveMembers:
                 told.append(f"Node {node} {how}")
             elif now.dead:
                 if was is None or not was.dead:
-                    told.append(
-                        f"Node {node} has lost its lease: its domains wait for it for up to"
-                        f" {self._delay:g} s; `scrapy ring --forget {node}` ends the wait"
+                    end = (
+                        f" for up to {self._delay:g} s; `scrapy ring --forget {node}` ends the wait"
                     )
+                    wait = "its domains wait for it" + (end if self._delay < inf else "")
+                    told.append(f"Node {node} has lost its lease: {wait}")
             elif was is not None and was.dead:
                 told.append(f"Node {node} is back")
             elif was is None:
@@ -124,7 +125,7 @@ class LiveMembers:
         return {
             node: max(0, ceil(since + self._delay - now))
             for node, (index, since) in self._dead.items()
-            if index
+            if index and self._delay < inf
         }
 
     def count(self, heartbeats: Sequence[RegisterEntry]) -> None:

@@ -15,8 +15,9 @@ from krowlspider.cluster.ring.ring import Member, Ring, Weight, Weights
 Claims: TypeAlias = tuple[Ring, ...]
 Counters: TypeAlias = Mapping[str, int | float]
 
-# The URL of a Redis. No query: it could override the time limit of every call.
-REDIS_URL = re.compile(r"(rediss?|unix)://[^?\s]+")
+# The URL of a Redis. No query but the number of a socket's database: it could override the time
+# limit of every call.
+REDIS_URL = re.compile(r"(rediss?://[^?\s]+|unix://[^?\s]+(\?db=[0-9]{1,5})?)")
 # Version of the record's JSON; nodes of one cluster must have the same.
 _VERSION = 1
 _COUNTER_MAX = 2**63

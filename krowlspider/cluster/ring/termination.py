@@ -11,8 +11,6 @@ before anybody can send to it, until it has nothing left. A node that joins chan
 nodes, and detection starts again. A node that died stays pending, sends no heartbeats, and has a
 new ``start`` after its restart. A node that is cut off hears nothing new, not even its own
 heartbeats.
-
-The members of a static list are always waited for, except those that have ``left``.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class Heartbeat:
 
     ``start`` is a random number of the process, ``beat`` counts its heartbeats, ``activity`` what
     it has done. ``idle``: frontier, outbox and inbox are empty, and nothing is in flight. ``over``
-    is the `run_number` for which it knows that the crawl is over, else 0. ``left``: it has ended.
+    is the `run_number` for which it knows that the crawl is over, else 0.
     """
 
     start: int
@@ -48,7 +46,6 @@ class Heartbeat:
     idle: bool
     activity: int
     over: int = 0
-    left: bool = False
 
     def counters(self) -> dict[str, int]:
         return {name: int(value) for name, value in asdict(self).items()}
@@ -61,8 +58,7 @@ class Heartbeat:
         start, beat, activity, over = (
             int(counters.get(name, 0)) for name in ("start", "beat", "activity", "over")
         )
-        idle, left = bool(counters.get("idle")), bool(counters.get("left"))
-        return cls(start, beat, idle, activity, over, left)
+        return cls(start, beat, bool(counters.get("idle")), activity, over)
 
 
 def run_number(heartbeats: Mapping[str, Heartbeat]) -> int:
@@ -90,8 +86,7 @@ class TerminationDetector:
     ) -> int:
         """Take the last heartbeats of all members, None for those that have not sent any.
 
-        Return the `run_number` for which the crawl is over, else 0. A static list passes no
-        ``pending_nodes``.
+        Return the `run_number` for which the crawl is over, else 0.
         """
         if pending_nodes != self._pending_nodes:
             self._first, self._pending_nodes = None, pending_nodes
@@ -110,20 +105,17 @@ class TerminationDetector:
             return run
         first = self._first
         if first is None or not _is_unchanged(first, sent):
-            all_idle = all(heartbeat.idle or heartbeat.left for heartbeat in sent.values())
+            all_idle = all(heartbeat.idle for heartbeat in sent.values())
             self._first = sent if all_idle else None
             return 0
-        later = all(
-            sent[node].left or sent[node].beat >= heartbeat.beat + _LATER
-            for node, heartbeat in first.items()
-        )
+        later = all(sent[node].beat >= heartbeat.beat + _LATER for node, heartbeat in first.items())
         return run if later else 0
 
 
 def _is_unchanged(first: Mapping[str, Heartbeat], now: Mapping[str, Heartbeat]) -> bool:
     """Return whether all nodes are idle, and none has done anything since ``first``."""
     return first.keys() == now.keys() and all(
-        (heartbeat.idle or heartbeat.left)
+        heartbeat.idle
         and (heartbeat.start, heartbeat.activity) == (first[node].start, first[node].activity)
         for node, heartbeat in now.items()
     )

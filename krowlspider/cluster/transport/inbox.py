@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Messages in a node's inbox. When it is full, the other nodes keep theirs in their outbox.
+INBOX_MAX = 1_000_000
 # Messages, and their bytes, that are decoded and queued in one step of the event loop, 15 ms.
 _STEP = 500
 _STEP_BYTES = 1 << 20

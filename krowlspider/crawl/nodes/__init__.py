@@ -1,1 +1,1 @@
-"""This process as a member of a cluster: by Consul, or by a static list of nodes."""
+"""This process as a member of a cluster, by a register."""

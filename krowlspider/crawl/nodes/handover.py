@@ -130,8 +130,8 @@ class NodeHandover:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is to be handed over, here and by other nodes."""
-        return self._controller.agreed and not self.sender.open
+        """Return whether nothing is to be handed over, here and by other live nodes."""
+        return self._controller.settled and not self.sender.open
 
     def activity(self) -> int:
         # The URLs of a host that arrives were counted by its former owner.

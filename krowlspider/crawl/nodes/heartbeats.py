@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector
@@ -13,9 +12,8 @@ from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from krowlspider.cluster.consul.membership import ConsulMembership
+    from krowlspider.cluster.register.membership import RegisteredMembership
     from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.static_membership import StaticMembership
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +21,6 @@ logger = logging.getLogger(__name__)
 BEAT = 1.0
 # Most heartbeats after the end, so that other nodes learn of it and need not find it themselves.
 _AFTER_THE_END = 5
-# Most tries to send the last heartbeat.
-_TRIES = 3
 
 
 class Heartbeats:
@@ -36,7 +32,7 @@ class Heartbeats:
 
     def __init__(
         self,
-        members: ConsulMembership | StaticMembership,
+        members: RegisteredMembership,
         *,
         is_idle: Callable[[], Awaitable[bool]],
         activity: Callable[[], int],
@@ -86,15 +82,6 @@ class Heartbeats:
         """Return whether no node has anything left to fetch."""
         return bool(self._over)
 
-    @property
-    def left(self) -> list[str]:
-        """Return the nodes that ended before the crawl was over."""
-        return sorted(
-            name
-            for name, heartbeat in self._latest().items()
-            if heartbeat is not None and heartbeat.left and not heartbeat.over
-        )
-
     async def run(self) -> None:
         """Send heartbeats; return when the crawl is over on all nodes.
 
@@ -109,7 +96,7 @@ class Heartbeats:
             self._warn_of_missing(self._detector.waiting_for)
         for _ in range(_AFTER_THE_END):
             await self._send()
-            if all(each and (each.left or each.over) for each in self._latest().values()):
+            if all(each and each.over for each in self._latest().values()):
                 return
             await asyncio.sleep(BEAT)
 
@@ -120,13 +107,6 @@ class Heartbeats:
             self.heard.set()
         return heartbeat.idle
 
-    async def send_last(self) -> None:
-        """Tell the other nodes that this one ends, so that they need not wait for it."""
-        for _ in range(_TRIES):
-            heartbeat = replace(await self._next(), left=True)
-            if await self._members.beat({**self._figures(), **heartbeat.counters()}):
-                return
-
     async def _next(self) -> Heartbeat:
         # Activity is read first and last: whatever moves between inbox and frontier meanwhile is
         # seen in one of them, or as activity.
@@ -136,8 +116,13 @@ class Heartbeats:
         return Heartbeat(self._start, self._beat, idle, activity, self._over)
 
     def _latest(self) -> dict[str, Heartbeat | None]:
-        records = self._members.members.items()
-        return {name: Heartbeat.of(record.counters) for name, record in records}
+        """Return the last heartbeats of the nodes that live or have work on their disks."""
+        members, pending = self._members.members, self._members.pending_nodes
+        return {
+            node: Heartbeat.of(record.counters)
+            for node, record in members.items()
+            if not record.dead or node in pending
+        }
 
     def _warn_of_missing(self, nodes: tuple[str, ...]) -> None:
         if nodes and nodes != self._missing:

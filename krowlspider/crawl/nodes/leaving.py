@@ -13,8 +13,8 @@ from krowlspider.frontier.admin.words import counted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from krowlspider.cluster.consul.membership import ConsulMembership
     from krowlspider.cluster.controller import OwnershipController
+    from krowlspider.cluster.register.membership import RegisteredMembership
     from krowlspider.cluster.ring.record import Record
     from krowlspider.crawl.nodes.handover import CrawlPort
 
@@ -47,7 +47,7 @@ class Leaving:
 
     def __init__(
         self,
-        membership: ConsulMembership,
+        membership: RegisteredMembership,
         controller: OwnershipController,
         crawl: CrawlPort,
         is_inbox_empty: Callable[[], Awaitable[bool]],

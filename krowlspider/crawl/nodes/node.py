@@ -14,9 +14,15 @@ from krowlspider.cluster.ring.termination import Heartbeat
 from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.inbox import Inbox, orders_key, requests_key, robots_key, waiting
+from krowlspider.cluster.transport.inbox import (
+    INBOX_MAX,
+    Inbox,
+    orders_key,
+    requests_key,
+    robots_key,
+    waiting,
+)
 from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
-from krowlspider.cluster.transport.redis_keys import INBOX_MAX
 from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
 from krowlspider.cluster.transport.streams import Streams
 from krowlspider.crawl.nodes.heartbeats import Heartbeats
@@ -29,9 +35,8 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.record import Counters
     from krowlspider.cluster.transport.order_post import Plain
     from krowlspider.crawl.meters import Meters
-    from krowlspider.crawl.nodes.consul import ConsulCluster
+    from krowlspider.crawl.nodes.cluster import Cluster
     from krowlspider.crawl.nodes.handover import CrawlPort
-    from krowlspider.crawl.nodes.static import StaticCluster
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +60,7 @@ class Node:
         self,
         settings: BaseSettings,
         spider: str,
-        make_cluster: Callable[[BaseSettings, str], ConsulCluster | StaticCluster],
+        make_cluster: Callable[[BaseSettings, str], Cluster],
         meters: Meters | None = None,
     ):
         self.own: str = settings["KROWL_NODE_ID"] or socket.gethostname()
@@ -88,8 +93,6 @@ class Node:
         self.running = self.joined = False
         # Set when the owner of a URL is known, or when it will never be known.
         self.known = asyncio.Event()
-        if self.knows:
-            self.known.set()
 
     def others(self, hosts: list[str]) -> list[str | None]:
         """Return the owner of each host, in the order given, None for a host of this node."""
@@ -129,7 +132,8 @@ class Node:
 
     @property
     def left(self) -> list[str]:
-        return self._heartbeats.left
+        """Return the nodes that have ended with work left, and are not waited for."""
+        return sorted(self.cluster.membership.stopped)
 
     @property
     def dead(self) -> frozenset[str]:
@@ -276,16 +280,13 @@ class Node:
             make_durable=crawl.make_durable,
             paused=crawl.is_full,
             turn=crawl.turn,
-            take_hosts=None if handover is None else handover.receiver.take,
+            take_hosts=handover.receiver.take,
             take_robots=crawl.take_robots,
             take_orders=crawl.take_orders,
             # Not the frontier's cap: the former owner of a host has queued it already.
             hosts_paused=crawl.lacks_room,
             on_batch=None if self._meters is None else self._meters.inbox.observe,
         )
-        if self.knows:
-            # The members of a static list do not change.
-            crawl.ring_changed()
         self._tasks = Tasks(self._fail)
         self._tasks.start(self._work(on_over, on_stop))
         self.running = True
@@ -362,15 +363,10 @@ class Node:
 
     async def _is_idle(self) -> bool:
         # The inbox comes first: what leaves it meanwhile is seen in the frontier.
-        return (
-            await self._is_inbox_empty()
-            and self._crawl.rests()
-            and (self._handover is None or self._handover.is_idle)
-        )
+        return await self._is_inbox_empty() and self._crawl.rests() and self._handover.is_idle
 
     def _activity(self) -> int:
-        moved = 0 if self._handover is None else self._handover.activity()
-        return self._crawl.activity() + moved
+        return self._crawl.activity() + self._handover.activity()
 
     def _figures(self) -> Counters:
         """Return the counters that are shown to people and read by nodes that leave."""
@@ -395,10 +391,9 @@ class Node:
             "dead_lost_count": taken.dead_lost,
         }
         failed = sum((each.stats.failed for each in self._forwarders), taken.failed)
-        if self._handover is not None:
-            live = sum(not record.dead for record in self.cluster.membership.members.values())
-            counts |= {"members": live, **self._handover.counts()}
-            failed += self._handover.failed()
+        failed += self._handover.failed()
+        live = sum(not record.dead for record in self.cluster.membership.members.values())
+        counts |= {"members": live, **self._handover.counts()}
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
 
     async def shrink(self) -> None:
@@ -424,4 +419,4 @@ class Node:
 
 def _may_have_seeds(counters: Counters) -> bool:
     heartbeat = Heartbeat.of(counters)
-    return heartbeat is None or (bool(counters.get("seeds")) and not heartbeat.left)
+    return heartbeat is None or bool(counters.get("seeds"))

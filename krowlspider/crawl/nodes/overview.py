@@ -76,8 +76,5 @@ def _state(view: View, record: Record, *, is_silent: bool) -> str:
         return "silent"
     if record.gives_away:
         return "leaving"
-    if (number := record.counters.get("ring")) is not None:
-        # A static list: each node says which one it has.
-        return "agreed" if number == view.ring.number else "not agreed"
     claims = view.reading.claims.get(record.member.id, ())
     return "agreed" if claims == (view.ring,) else "not agreed"

@@ -16,6 +16,7 @@ from krowlspider.frontier.entry import Count, EntryLine
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
 from krowlspider.frontier.pages.row import LaterRow, decode_row
 from krowlspider.frontier.part import Part
+from krowlspider.frontier.seed_table import check_state
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import RobotsRecord
@@ -128,14 +129,15 @@ class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     """A part of a host.
 
     - ``number``: counts from 0. ``last``: no chunk follows. ``record``: in the first chunk.
-    - ``robots``: pairs of authority and record. ``pages``: pairs of identity and stored row.
-      ``done``: identities that are not queued any more, in a row.
+    - ``robots``: pairs of authority and record. ``seeds``: pairs of URL and state. ``pages``: pairs
+      of identity and stored row. ``done``: identities that are not queued any more, in a row.
     """
 
     number: _Number
     last: bool
     record: HostRecord | UnsetType = UNSET
     robots: list[tuple[str, bytes]] = []
+    seeds: list[tuple[str, str]] = []
     entries: list[EntryItem] = []
     pages: list[tuple[bytes, bytes]] = []
     done: bytes = b""
@@ -190,6 +192,11 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
             raise ValueError(f"{authority[:80]!r} is no authority of {name}")
         part.robots.append((authority, _read_robots(record)))
     own = (f"http://{name}/", f"https://{name}/")
+    for url, state in chunk.seeds:
+        if not url.startswith(own) or len(url) > url_max:
+            raise ValueError(f"a seed of another host than {name}, or too long")
+        check_state(state)
+        part.seeds.append((url, state))
     for item in chunk.entries:
         _read_entry(part, item, own, now, url_max)
     part.done = list(split_keys(chunk.done))

@@ -26,6 +26,7 @@ from krowlspider.frontier.moves.chunks import (
 )
 from krowlspider.frontier.moves.transfer import entries_of, give_up
 from krowlspider.frontier.part import stays
+from krowlspider.frontier.seed_table import states_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_queue_key
@@ -231,7 +232,7 @@ class Departure:
         host = self._host
         chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
         chunk.robots, chunk.entries = items["robots"], items["entries"]
-        chunk.pages = items["pages"]
+        chunk.seeds, chunk.pages = items["seeds"], items["pages"]
         chunk.done = b"".join(items["done"])
         if number == 0:
             chunk.record = HostRecord.of(host, now)
@@ -245,6 +246,8 @@ class Departure:
         for authority, record in zip(both, robots, strict=True):
             if record is not None and len(record) <= ROBOTS_MAX:
                 yield "robots", most, -(-len(record) // 3) * 4, (authority, record)
+        for seed in states_of(self._all.store, name):
+            yield "seeds", most, 2 * sum(map(len, seed)), seed
         queued: set[bytes] = set()
         for state, key, value in entries_of(self._frontier, name):
             entry = Entry.decode(value, name)
@@ -277,7 +280,7 @@ class Departure:
     def _removal(self) -> Iterator[None]:
         self.is_ending = True
         host = self._host
-        kept = yield from give_up(self._frontier, host, self._stays)
+        kept = yield from give_up(self._frontier, host, self._stays, moves=True)
         del self._all.under_way[host.name]
         if kept:
             self._all.kept[host.name] = kept

@@ -11,6 +11,7 @@ from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, Hea
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.pages.row import last_fetch
 from krowlspider.frontier.part import Part, put_poison
+from krowlspider.frontier.seed_table import leave_states, take_state
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import authorities_of, split_queue_key, whole_microseconds
@@ -46,9 +47,13 @@ def _keys_of(frontier: Frontier, name: str) -> Iterator[bytes]:
         yield from frontier.store.keys(schema.poison_prefix(name))
 
 
-def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generator[None, None, int]:
+def give_up(
+    frontier: Frontier, host: Host, kept: Collection[bytes], *, moves: bool = False
+) -> Generator[None, None, int]:
     """Remove a sealed host that another frontier has taken over, with its seen marks. Return how
     many entries stay: those with the keys ``kept``, because no other job can read them.
+
+    ``moves``: what becomes of its seeds is known there.
 
     Some entries and rows of pages are read in each step. They are removed in one batch. After it,
     some marks are removed in each step.
@@ -70,6 +75,8 @@ def give_up(frontier: Frontier, host: Host, kept: Collection[bytes]) -> Generato
         _delete_robots(frontier, name, batch)
         batch.delete(schema.trust_key(name))
         batch.delete(schema.deferred_key(name))
+        if moves:
+            leave_states(store, name, batch)
     marks = frontier.seen.forget(name, batch)
     queued = [key for key in kept if key[:1] == schema.QUEUE]
     if frontier.budget.most:
@@ -122,6 +129,8 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     frontier.queues.append(host, new, batch)
     if frontier.budget.most:
         frontier.budget.charge(host.domain, len(new))
+    for url, state in part.seeds:
+        take_state(frontier.store, url, state, batch)
     if part.pages:
         _put_rows(frontier.store, host.name, part.pages, batch)
     if part.poison:

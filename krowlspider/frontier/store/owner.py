@@ -36,16 +36,6 @@ def put_owner(store: Store, seed: int, ring: str) -> None:
         put(store, schema.OWNER, _owner(seed, ring))
 
 
-def change_ring(store: Store, seed: int, ring: str) -> None:
-    """Write that a store belongs to a node of another ring with the same seed.
-
-    :raises StoreError: it belongs to a job with other identities
-    """
-    owner = store.get(schema.OWNER)
-    check_owner(store, seed, ring if owner is None else owner[8:].decode())
-    put(store, schema.OWNER, _owner(seed, ring))
-
-
 def _owner(seed: int, ring: str) -> bytes:
     return seed.to_bytes(8, "big") + ring.encode()
 

@@ -69,7 +69,10 @@ async def asked(
 
 
 class Processes:
-    """Asks the processes below ``path``. ``token`` is KROWL_CONTROL_TOKEN, "" without it."""
+    """Asks the processes ``names`` below ``path``, which may become fewer.
+
+    ``token`` is KROWL_CONTROL_TOKEN, "" without it.
+    """
 
     def __init__(self, path: Path, names: Sequence[str], token: str):
         self.names = names
@@ -90,8 +93,9 @@ class Processes:
 
     async def ask_all(self, question: str) -> dict[str, Reply]:
         """Return the answer of each process that has one."""
-        found = await asyncio.gather(*(self.ask(name, question) for name in self.names))
-        every = zip(self.names, found, strict=True)
+        names = list(self.names)
+        found = await asyncio.gather(*(self.ask(name, question) for name in names))
+        every = zip(names, found, strict=True)
         return {name: answer for name, answer in every if answer is not None}
 
     async def ask(self, process: str, question: str) -> Reply | None:

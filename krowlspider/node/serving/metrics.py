@@ -93,10 +93,11 @@ class Metrics:
             return self._text
 
     async def _ask_all(self) -> str:
-        found = await asyncio.gather(*map(self._ask, self._processes))
-        answers = dict(zip(self._processes, found, strict=True))
+        names = list(self._processes)
+        found = await asyncio.gather(*map(self._ask, names))
+        answers = dict(zip(names, found, strict=True))
         used = {process: answer for process, answer in answers.items() if answer is not None}
-        up = {f'{{process="{name}"}}': int(name in used) for name in self._processes}
+        up = {f'{{process="{name}"}}': int(name in used) for name in names}
         lines = []
         for (name, kind, _, text), values in zip(OWN, (up, {"": self._restarts()}), strict=True):
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]

@@ -32,7 +32,7 @@ _APART = 1.5
 class Served:
     """A crawl of ``processes`` in ``tree``, of at most ``max_pages`` pages, 0 for no limit.
 
-    ``restarts`` returns how many processes were started again.
+    The processes may become fewer. ``restarts`` returns how many processes were started again.
     """
 
     tree: Tree

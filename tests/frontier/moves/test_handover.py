@@ -13,6 +13,7 @@ from krowlspider.frontier.hosts.host import Health, SchedulingState
 from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.seed_table import ELSEWHERE, is_of_another_node, outcome_of, states_of
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.schema import GONE, POISON, robots_key
 from krowlspider.politeness.delay import PARKED
@@ -338,6 +339,29 @@ def test_robots_txt_is_handed_over(world: World, other: World) -> None:
     assert other.gate.verdict(authority, authority + "/1") is Verdict.DISALLOWED
     assert other.gate.verdict(authority, authority + "/2") is Verdict.ALLOWED
     assert world.store.get(robots_key(authority)) is None
+
+
+def test_what_became_of_seeds_is_handed_over(world: World, other: World) -> None:
+    """Unless the new owner knows more. A seed that is still queued ends there."""
+    for each, number in ((world, 0), (world, 1), (other, 0)):
+        each.add(url(number))
+        batch = each.store.batch()
+        seed = Candidate(HOST_NAME, None, Entry(url(number)), 0)
+        each.frontier.seeds.queued([seed], batch, has_lines=True)
+        batch.write()
+    do(world, url(0))
+    states = dict(states_of(world.store, HOST_NAME))
+    assert states.keys() == {url(0), url(1)}
+    assert outcome_of(world.store, url(0)) == "done"
+    world.hand_over(HOST_NAME, other)
+    assert dict(states_of(other.store, HOST_NAME)) == states
+    assert is_of_another_node(world.store, url(0))
+    assert is_of_another_node(world.store, url(1))
+    # As when the seeds are read again there, before or after the host has left.
+    world.frontier.seeds.refused([url(1)], ELSEWHERE)
+    other.frontier.seeds.refused([url(1)], ELSEWHERE)
+    do(other, url(1))
+    assert outcome_of(other.store, url(1)) == "done"
 
 
 def test_poison_is_handed_over(world: World, other: World) -> None:

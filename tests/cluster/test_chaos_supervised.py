@@ -1,4 +1,4 @@
-"""A static cluster whose processes are killed, and whose Redis servers freeze, die or fill up."""
+"""Supervised nodes whose processes are killed, and whose Redis servers freeze, die or fill up."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from krowlspider.cluster.membership import parse_ring
-from krowlspider.cluster.ring.ring import Ring
 from krowlspider.urls.host import domain_of
-from tests.cluster.servers import Server, redis_server
-from tests.cluster.test_static_nodes import NODES, crawl_at, ring_setting, servers, site_of
+from tests.cluster.register_nodes import end_session, sessions
+from tests.cluster.servers import Server
+from tests.cluster.test_supervised_nodes import (
+    CLUSTER,
+    NODES,
+    RING,
+    Servers,
+    crawl_at,
+    servers,
+    servers_in,
+    site_of,
+)
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
@@ -36,19 +44,22 @@ DELAY = 0.5
 SETTINGS = {"KROWL_DELAY_MIN": DELAY, "KROWL_COMMIT_INTERVAL": 0.1}
 
 
-def asked_by_one_process_each(entries: list[Entry], ring: Ring, agents: dict[str, str]) -> bool:
+def asked_by_one_process_each(entries: list[Entry], agents: dict[str, str]) -> bool:
     return all(
-        entry.ua == agents[ring.owner(domain_of(entry.host))] for entry in entries if entry.ua
+        entry.ua == agents[RING.owner(domain_of(entry.host))] for entry in entries if entry.ua
     )
+
+
+def died(node: str, servers: Servers) -> None:
+    """End its lease, as a supervisor does."""
+    end_session(servers.register, sessions(servers.register, CLUSTER)[node])
 
 
 def agent_of(node: str) -> str:
     return f"krowlspider/{node} (+{{contact}})"
 
 
-def test_killed_and_restarted_static_nodes_lose_nothing(
-    tmp_path: Path, servers: dict[str, Server]
-) -> None:
+def test_killed_and_restarted_processes_lose_nothing(tmp_path: Path, servers: Servers) -> None:
     chance = random.Random(3)
     with MockWeb(graph=GRAPH) as web:
         expected = reachable(web.graph, web.seeds())
@@ -63,6 +74,7 @@ def test_killed_and_restarted_static_nodes_lose_nothing(
             goal = len(web.log()) + chance.randrange(20, 200)
             crawls[node].wait_until(lambda goal=goal: len(web.log()) > goal)  # type: ignore[misc]
             crawls[node].kill()
+            died(node, servers)
             crawls[node] = start(node)
         for crawl in crawls.values():
             crawl.wait()
@@ -70,9 +82,8 @@ def test_killed_and_restarted_static_nodes_lose_nothing(
         entries = web.log()
         assert expected.differences(entries, at_least=True) == []
         assert violations(entries, min_delay=DELAY) == []
-        ring = Ring(parse_ring(ring_setting(servers)))
         agents = {node: agent_of(node).format(contact=CONTACT) for node in NODES}
-        assert asked_by_one_process_each(entries, ring, agents)
+        assert asked_by_one_process_each(entries, agents)
         asked = [identity(entry.url) for entry in pages(entries)]
         # What was in flight or not committed at each of four deaths: 80 hosts, a request each, and
         # what a second brings.
@@ -110,11 +121,10 @@ def test_urls_of_another_node_survive_outages(tmp_path: Path) -> None:
     body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
     chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]
     with (
-        redis_server(tmp_path / "redis-a") as own,
-        redis_server(tmp_path / "redis-b") as other,
+        servers_in(tmp_path) as servers,
         MockWeb(spec=[*chain, page("^/", "the end")]) as web,
     ):
-        servers = {"a": own, "b": other}
+        other = servers.redis["b"]
 
         def start(node: str) -> Crawl:
             delay = {"KROWL_DELAY_MIN": DELAY / 5, "KROWL_COMMIT_INTERVAL": 0.1}
@@ -135,6 +145,7 @@ def test_urls_of_another_node_survive_outages(tmp_path: Path) -> None:
             end(other)
         wait_for(theirs, 10)
         crawls["b"].kill()
+        died("b", servers)
         wait_for(ours, 30)
         crawls["b"] = start("b")
         for crawl in crawls.values():
@@ -157,11 +168,10 @@ def test_power_cut_of_a_redis_loses_no_url(tmp_path: Path) -> None:
     body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
     chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]
     with (
-        redis_server(tmp_path / "redis-a") as own,
-        redis_server(tmp_path / "redis-b", "--appendonly", "no") as other,
+        servers_in(tmp_path, "--appendonly", "no") as servers,
         MockWeb(spec=[*chain, page("^/", "the end")]) as web,
     ):
-        servers = {"a": own, "b": other}
+        other = servers.redis["b"]
         delay = {"KROWL_DELAY_MIN": DELAY / 5, "KROWL_COMMIT_INTERVAL": 0.1}
         crawls = {
             node: crawl_at(node, servers, tmp_path, [web.url(ours, "/0")], **delay).start()

@@ -1,4 +1,4 @@
-"""Membership by Consul: a node writes its record into its own key and reads the keys of all."""
+"""Membership by a register: a node writes its record into its own key and reads the keys of all."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 import logging
 from contextlib import suppress
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from krowlspider.cluster.allowance import PAGES
-from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
-from krowlspider.cluster.consul.lease import Lease, in_use
-from krowlspider.cluster.consul.pending_nodes import NodeInfo, PendingNodes
-from krowlspider.cluster.consul.register import WAIT, read_register, refuse_same_redis, remove_dead
-from krowlspider.cluster.consul.seed import IdentitySeed
-from krowlspider.cluster.consul.service import Service
 from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.register.lease import Lease, in_use
+from krowlspider.cluster.register.pending_nodes import NodeInfo, PendingNodes
+from krowlspider.cluster.register.port import SessionGoneError, step
+from krowlspider.cluster.register.seed import IdentitySeed
+from krowlspider.cluster.register.state import WAIT, read_register, refuse_same_redis, remove_dead
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
 from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
 from krowlspider.cluster.signals import SIGNAL
@@ -27,6 +27,7 @@ from krowlspider.cluster.tasks import end
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from krowlspider.cluster.register.port import Register, Service
     from krowlspider.cluster.ring.ring import Member
 
 logger = logging.getLogger(__name__)
@@ -39,30 +40,38 @@ _WAIT = 5.0
 _GATHER = 0.1
 
 
-class ConsulMembership:
-    """Node ``own`` in a cluster, with a lease of ``ttl`` seconds (Consul takes 10 or more).
+class RegisteredMembership:
+    """Node ``own`` in a cluster, with a lease of ``ttl`` seconds.
 
-    A dead node is replaced after ``delay`` seconds, ``ttl`` at least. The caller closes ``agent``,
-    and cancels a `publish` under way before `leave`.
+    A dead node is replaced after ``delay`` seconds, ``ttl`` at least; never by a register that is
+    supervised. ``service`` is renewed with the lease. The caller closes ``register``, and cancels a
+    `publish` under way before `leave`.
     """
 
     def __init__(
-        self, agent: Agent, cluster: str, own: Member, *, ttl: int, delay: float = 0.0
+        self,
+        register: Register,
+        cluster: str,
+        own: Member,
+        *,
+        ttl: int,
+        delay: float = 0.0,
+        service: Service | None = None,
     ) -> None:
         self._on_change: Callable[[], None] = lambda: None
-        self._agent = agent
+        self._register = register
         self._cluster = cluster
         self._root = f"krowlspider/{cluster}"
-        self.seed = IdentitySeed(agent, cluster, ttl)
-        self._pending = PendingNodes(agent, self._root, own)
+        self.seed = IdentitySeed(register, cluster, ttl)
+        self._pending = PendingNodes(register, self._root, own)
         # Keys of the whole cluster, with their values as last read.
         self._shared = (f"{self._root}/{SIGNAL}", f"{self._root}/{PAGES}")
         self._kept: Mapping[str, bytes] = {}
         self._lease = Lease(
-            agent, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
+            register, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
         )
-        self._live = LiveMembers(own.id, ttl, delay)
-        self.service = Service(agent, cluster, own, ttl)
+        self._live = LiveMembers(own.id, ttl, inf if register.is_supervised else delay)
+        self._service = service
         # Consul takes an unchanged value for no change, unless its flags differ.
         self._flags = count()
         self._was_valid = False
@@ -93,8 +102,18 @@ class ConsulMembership:
 
     @property
     def pending_nodes(self) -> frozenset[str]:
-        """Nodes with work that may be on their disks, as read with the last heartbeat."""
-        return frozenset(self._pending.known)
+        """Nodes with work that may be on their disks, as read with the last heartbeat. Those that
+        have `stopped` are not waited for."""
+        return frozenset(self._pending.known) - self.stopped
+
+    @property
+    def stopped(self) -> frozenset[str]:
+        """Nodes that have ended with work on their disks as they were told, while a supervisor
+        starts none of them again before all have ended."""
+        if not self._register.is_supervised:
+            return frozenset()
+        known = self._pending.known
+        return frozenset(node for node in known if NodeInfo.loads(known[node]).stopped)
 
     def state(self, node: str) -> str:
         """Return how a pending node that is not live ended: stopped, or dead."""
@@ -110,20 +129,20 @@ class ConsulMembership:
         ``on_change`` is called after a change of ``members`` in more than counters, and when the
         lease ends or begins.
 
-        :raises ClusterError: another live process has this id, another node this Redis, or Consul
-            does not answer; the register is as before
+        :raises ClusterError: another live process has this id, another node this Redis, or the
+            register does not answer; the register is as before
         """
         self._on_change = on_change
         try:
-            register = await read_register(self._agent, self._cluster)
+            register = await read_register(self._register, self._cluster)
             is_pending = register is not None and register.admit(self.own)
             try:
                 await self._lease.take_first()
                 if not await self._look():
-                    raise UnansweredError(self._trouble or "Consul does not keep what is written")
+                    raise UnansweredError(self._trouble or f"{self._register.name} keeps nothing")
                 # Two nodes may have started at the same time.
                 refuse_same_redis(self.own, self.members)
-                await self.service.renew()
+                await self._renew_service()
             except (ClusterError, UnansweredError):
                 await self._undo(is_pending=is_pending)
                 raise
@@ -173,7 +192,7 @@ class ConsulMembership:
         trees = (beats, pending, *self._shared, self.seed.key)
         all_ = [step("get-tree", tree) for tree in trees]
         try:
-            found = await self._agent.transact(own, *all_)
+            found = await self._register.transact(own, *all_)
             if found is None:
                 return False
             await self.seed.keep(found)
@@ -194,9 +213,12 @@ class ConsulMembership:
             raise UnansweredError(f"node {self.own.id} has no lease")
         await self._pending.dismiss(self._lease.check())
 
-    async def leave(self) -> None:
-        """Give up the lease and tell the others, who take over immediately."""
-        await self._leave(())
+    async def leave(self, *, returns: bool = False) -> None:
+        """Give up the lease and tell the others.
+
+        They take over immediately, unless this node ``returns``: then its domains wait for it.
+        """
+        await self._leave(self._lease.claims if returns else ())
 
     async def _leave(self, claims: Claims) -> None:
         session, check = self._lease.session, self._lease.check()
@@ -206,7 +228,12 @@ class ConsulMembership:
             with suppress(UnansweredError):
                 await self._pending.note_stop(check)
                 await self._lease.release(session, claims)
-                await self.service.remove()
+                if self._service is not None:
+                    await self._service.remove()
+
+    async def _renew_service(self) -> None:
+        if self._service is not None:
+            await self._service.renew()
 
     async def _keep(self) -> None:
         while True:
@@ -236,17 +263,17 @@ class ConsulMembership:
             if self._lease.founding:
                 for key, value in self._lost.items():
                     # Refused if the key exists.
-                    await self._agent.change(step("cas", key, value, Index=0))
+                    await self._register.change(step("cas", key, value, Index=0))
             self._lost = {}
             await self._look()
         await self._lease.found()
         for node, index in self._live.overdue(monotonic()).items():
-            await remove_dead(self._agent, self._root, node, index)
+            await remove_dead(self._register, self._root, node, index)
         if self._live.is_stale(monotonic()):
             await self._look()
         # Last, because the crawl does not depend on it.
         if renewing:
-            await self.service.renew()
+            await self._renew_service()
 
     def _known(self) -> dict[str, bytes]:
         """Return what other nodes need of the register, as last read.
@@ -260,11 +287,11 @@ class ConsulMembership:
     async def _store(self, record: Record) -> bool:
         """Write the record into our key and read the view; False if the key has changed before.
 
-        So a store that Consul does after it was given up comes before a later one, or fails.
+        So a store that the register does after it was given up comes before a later one, or fails.
         """
         index, flags = self._live.modified, next(self._flags)
         cas = step("cas", self._lease.key, record.dumps(), Index=index, Flags=flags)
-        stored = await self._agent.change(self._lease.check(), cas)
+        stored = await self._register.change(self._lease.check(), cas)
         return await self._look() and stored
 
     async def _watch(self) -> None:
@@ -272,7 +299,7 @@ class ConsulMembership:
         index: str | None = None
         while True:
             try:
-                new = await self._agent.wait_for_change(f"{self._root}/nodes/", index, _WAIT)
+                new = await self._register.wait_for_change(f"{self._root}/nodes/", index, _WAIT)
                 if new != index:
                     await self._look()
                 index = new
@@ -285,7 +312,7 @@ class ConsulMembership:
         """Read the view; return False if what was read is no view of this cluster."""
         async with self._reading:
             session = self._lease.session
-            epoch, entries = await self._agent.list(f"{self._root}/nodes/")
+            epoch, entries = await self._register.list(f"{self._root}/nodes/")
             # A reading that began before the lease was taken lacks this node rightly. One of a
             # register that lost its data lacks the dead until they are restored.
             is_ours = session is not None and session == self._lease.session and not self._lost
@@ -317,7 +344,10 @@ class ConsulMembership:
 
     def _lose_lease(self) -> None:
         if self._lease.lose():
-            logger.warning("Consul has lost the session of node %s: registering again", self.own.id)
+            logger.warning(
+                "%s has lost the session of node %s: registering again",
+                *(self._register.name, self.own.id),
+            )
             self._report_lease()
 
     def _report_lease(self) -> None:
@@ -328,14 +358,14 @@ class ConsulMembership:
         if is_valid:
             logger.info("Lease of node %s is valid: fetching may begin", self.own.id)
         else:
-            cause = self._trouble or "Consul has lost its session"
+            cause = self._trouble or f"{self._register.name} has lost its session"
             logger.warning("Lease of node %s lost: fetching stops (%s)", self.own.id, cause)
         self._on_change()
 
     def _report(self, error: Exception | None) -> None:
         trouble = None if error is None else str(error)
         if trouble is None and self._trouble is not None:
-            logger.info("Consul answers again")
+            logger.info("%s answers again", self._register.name)
         elif trouble != self._trouble:
             logger.warning("%s", trouble)
         self._trouble = trouble

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.cluster.consul.agent import Agent, Step, step
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.port import step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from krowlspider.cluster.register.port import Register, Step
     from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
 
@@ -54,9 +55,9 @@ class PendingNodes:
     transaction that makes this node a member.
     """
 
-    def __init__(self, agent: Agent, root: str, own: Member) -> None:
+    def __init__(self, register: Register, root: str, own: Member) -> None:
         self.prefix = f"{root}/{PENDING}/"
-        self._agent = agent
+        self._register = register
         self._own = own.id
         self._info = NodeInfo(own.redis, own.address)
         info = msgspec.json.encode(self._info)
@@ -77,7 +78,7 @@ class PendingNodes:
         """
         if self.join_steps:
             info = msgspec.json.encode(msgspec.structs.replace(self._info, stopped=True))
-            await self._agent.change(check_lease, step("set", self.prefix + self._own, info))
+            await self._register.change(check_lease, step("set", self.prefix + self._own, info))
 
     async def dismiss(self, check_lease: Step) -> None:
         """Remove this node, so that nobody waits for it.
@@ -86,6 +87,6 @@ class PendingNodes:
 
         :raises UnansweredError: it may be removed or not
         """
-        if not await self._agent.change(check_lease, step("delete", self.prefix + self._own)):
+        if not await self._register.change(check_lease, step("delete", self.prefix + self._own)):
             raise UnansweredError(f"node {self._own} has no lease, so it stays a pending node")
         self.join_steps = []

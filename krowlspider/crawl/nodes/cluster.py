@@ -1,6 +1,6 @@
-"""A cluster whose members join and leave, registered in Consul.
+"""A cluster whose members join and leave, by a register.
 
-The ring of the live members decides which domains each node owns.
+The ring of the members decides which domains each node owns.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import Agent, ConsulKeys
-from krowlspider.cluster.consul.membership import ConsulMembership
-from krowlspider.cluster.consul.register import read_register, same_redis
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import SEED_SIZE, UnansweredError
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.port import RegisterKeys
+from krowlspider.cluster.register.state import read_register, same_redis
+from krowlspider.cluster.registers import open_register, service_in
 from krowlspider.cluster.ring.claims import Reading
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal, Signals
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
-    from krowlspider.cluster.consul.register import Register
+    from krowlspider.cluster.register.state import RegisterState
     from krowlspider.cluster.ring.claims import View
+    from krowlspider.cluster.ring.record import Record
     from krowlspider.cluster.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -44,16 +46,14 @@ logger = logging.getLogger(__name__)
 _GRACE = 0.15
 
 
-class ConsulCluster:
-    """This node in KROWL_CLUSTER, registered in the Consul of KROWL_CONSUL; its Redis is REDIS_URL.
+class Cluster:
+    """This node in KROWL_CLUSTER, by the register of KROWL_CONSUL; its Redis is REDIS_URL.
 
-    A job folder belongs to one ``place``. ``may_begin``: a new one may be created. ``on_answer`` is
-    called with the seconds of each answer of Consul.
+    A job folder belongs to one ``place``. ``on_answer`` is called with the seconds of each answer
+    of Consul.
 
     :raises ClusterError: REDIS_URL is invalid
     """
-
-    may_begin = True
 
     def __init__(
         self,
@@ -64,18 +64,19 @@ class ConsulCluster:
         self.name = cluster = settings["KROWL_CLUSTER"]
         self._ttl = settings.getint("KROWL_CONSUL_TTL")
         self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
-        self._agent = Agent(
-            settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None, on_answer=on_answer
-        )
+        self._register = register = open_register(settings, on_answer)
         redis: str = settings["REDIS_URL"]
         own = Member(node, redis=redis, address=own_address() or "")
         self.place = f"{node} of {cluster}"
         self._clients = RedisClients()
         self.own_client = self._clients.open(redis)
-        self.keys = ConsulKeys(self._agent, cluster)
+        self.keys = RegisterKeys(register, cluster)
         self.signals = Signals(self.keys)
         delay = settings.getfloat("KROWL_TAKEOVER_DELAY")
-        self.membership = ConsulMembership(self._agent, cluster, own, ttl=self._ttl, delay=delay)
+        self._service = service_in(register, cluster, own, self._ttl)
+        self.membership = RegisteredMembership(
+            register, cluster, own, ttl=self._ttl, delay=delay, service=self._service
+        )
         self._controller = OwnershipController(
             self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping
         )
@@ -83,7 +84,7 @@ class ConsulCluster:
     def prepare(self, own: int | None) -> int:
         """Return the identity seed of all nodes; ``own`` is that of the folder, None for a new one.
 
-        :raises ClusterError: Consul does not answer, or the cluster has another seed
+        :raises ClusterError: the register does not answer, or the cluster has another seed
         """
         offered = None if own is None else own.to_bytes(SEED_SIZE, "big")
         # A wrong cluster must stop the start, so block here; nothing else runs yet.
@@ -131,7 +132,8 @@ class ConsulCluster:
 
     def serve_metrics(self, host: str, port: int) -> None:
         """Have Consul's service name the port of the metrics at an address of this machine."""
-        self.membership.service.serve_metrics(host, port)
+        if self._service is not None:
+            self._service.serve_metrics(host, port)
 
     def client_of(self, node: str) -> Redis | None:
         """Return the Redis client of a node, None if it takes no messages."""
@@ -156,29 +158,29 @@ class ConsulCluster:
         """
         # Without an answer, the start of the membership fails.
         with suppress(UnansweredError):
-            if (register := await read_register(self._agent, self.name)) is not None:
-                await self._refuse_shared_redis(register)
-                self._grow(register)
+            if (state := await read_register(self._register, self.name)) is not None:
+                await self._refuse_shared_redis(state)
+                self._grow(state)
         await self.membership.start(self._controller.changed)
         await self._wait_for_pending_nodes()
         tasks.start(self._controller.run(self._handover))
         await self._controller.known.wait()
 
-    def _grow(self, register: Register) -> None:
+    def _grow(self, state: RegisterState) -> None:
         """Let this node come to its weight in steps if there are others."""
         own = self.membership.own.id
-        others = [each for node, each in register.members.items() if node != own]
+        others = [each for node, each in state.members.items() if node != own]
         weights = sum(each.member.weight for each in others if not each.leaving)
         self._controller.grow(urls_of(others))
         if weights and not self._crawl.departures.has_hosts:
             self._controller.begin_small(weights)
 
-    async def _refuse_shared_redis(self, register: Register) -> None:
+    async def _refuse_shared_redis(self, state: RegisterState) -> None:
         """:raises ClusterError: the Redis of another node is this one's too, by another URL"""
         own = self.membership.own.id
         others = {
             node: self._clients.open(url)
-            for node, url in register.redis.items()
+            for node, url in state.redis.items()
             if url and node != own
         }
         if same := await node_with_same_redis(self.own_client, others):
@@ -188,16 +190,23 @@ class ConsulCluster:
         """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes."""
         end = time.monotonic() + 2 * self._ttl
         last: list[str] = []
+        members = self.membership
         while time.monotonic() < end:
             # The heartbeat also reads the pending nodes.
-            await self.membership.beat({})
-            missing = sorted(self.membership.pending_nodes - self.membership.members.keys())
+            await members.beat({})
+            there = {node for node, record in members.members.items() if not self._returns(record)}
+            missing = sorted(members.pending_nodes - there)
             if not missing:
                 return
             if missing != last:
                 logger.info("Waiting up to %d s for nodes %s", 2 * self._ttl, ", ".join(missing))
             last = missing
-            await asyncio.sleep(BEAT)
+            # The processes of one machine start together, and their register writes nothing.
+            await asyncio.sleep(BEAT / 5 if self._register.is_supervised else BEAT)
+
+    def _returns(self, record: Record) -> bool:
+        """Return whether a node that is away will surely be started again."""
+        return record.dead and self._register.is_supervised
 
     async def shrink(self) -> None:
         """Hand most domains over before `drain`, within the same time; the crawl may go on."""
@@ -226,8 +235,9 @@ class ConsulCluster:
         with suppress(UnansweredError):
             if self._is_empty(over=heartbeats.over, joined=joined) and await self._is_inbox_empty():
                 await self.membership.dismiss()
-        await self.membership.leave()
+        returns = self._register.is_supervised and not self._leaving.is_drained
+        await self.membership.leave(returns=returns)
 
     async def close(self) -> None:
         await self._clients.close()
-        self._agent.close()
+        self._register.close()

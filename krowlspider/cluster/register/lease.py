@@ -1,4 +1,4 @@
-"""A node's lease in Consul: a session that holds the key with the node's record.
+"""A node's lease: a session of the register that holds the key with the node's record.
 
 Two margins separate a node that has lost touch from those that take over its domains. The node
 stops fetching before its TTL is over, counted from the *start* of its last renewal. The others keep
@@ -22,16 +22,17 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import Agent, Step, step, unchanged
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.register.port import step, unchanged
 from krowlspider.cluster.ring.live_members import dead_record
 from krowlspider.cluster.ring.record import BadRecordError, Claims, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from krowlspider.cluster.consul.pending_nodes import PendingNodes
-    from krowlspider.cluster.consul.seed import IdentitySeed
+    from krowlspider.cluster.register.pending_nodes import PendingNodes
+    from krowlspider.cluster.register.port import Register, Step
+    from krowlspider.cluster.register.seed import IdentitySeed
     from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
 
@@ -57,7 +58,7 @@ class Lease:
 
     def __init__(
         self,
-        agent: Agent,
+        register: Register,
         root: str,
         own: Member,
         ttl: int,
@@ -71,7 +72,7 @@ class Lease:
         self.confirmed = False
         self.claims: Claims = ()
         self.leaving = False
-        self._agent = agent
+        self._register = register
         self._founded_key = f"{root}/founded"
         self.own, self._full = own, own.weight
         self._ttl = ttl
@@ -79,7 +80,7 @@ class Lease:
         self._seed = seed
         # Our sessions that may hold the key: the last one, and those whose call got no answer.
         self._sessions: set[str] = set()
-        # The start of the last renewal that Consul has confirmed.
+        # The start of the last renewal that the register has confirmed.
         self._renewed = -inf
         # The lease begins no earlier; None once the register is known to be older than any lease.
         self._founding: float | None = None
@@ -120,7 +121,7 @@ class Lease:
         end = monotonic() + 2 * self._ttl + _SLACK
         first: list[int] | None = None
         while holder := await self.take():
-            beat = await self._agent.get(self.beats_key)
+            beat = await self._register.get(self.beats_key)
             changes = [holder.modified, beat.modified if beat else 0]
             if first and (beat is None or beat.session is None):
                 # The lease may have ended after the key was read; that changes the beat too.
@@ -139,11 +140,10 @@ class Lease:
 
         :raises ClusterError: the register has another identity seed than this node
         """
-        entry = await self._agent.get(self.key)
+        entry = await self._register.get(self.key)
         if entry and entry.session in self._sessions:
-            old = entry.session
-            await self._agent.call(lambda consul: consul.session.destroy(old))
-            entry = await self._agent.get(self.key)
+            await self._register.end_session(entry.session)
+            entry = await self._register.get(self.key)
         if entry and entry.session:
             return entry
         if entry and not self.claims and (last := dead_record(entry)):
@@ -151,30 +151,23 @@ class Lease:
             # It may have died while it grew to its full weight.
             self.own = replace(self.own, weight=min(self._full, last.member.weight))
         began = monotonic()
-        session = await self._open()
+        session = await self._register.open_session(self.own.id, self._ttl)
         self._sessions.add(session)
         record = Record(self.own, self.claims, leaving=self.leaving).dumps()
         lock = step("lock", self.key, record, Session=session)
         join_steps = *self._pending_nodes.join_steps, *await self._seed.join_steps()
-        if await self._agent.change(unchanged(self.key, entry), lock, *join_steps):
-            founded = await self._agent.get(self._founded_key)
+        if await self._register.change(unchanged(self.key, entry), lock, *join_steps):
+            founded = await self._register.get(self._founded_key)
             self._founding = None if founded else monotonic() + self._ttl
             self._sessions = {session}
             self.session, self._renewed = session, began
         return None
 
-    async def _open(self) -> str:
-        # No check: Consul's own would end the session when other agents do not see this one. No
-        # lock delay: both margins above are longer.
-        name = f"krowlspider {self.own.id}"
-        options = {"checks": [], "lock_delay": 0, "behavior": "release", "ttl": self._ttl}
-        session: str = await self._agent.call(lambda consul: consul.session.create(name, **options))
-        return session
-
     async def renew(self) -> None:
         """:raises SessionGoneError: the session has ended"""
-        began, session = monotonic(), self.session
-        await self._agent.call(lambda consul: consul.session.renew(session))
+        assert self.session is not None
+        began = monotonic()
+        await self._register.renew_session(self.session)
         self._renewed = began
 
     async def found(self) -> None:
@@ -182,15 +175,15 @@ class Lease:
         if self._founding is None or not self.confirmed or monotonic() < self._founding:
             return
         # Not without the lease: in a register that has lost our key it would be too early.
-        if await self._agent.change(self.check(), step("set", self._founded_key, "1")):
+        if await self._register.change(self.check(), step("set", self._founded_key, "1")):
             self._founding = None
 
     async def release(self, session: str, claims: Claims) -> None:
         """End the session. The key stays, without a session: with claims this node is waited for,
         without any it has left."""
         record = Record(self.own, claims).dumps()
-        await self._agent.call(lambda consul: consul.kv.put(self.key, record, release=session))
-        await self._agent.call(lambda consul: consul.session.destroy(session))
+        await self._register.change(step("unlock", self.key, record, Session=session))
+        await self._register.end_session(session)
 
 
 def in_use(node: str, holder: RegisterEntry) -> str:

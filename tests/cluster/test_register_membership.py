@@ -6,17 +6,18 @@ import asyncio
 import functools
 import json
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent, Step
-from krowlspider.cluster.consul.membership import ConsulMembership
-from krowlspider.cluster.consul.pending_nodes import NodeInfo
+from krowlspider.cluster.consul.agent import Agent
+from krowlspider.cluster.consul.service import ConsulService
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.pending_nodes import NodeInfo
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
-from tests.cluster.consul_nodes import (
+from tests.cluster.register_nodes import (
     RING_A,
     RING_AB,
     TTL,
@@ -26,24 +27,28 @@ from tests.cluster.consul_nodes import (
     found,
     good,
     joined,
+    open_at,
     pending_nodes_in,
     reading,
     until,
+    value_of,
 )
 
 if TYPE_CHECKING:
+    from krowlspider.cluster.register.port import Step
     from krowlspider.cluster.ring.claims import Claims
 
+    from .register_nodes import Place
     from .servers import Server
 
 
-def stays_alone(node: ConsulMembership) -> bool:
+def stays_alone(node: RegisteredMembership) -> bool:
     return reading(node).members == (A,)
 
 
-def test_node_reads_its_own_claims_and_counters(consul: Server, cluster: str):
+def test_node_reads_its_own_claims_and_counters(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as node:
+        async with joined(register, cluster, A) as node:
             assert node.members["a"].member == node.own == A
             epoch = node.epoch
             await node.publish((RING_A, RING_AB))
@@ -56,22 +61,22 @@ def test_node_reads_its_own_claims_and_counters(consul: Server, cluster: str):
     asyncio.run(main())
 
 
-def test_lease_is_valid_from_start_to_leave(consul: Server, cluster: str):
+def test_lease_is_valid_from_start_to_leave(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as node:
+        async with joined(register, cluster, A) as node:
             assert good(node)
             await node.leave()
             assert node.good_until == -inf
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())
 
 
-def test_join_and_leave_are_seen_within_two_seconds(consul: Server, cluster: str):
+def test_join_and_leave_are_seen_within_two_seconds(register: Server | Place, cluster: str):
     async def main() -> None:
         changes: list[set[str]] = []
-        async with joined(consul, cluster, A, lambda a: changes.append(set(a.members))) as a:
-            async with joined(consul, cluster, B) as b:
+        async with joined(register, cluster, A, lambda a: changes.append(set(a.members))) as a:
+            async with joined(register, cluster, B) as b:
                 assert b.members.keys() == {"a", "b"}
                 await until(lambda: a.members.keys() == {"a", "b"}, 2)
                 assert a.members["b"].member == B
@@ -81,39 +86,42 @@ def test_join_and_leave_are_seen_within_two_seconds(consul: Server, cluster: str
             assert {"a", "b"} in changes
             assert changes[-1] == {"a"}
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())
 
 
 def test_service_shows_no_password_and_goes_with_the_node(consul: Server, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
+        agent = Agent(consul.url)
+        service = ConsulService(agent, cluster, A, TTL)
+        async with joined(consul, cluster, A, service=service):
             name = f"krowlspider-{cluster}"
             for where in (("", 0), ("10.0.0.7", 9410)):
                 listed = json.loads(call(consul, "GET", f"/v1/health/service/{name}?passing"))
-                (service,) = [each["Service"] for each in listed]
-                assert (service["Address"], service["Port"]) == where
+                (shown,) = [each["Service"] for each in listed]
+                assert (shown["Address"], shown["Port"]) == where
                 redis, address = "redis://127.0.0.1:1/0", "a.example:1"
                 own = {"node": "a", "weight": "1", "redis": redis, "address": address}
-                assert service["Meta"] == own
+                assert shown["Meta"] == own
                 # Where Prometheus finds the node.
-                a.service.serve_metrics("10.0.0.7", 9410)
-                await a.service.renew()
+                service.serve_metrics("10.0.0.7", 9410)
+                await service.renew()
         assert json.loads(call(consul, "GET", f"/v1/health/service/{name}")) == []
+        agent.close()
 
     asyncio.run(main())
 
 
-def test_of_two_publishers_at_least_one_sees_the_other(consul: Server, cluster: str):
+def test_of_two_publishers_at_least_one_sees_the_other(register: Server | Place, cluster: str):
     rings = [Ring([A, Member(f"x{number}")]) for number in range(30)]
 
     async def main() -> None:
-        async with joined(consul, cluster, A) as a, joined(consul, cluster, B) as b:
+        async with joined(register, cluster, A) as a, joined(register, cluster, B) as b:
             for ring in rings:
                 seen = {}
 
                 async def publish(
-                    node: ConsulMembership, other: str, seen: dict[str, bool], ring: Ring
+                    node: RegisteredMembership, other: str, seen: dict[str, bool], ring: Ring
                 ) -> None:
                     await node.publish((ring,))
                     seen[other] = node.members[other].claims == (ring,)
@@ -124,10 +132,10 @@ def test_of_two_publishers_at_least_one_sees_the_other(consul: Server, cluster: 
     asyncio.run(main())
 
 
-def test_claims_of_a_leaving_node_are_read_until_it_is_gone(consul: Server, cluster: str):
+def test_claims_of_a_leaving_node_are_read_until_it_is_gone(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
-            async with joined(consul, cluster, B) as b:
+        async with joined(register, cluster, A) as a:
+            async with joined(register, cluster, B) as b:
                 await b.publish((RING_AB,))
                 await until(lambda: a.members.get("b") == Record(B, (RING_AB,)), 2)
                 await b.publish((RING_AB,), leaving=True)
@@ -139,51 +147,52 @@ def test_claims_of_a_leaving_node_are_read_until_it_is_gone(consul: Server, clus
     asyncio.run(main())
 
 
-def test_member_is_pending_until_it_is_dismissed(consul: Server, cluster: str):
+def test_member_is_pending_until_it_is_dismissed(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
+        async with joined(register, cluster, A) as a:
             assert a.pending_nodes == {"a"}
-            async with joined(consul, cluster, B) as b:
-                assert pending_nodes_in(consul, cluster) == {"a", "b"}
+            async with joined(register, cluster, B) as b:
+                assert pending_nodes_in(register, cluster) == {"a", "b"}
                 await a.beat({})
                 assert a.pending_nodes == {"a", "b"}
-            # It has gone without being dismissed, as after a crash.
+            # It was stopped without being dismissed. A supervisor starts it again when all ended.
             await a.beat({})
-            assert a.pending_nodes == {"a", "b"}
-            async with joined(consul, cluster, B) as b:
+            assert a.pending_nodes | a.stopped == {"a", "b"}
+            assert a.stopped == ({"b"} if open_at(register).is_supervised else set())
+            async with joined(register, cluster, B) as b:
                 await b.dismiss()
                 await a.beat({})
                 assert a.pending_nodes == {"a"}
-        assert pending_nodes_in(consul, cluster) == {"a"}
+        assert pending_nodes_in(register, cluster) == {"a"}
 
     asyncio.run(main())
 
 
-def test_key_of_a_pending_node_has_its_addresses(consul: Server, cluster: str):
+def test_key_of_a_pending_node_has_its_addresses(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A):
-            note = NodeInfo.loads(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/a?raw"))
+        async with joined(register, cluster, A):
+            note = NodeInfo.loads(value_of(register, cluster, "crew/a") or b"")
             assert (note.redis, note.address) == (A.redis, A.address)
 
     asyncio.run(main())
 
 
-def test_node_without_a_lease_cannot_be_dismissed(consul: Server, cluster: str):
+def test_node_without_a_lease_cannot_be_dismissed(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
+        async with joined(register, cluster, A) as a:
             await a.leave()
             with pytest.raises(UnansweredError, match="node a has no lease"):
                 await a.dismiss()
-        assert pending_nodes_in(consul, cluster) == {"a"}
+        assert pending_nodes_in(register, cluster) == {"a"}
 
     asyncio.run(main())
 
 
-def test_heartbeats_and_pending_nodes_are_of_one_moment(consul: Server, cluster: str):
+def test_heartbeats_and_pending_nodes_are_of_one_moment(register: Server | Place, cluster: str):
     """A dismissed node is never seen with an older heartbeat than its last one."""
 
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
+        async with joined(register, cluster, A) as a:
             listening, is_there = True, False
 
             async def listen() -> None:
@@ -195,7 +204,7 @@ def test_heartbeats_and_pending_nodes_are_of_one_moment(consul: Server, cluster:
 
             task = asyncio.create_task(listen())
             for _ in range(5):
-                async with joined(consul, cluster, B) as b:
+                async with joined(register, cluster, B) as b:
                     await until(lambda: "b" in a.members, 5)
                     is_there = True
                     for last in (0, 0, 0, 1):
@@ -210,29 +219,26 @@ def test_heartbeats_and_pending_nodes_are_of_one_moment(consul: Server, cluster:
     asyncio.run(main())
 
 
-class LateAgent(Agent):
-    """Its transactions get no answer while ``holding``, and are done when the test says so."""
-
-    holding = False
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.held: list[tuple[Step, ...]] = []
-
-    async def change(self, *steps: Step) -> bool:
-        if self.holding:
-            self.held.append(steps)
-            raise UnansweredError("no answer")
-        return await super().change(*steps)
-
-
 @pytest.mark.parametrize("later", [(RING_A, RING_AB), (RING_AB,)])
 def test_abandoned_publish_is_not_stored_after_a_later_one(
-    consul: Server, cluster: str, later: Claims
+    register: Server | Place, cluster: str, later: Claims
 ):
+    class Late(type(open_at(register))):  # type: ignore[misc]
+        """Its transactions get no answer while ``holding``, and are done when the test says so."""
+
+        holding = False
+        held: ClassVar[list[tuple[Step, ...]]] = []
+
+        async def change(self, *steps: Step) -> bool:
+            if self.holding:
+                self.held.append(steps)
+                raise UnansweredError("no answer")
+            changed: bool = await super().change(*steps)
+            return changed
+
     async def main() -> None:
-        agent = LateAgent(consul.url)
-        a = ConsulMembership(agent, cluster, A, ttl=TTL)
+        agent = Late(register.url)
+        a = RegisteredMembership(agent, cluster, A, ttl=TTL)
         await a.start()
         await a.publish((RING_A, RING_AB))
         agent.holding = True

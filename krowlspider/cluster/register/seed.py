@@ -1,4 +1,4 @@
-"""The identity seed of a cluster in Consul: one node writes it, all nodes use it.
+"""The identity seed of a cluster in its register: one node writes it, all nodes use it.
 
 A JOBDIR is of use only with the seed that it was begun with. So a register that has lost its data
 gets the seed back from the nodes: live members write it again, and a node that starts offers that
@@ -13,13 +13,14 @@ import secrets
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import Agent, Step, step, unchanged
-from krowlspider.cluster.consul.pending_nodes import PENDING
 from krowlspider.cluster.membership import SEED_SIZE, ClusterError, UnansweredError
+from krowlspider.cluster.register.pending_nodes import PENDING
+from krowlspider.cluster.register.port import step, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from krowlspider.cluster.register.port import Register, Step
     from krowlspider.cluster.ring.live_members import RegisterEntry
 
 logger = logging.getLogger(__name__)
@@ -38,10 +39,10 @@ _OFFER = 1 / 2
 class IdentitySeed:
     """The seed of ``cluster``, 8 bytes; ``value`` is None before `agree` has returned."""
 
-    def __init__(self, agent: Agent, cluster: str, ttl: float) -> None:
+    def __init__(self, register: Register, cluster: str, ttl: float) -> None:
         self.value: bytes | None = None
         self.key = f"krowlspider/{cluster}/seed"
-        self._agent = agent
+        self._register = register
         self._cluster = cluster
         self._root = f"krowlspider/{cluster}/"
         self._ttl = ttl
@@ -51,7 +52,7 @@ class IdentitySeed:
 
         Write it if the register has none and no live member brings it back.
 
-        :raises ClusterError: Consul does not answer, the register has another seed than ``own``, or
+        :raises ClusterError: the register does not answer, has another seed than ``own``, or
             its key holds no seed
         """
         try:
@@ -82,7 +83,7 @@ class IdentitySeed:
                 is_told = True
                 logger.info("%s", self._waiting(holders, patience))
             if mark is None:
-                await self._agent.change(
+                await self._register.change(
                     unchanged(self._root + _MARK, None), step("set", self._root + _MARK, "1")
                 )
             await asyncio.sleep(self._ttl * _LOOK)
@@ -91,19 +92,19 @@ class IdentitySeed:
         if holders:
             return f"Waiting for nodes {', '.join(holders)} to write the cluster's identity seed"
         return (
-            f"Consul at {self._agent.url} has no data of the cluster {self._cluster}: waiting"
+            f"{self._register.name} has no data of the cluster {self._cluster}: waiting"
             f" {patience:g} s for nodes that had joined before"
         )
 
     def _missing(self, holders: list[str]) -> str:
         return (
-            f"Consul's key {self.key} is missing, and nodes {', '.join(holders)} have not written"
-            " it: start them before this one, or give up those that are dead with"
+            f"The register's key {self.key} is missing, and nodes {', '.join(holders)} have not"
+            " written it: start them before this one, or give up those that are dead with"
             " scrapy ring --forget"
         )
 
     async def _keys(self) -> Mapping[str, RegisterEntry]:
-        _, entries = await self._agent.list(self._root)
+        _, entries = await self._register.list(self._root)
         return {entry.key.removeprefix(self._root): entry for entry in entries}
 
     async def _write(self, own: bytes | None, mark: RegisterEntry | None, *, is_old: bool) -> None:
@@ -118,7 +119,7 @@ class IdentitySeed:
             steps.append(step("delete", self._root + _MARK))
         if is_old:
             steps.append(step("set", f"{self._root}founded", "1"))
-        await self._agent.change(*steps)
+        await self._register.change(*steps)
 
     async def join_steps(self) -> list[Step]:
         """Return steps that let a node join only a register with its seed; they write a lost one.
@@ -127,7 +128,7 @@ class IdentitySeed:
         """
         if self.value is None:
             return []
-        found = await self._agent.get(self.key)
+        found = await self._register.get(self.key)
         if found is not None:
             self._checked(found, self.value)
             return [unchanged(self.key, found)]
@@ -145,8 +146,10 @@ class IdentitySeed:
         if found is not None:
             self._checked(found, self.value)
         else:
-            logger.warning("Consul has lost the key %s: writing it again", self.key)
-            await self._agent.change(*await self.join_steps())
+            logger.warning(
+                "%s has lost the key %s: writing it again", self._register.name, self.key
+            )
+            await self._register.change(*await self.join_steps())
 
     def _checked(self, found: RegisterEntry, own: bytes | None) -> bytes:
         try:
@@ -155,12 +158,12 @@ class IdentitySeed:
             stored = b""
         if len(stored) != SEED_SIZE:
             raise ClusterError(
-                f"Consul's key {self.key} holds no seed of {SEED_SIZE} bytes: delete it"
+                f"the register's key {self.key} holds no seed of {SEED_SIZE} bytes: delete it"
             )
         if own not in {None, stored}:
             raise ClusterError(
-                f"this node's JOBDIR has another identity seed than the cluster {self._cluster} in"
-                f" Consul at {self._agent.url}, which lost its data or has another crawl of this"
+                f"this node's JOBDIR has another identity seed than the cluster {self._cluster} by"
+                f" {self._register.name}, which lost its data or has another crawl of this"
                 " name; nothing is lost: give the KROWL_CLUSTER with which JOBDIR was begun, or"
                 f" stop all nodes, delete the key {self.key} and start this node first"
             )

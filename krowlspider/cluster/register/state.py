@@ -1,4 +1,4 @@
-"""The register of a cluster in Consul, as read by a process that is no member."""
+"""The register of a cluster, as read by a process that is no member."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import Agent, step, unchanged
-from krowlspider.cluster.consul.pending_nodes import PENDING, NodeInfo
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.register.pending_nodes import PENDING, NodeInfo
+from krowlspider.cluster.register.port import step, unchanged
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.live_members import dead_record
 from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
@@ -18,6 +18,7 @@ from krowlspider.cluster.ring.ring import Ring
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from krowlspider.cluster.register.port import Register
     from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
 
@@ -26,7 +27,7 @@ WAIT = "wait:"
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class RegisterState:
     """The register at one moment; ``unreadable`` says why a member's record cannot be read.
 
     ``members`` include the dead that are waited for.
@@ -98,12 +99,12 @@ class Register:
         return next((view.own for view in views if view.may_fetch(domain)), None)
 
 
-async def read_register(agent: Agent, cluster: str) -> Register | None:
-    """Return the register, None if Consul knows no such cluster.
+async def read_register(register: Register, cluster: str) -> RegisterState | None:
+    """Return the state of a cluster, None if the register has none of this name.
 
-    :raises UnansweredError: Consul does not answer
+    :raises UnansweredError: the register does not answer
     """
-    epoch, entries = await agent.list(f"krowlspider/{cluster}/")
+    epoch, entries = await register.list(f"krowlspider/{cluster}/")
     if not entries:
         return None
     parts: defaultdict[str, dict[str, RegisterEntry]] = defaultdict(dict)
@@ -123,7 +124,7 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
         with suppress(BadRecordError, KeyError):
             members[node] = replace(members[node], counters=load_counters(entry.value))
     pending = {node: NodeInfo.loads(entry.value) for node, entry in parts[PENDING].items()}
-    return Register(epoch, members, pending, unreadable)
+    return RegisterState(epoch, members, pending, unreadable)
 
 
 def refuse_same_redis(own: Member, others: Mapping[str, Record | NodeInfo]) -> None:
@@ -142,7 +143,7 @@ def same_redis(node: str) -> ClusterError:
     )
 
 
-def check_forgettable(register: Register, cluster: str, node: str) -> None:
+def check_forgettable(register: RegisterState, cluster: str, node: str) -> None:
     """:raises ClusterError: the node is live, or not pending"""
     if node in register.ended:
         return
@@ -155,29 +156,29 @@ def check_forgettable(register: Register, cluster: str, node: str) -> None:
     )
 
 
-async def forget(agent: Agent, cluster: str, node: str) -> None:
+async def forget(register: Register, cluster: str, node: str) -> None:
     """Remove a dead node, so that nobody waits for it or for what is on its disk.
 
     :raises ClusterError: the node is live
     :raises UnansweredError: it may be removed or not
     """
     root = f"krowlspider/{cluster}"
-    place = await agent.get(f"{root}/nodes/{node}")
+    place = await register.get(f"{root}/nodes/{node}")
     # A node that was started meanwhile has another place.
     parts = ("nodes", "beats", PENDING)
     removal = (step("delete", f"{root}/{part}/{node}") for part in parts)
     steps = unchanged(f"{root}/nodes/{node}", place), *removal
-    if (place is not None and place.session) or not await agent.change(*steps):
+    if (place is not None and place.session) or not await register.change(*steps):
         raise ClusterError(_live(node))
 
 
-async def remove_dead(agent: Agent, root: str, node: str, index: int) -> None:
+async def remove_dead(register: Register, root: str, node: str, index: int) -> None:
     """Delete the key of a dead node, unless it has changed since ``index``: others take over.
 
     :raises UnansweredError: it may be deleted or not
     """
     key = f"{root}/nodes/{node}"
-    await agent.change(
+    await register.change(
         step("check-index", key, Index=index),
         step("delete", key),
         step("delete", f"{root}/beats/{node}"),

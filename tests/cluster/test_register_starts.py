@@ -10,28 +10,31 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.membership import ConsulMembership
-from krowlspider.cluster.consul.pending_nodes import NodeInfo
-from krowlspider.cluster.consul.register import Register
-from krowlspider.cluster.consul.seed import IdentitySeed
 from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.pending_nodes import NodeInfo
+from krowlspider.cluster.register.seed import IdentitySeed
+from krowlspider.cluster.register.state import RegisterState
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member
-from tests.cluster.consul_nodes import (
+from tests.cluster.register_nodes import (
     RING_A,
     RING_AB,
     TTL,
     A,
     B,
-    call,
     die,
+    end_session,
     found,
     good,
     joined,
+    open_at,
     pending_nodes_in,
+    put,
     reading,
     sessions,
     until,
+    value_of,
     waiting,
 )
 
@@ -40,14 +43,15 @@ from .servers import consul_agent, free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .register_nodes import Place
     from .servers import Server
 
 
-def test_second_process_of_a_live_node_is_refused(consul: Server, cluster: str):
+def test_second_process_of_a_live_node_is_refused(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
-            agent = Agent(consul.url)
-            second = asyncio.create_task(ConsulMembership(agent, cluster, A, ttl=TTL).start())
+        async with joined(register, cluster, A) as a:
+            agent = open_at(register)
+            second = asyncio.create_task(RegisteredMembership(agent, cluster, A, ttl=TTL).start())
             while not second.done():
                 await a.beat({"pages": 1})
                 await asyncio.sleep(0.2)
@@ -57,102 +61,102 @@ def test_second_process_of_a_live_node_is_refused(consul: Server, cluster: str):
             assert good(a)
             assert a.members.keys() == {"a"}
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
-def test_node_that_left_may_return_immediately(consul: Server, cluster: str):
+def test_node_that_left_may_return_immediately(register: Server | Place, cluster: str):
     async def main() -> None:
         for _ in range(2):
-            async with joined(consul, cluster, A) as a:
+            async with joined(register, cluster, A) as a:
                 assert good(a)
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(asyncio.wait_for(main(), 8))
 
 
-def test_lost_session_is_replaced_with_the_same_state(consul: Server, cluster: str):
+def test_lost_session_is_replaced_with_the_same_state(register: Server | Place, cluster: str):
     """The claims of a node, that it leaves, or that it is no pending node any more."""
 
     async def main() -> None:
         leases: list[bool] = []
         async with (
-            joined(consul, cluster, A, lambda a: leases.append(good(a))) as a,
-            joined(consul, cluster, B) as b,
-            joined(consul, cluster, Member("c")) as c,
+            joined(register, cluster, A, lambda a: leases.append(good(a))) as a,
+            joined(register, cluster, B) as b,
+            joined(register, cluster, Member("c")) as c,
         ):
             await a.publish((RING_AB,))
             await b.publish((RING_AB,), leaving=True)
             await c.dismiss()
             await until(lambda: len(a.members) == 3 and a.members["b"].leaving, 2)
             del leases[:]
-            lost = sessions(consul, cluster)
+            lost = sessions(register, cluster)
             for session in lost.values():
-                call(consul, "PUT", f"/v1/session/destroy/{session}")
+                end_session(register, session)
             await until(lambda: not (good(a) or good(b) or good(c)), 5)
             assert a.members.keys() == {"a", "b", "c"}
             await until(lambda: good(a) and good(b) and good(c), 5)
             assert leases[0] is False
-            assert not set(sessions(consul, cluster).values()) & set(lost.values())
+            assert not set(sessions(register, cluster).values()) & set(lost.values())
             for node in (a, b):
                 await until(functools.partial(has_claims_of_all, node), 2)
                 assert {member.id for member in reading(node).members} == {"a", "c"}
-            assert pending_nodes_in(consul, cluster) == {"a", "b"}
+            assert pending_nodes_in(register, cluster) == {"a", "b"}
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())
 
 
-def has_claims_of_all(node: ConsulMembership) -> bool:
+def has_claims_of_all(node: RegisteredMembership) -> bool:
     return reading(node).claims == {"a": (RING_AB,), "b": (RING_AB,), "c": ()}
 
 
-def test_refused_start_is_not_waited_for(consul: Server, cluster: str):
+def test_refused_start_is_not_waited_for(register: Server | Place, cluster: str):
     """But a node that was pending before it was refused stays pending, with its own Redis."""
     twin = Member("b", 1, A.redis)
 
     async def refused() -> None:
         with pytest.raises(ClusterError, match="node a has the same REDIS_URL"):
-            async with joined(consul, cluster, twin):
+            async with joined(register, cluster, twin):
                 pass
 
     async def main() -> None:
-        async with joined(consul, cluster, A) as a:
+        async with joined(register, cluster, A) as a:
             await refused()
-            assert pending_nodes_in(consul, cluster) == {"a"}
+            assert pending_nodes_in(register, cluster) == {"a"}
             # Of two that start at the same time, neither may see the other before it has joined.
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Register, "admit", lambda *_: False)
+                patch.setattr(RegisterState, "admit", lambda *_: False)
                 await refused()
-            assert pending_nodes_in(consul, cluster) == {"a"}
-            async with joined(consul, cluster, B):
+            assert pending_nodes_in(register, cluster) == {"a"}
+            async with joined(register, cluster, B):
                 pass
             await refused()
             await a.beat({})
-            assert a.pending_nodes == {"a", "b"}
-            note = NodeInfo.loads(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/b?raw"))
+            assert a.pending_nodes | a.stopped == {"a", "b"}
+            note = NodeInfo.loads(value_of(register, cluster, "crew/b") or b"")
             assert note.redis == B.redis
             await until(lambda: a.members.keys() == {"a"}, 2)
         # Nor may a node take the Redis of one that is gone and waited for.
         await refused()
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())
 
 
-def test_unreadable_member_prevents_a_join(consul: Server, cluster: str):
+def test_unreadable_member_prevents_a_join(register: Server | Place, cluster: str):
     async def main() -> None:
-        async with joined(consul, cluster, A) as a, joined(consul, cluster, B):
+        async with joined(register, cluster, A) as a, joined(register, cluster, B):
             await until(lambda: len(a.members) == 2, 2)
-            call(consul, "PUT", f"/v1/kv/krowlspider/{cluster}/nodes/b", b"{")
+            put(register, cluster, "nodes/b", b"{")
             with pytest.raises(ClusterError, match="the record of b cannot be read"):
-                async with joined(consul, cluster, Member("c")):
+                async with joined(register, cluster, Member("c")):
                     pass
             assert good(a)
             assert a.members.keys() == {"a", "b"}
-            assert sessions(consul, cluster).keys() == {"a", "b"}
+            assert sessions(register, cluster).keys() == {"a", "b"}
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())
 
 
@@ -162,7 +166,7 @@ def test_missing_agent_is_named_without_the_token():
     async def main() -> None:
         agent = Agent(url, "the-token")
         with pytest.raises(ClusterError, match=url) as caught:
-            await ConsulMembership(agent, "c", A, ttl=TTL).start()
+            await RegisteredMembership(agent, "c", A, ttl=TTL).start()
         assert "the-token" not in str(caught.value)
         with pytest.raises(ClusterError, match=url):
             await IdentitySeed(agent, "c", TTL).agree()
@@ -171,43 +175,45 @@ def test_missing_agent_is_named_without_the_token():
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
-def test_dead_node_keeps_its_place_and_takes_up_its_claims(consul: Server, cluster: str):
+def test_dead_node_keeps_its_place_and_takes_up_its_claims(register: Server | Place, cluster: str):
     """For nodes that join meanwhile too, and after a start of it that was refused."""
 
-    def is_waited_for(node: ConsulMembership) -> bool:
+    def is_waited_for(node: RegisteredMembership) -> bool:
         return node.members.get("b") == Record(B, (RING_AB,), dead=True)
 
     async def main() -> None:
-        async with waiting(consul, cluster, A) as a, joined(consul, cluster, B) as first:
+        async with waiting(register, cluster, A) as a, joined(register, cluster, B) as first:
             await first.publish((RING_AB,))
-            await die(consul, cluster, first)
+            await die(register, cluster, first)
             await until(lambda: is_waited_for(a), 2)
-            async with waiting(consul, cluster, Member("c")) as c:
+            async with waiting(register, cluster, Member("c")) as c:
                 assert is_waited_for(c)
                 await c.beat({})
-                stored = call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/beats/c?raw")
-                assert 890 < json.loads(stored)["wait:b"] <= 900
-            await refused(consul, cluster, B)
+                waits = json.loads(value_of(register, cluster, "beats/c") or b"")
+                # A supervised node is waited for until it returns.
+                assert 890 < waits.get("wait:b", 900) <= 900
+                assert ("wait:b" in waits) is not open_at(register).is_supervised
+            await refused(register, cluster, B)
             await until(lambda: is_waited_for(a), 2)
-            async with joined(consul, cluster, B) as second:
+            async with joined(register, cluster, B) as second:
                 assert second.members["b"] == Record(B, (RING_AB,))
                 await until(lambda: a.members["b"] == second.members["b"], 2)
             await until(lambda: "b" not in a.members, 2)
 
-    found(consul, cluster)
+    found(register, cluster)
     asyncio.run(main())
 
 
-async def refused(server: Server, cluster: str, own: Member) -> None:
+async def refused(server: Server | Place, cluster: str, own: Member) -> None:
     """It is refused after it has taken its key, because Consul does not answer any more."""
 
-    async def look(_: ConsulMembership) -> bool:
+    async def look(_: RegisteredMembership) -> bool:
         raise UnansweredError("no answer")
 
-    agent = Agent(server.url)
-    node = ConsulMembership(agent, cluster, own, ttl=TTL)
+    agent = open_at(server)
+    node = RegisteredMembership(agent, cluster, own, ttl=TTL)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConsulMembership, "_look", look)
+        patch.setattr(RegisteredMembership, "_look", look)
         with pytest.raises(ClusterError, match="no answer"):
             await node.start()
     agent.close()
@@ -215,7 +221,7 @@ async def refused(server: Server, cluster: str, own: Member) -> None:
 
 @pytest.mark.slow
 def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
-    async def starts(node: ConsulMembership) -> bool:
+    async def starts(node: RegisteredMembership) -> bool:
         try:
             await node.start()
         except ClusterError:
@@ -234,7 +240,7 @@ def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
     async def main() -> None:
         with consul_agent(tmp_path / "agent", **acl) as server:
             agent = Agent(server.url, "the-token")
-            node = ConsulMembership(agent, cluster, A, ttl=TTL)
+            node = RegisteredMembership(agent, cluster, A, ttl=TTL)
             # The agent makes its tokens after it has begun to answer.
             for _ in range(100):
                 if await starts(node):
@@ -245,7 +251,7 @@ def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
             agent.close()
             nobody = Agent(server.url)
             with pytest.raises(ClusterError, match=r"cannot be joined: .*Permission denied"):
-                await ConsulMembership(nobody, cluster, A, ttl=TTL).start()
+                await RegisteredMembership(nobody, cluster, A, ttl=TTL).start()
             nobody.close()
 
     asyncio.run(asyncio.wait_for(main(), 30))
