@@ -18,7 +18,8 @@
 - ``trees``: this checkout beside another one (``--other DIR``), both at once
 - ``profile``: a flame graph
 - ``stages``: the CPU of a page by stage
-- ``recrawl``: the schedule of recrawls beside others', on simulated webs (docs/recrawl.md)
+- ``recrawl``: the schedule of recrawls beside others', on a simulated web or on histories of
+  documentation (``--sets DIR``; docs/recrawl-schedule.md)
 - ``requisites``: what it costs to find the requisites of a page
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
@@ -67,6 +68,8 @@ from bench.hostile import soak
 from bench.hostile.attacks import ATTACKS
 from bench.pages import Shape
 from bench.process import exit_on_sigterm
+from bench.recrawlhistory import histories
+from bench.recrawlweb import web
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,11 +194,15 @@ def _stages(args: argparse.Namespace) -> None:
     _write("stages", figures)
 
 
-def _recrawl(_: argparse.Namespace) -> None:
-    figures = recrawl.measure()
+def _recrawl(args: argparse.Namespace) -> None:
+    if args.sets:
+        days = 365
+        figures = recrawl.measure(histories(sorted(args.sets.iterdir()), days), days)
+    else:
+        figures = recrawl.measure(web())
+        recrawl.plot(figures, RESULTS / "recrawl.svg")
     print(recrawl.table(figures))
     _write("recrawl", figures)
-    recrawl.plot(figures, RESULTS / "recrawl.svg")
 
 
 def _requisites(_: argparse.Namespace) -> None:
@@ -353,7 +360,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add = parser.add_argument_group("corpus").add_argument
     add("--quality", action="store_true", help="compare texts with the sources of the pages")
     add("--peers", action="store_true", help="compare its rate with others' (--pages 200)")
-    add("--sets", type=Path, help="corpus-quality: folder of checkouts (bench/labelled.py)")
+    add("--sets", type=Path, help="corpus-quality: checkouts (bench/labelled.py); recrawl: clones")
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")

@@ -15,7 +15,7 @@ from math import ceil, floor, inf, log10
 from typing import TYPE_CHECKING, Any
 
 from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, Ours, StormCrawler
-from bench.recrawlweb import DAY, DAYS, PAGES, SEED, SHARES, web
+from bench.recrawlweb import DAY, DAYS
 from krowlspider.recrawl.threshold import PLANNED
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Runs until ours makes as many requests as another schedule.
 _RUNS = 3
+# Between two runs the budget is at most multiplied by this.
+_FACTOR_MAX = 2.0
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ def simulate(
     for page, since in zip(pages, last, strict=True):
         fresh[page.kind] += page.fresh(since, end)
         whole[page.kind] += end - page.found
-    by_kind = {kind: fresh[kind] / whole[kind] for kind in SHARES if whole[kind]}
+    by_kind = {kind: fresh[kind] / whole[kind] for kind in sorted(whole)}
     return Figures(fresh.total() / whole.total(), fetches / days, by_kind, late / max(fetches, 1))
 
 
@@ -105,13 +107,14 @@ def ours(pages: Sequence[Page], requests: float, days: float) -> Figures:
     for _ in range(_RUNS):
         rate = budget / DAY
         figures = simulate(pages, Ours(pages, lambda _: rate), days, lambda _: rate)  # noqa: B023
-        budget *= requests / max(figures.requests, 1e-9)
+        budget *= min(requests / max(figures.requests, 1e-9), _FACTOR_MAX)
     return figures
 
 
-def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str, Any]:
+def measure(found: Sequence[Page], days: int = DAYS) -> dict[str, Any]:
     """Return a row for each other schedule, and the freshness by kind at a request a day."""
-    found, rows, kinds = web(pages, days, seed), [], {}
+    rows: list[dict[str, Any]] = []
+    kinds: dict[str, dict[str, float]] = {}
     for name, schedule in peers().items():
         theirs = simulate(found, schedule, days)
         mine = ours(found, theirs.requests, days)
@@ -121,10 +124,10 @@ def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str,
             {
                 "schedule": name,
                 "requests a day": round(theirs.requests, 1),
-                "its freshness": round(theirs.freshness, 3),
+                "its freshness": round(theirs.freshness, 4),
                 "our requests": round(mine.requests, 1),
-                "our freshness": round(mine.freshness, 3),
-                "oracle": round(oracle.freshness, 3),
+                "our freshness": round(mine.freshness, 4),
+                "oracle": round(oracle.freshness, 4),
                 "ours of oracle": round(mine.freshness / oracle.freshness, 3),
             }
         )
@@ -132,7 +135,7 @@ def measure(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> dict[str,
             parts = {"fixed": theirs, "ours": mine, "oracle": oracle}
             kinds = {name: part.by_kind for name, part in parts.items()}
     return {
-        "pages": pages,
+        "pages": len(found),
         "days": days,
         "changes": sum(len(page.changes) for page in found),
         "rows": rows,
@@ -145,7 +148,7 @@ def table(figures: Mapping[str, Any]) -> str:
     rows = figures["rows"]
     by_kind = [
         {"kind": kind, **{name: round(part[kind], 3) for name, part in figures["kinds"].items()}}
-        for kind in SHARES
+        for kind in figures["kinds"]["ours"]
     ]
     head = f"{figures['pages']:,} pages, {figures['days']} days, {figures['changes']:,} changes"
     return "\n\n".join([head, _markdown(rows), _markdown(by_kind)])
@@ -159,38 +162,48 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 def plot(figures: Mapping[str, Any], path: Path) -> None:
     """Draw freshness over requests as SVG: others as points, ours and the oracle as lines."""
     rows = sorted(figures["rows"], key=lambda row: row["requests a day"])
-    left = floor(log10(rows[0]["requests a day"]) * 4) / 4
-    right = ceil(log10(rows[-1]["requests a day"]) * 4) / 4
+    left = min(log10(min(row["our requests"], row["requests a day"])) for row in rows)
+    right = max(log10(max(row["our requests"], row["requests a day"])) for row in rows)
+    least = min(min(row["our freshness"], row["its freshness"]) for row in rows)
+    lowest = floor(least * 10 - 0.2) / 10
 
-    def place(requests: float, freshness: float) -> str:
-        across = 60 + 560 * (log10(max(requests, 10**left)) - left) / (right - left)
-        return f"{across:.1f},{330 - 300 * freshness:.1f}"
+    def place(requests: float, freshness: float) -> tuple[float, float]:
+        across = 80 + 560 * (log10(requests) - left) / (right - left)
+        return round(across, 1), round(330 - 290 * (freshness - lowest) / (1 - lowest), 1)
 
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 380" font-size="12">',
-        '<rect width="820" height="380" fill="white"/>',
+        (
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 390" font-size="13"'
+            ' font-family="sans-serif">'
+        ),
+        '<rect width="960" height="390" fill="white"/>',
+        '<text x="20" y="22">freshness</text>',
+        '<text x="280" y="380">requests a day (logarithmic)</text>',
     ]
-    for tenth in range(0, 11, 2):
-        y = 330 - 30 * tenth
-        parts.append(f'<path d="M60 {y}H620" stroke="#ddd"/>')
-        parts.append(f'<text x="30" y="{y + 4}">{tenth / 10}</text>')
-    for row in rows:
-        across = place(row["requests a day"], 0).split(",")[0]
-        parts.append(f'<path d="M{across} 330v5" stroke="#000"/>')
-    for label, key, made, colour in (
-        ("ours", "our freshness", "our requests", "#1b6ca8"),
-        ("oracle", "oracle", "our requests", "#c1660a"),
+    for tenth in range(round(lowest * 10), 11):
+        y = place(10**left, tenth / 10)[1]
+        parts.append(f'<path d="M70 {y}H650" stroke="#ddd"/>')
+        parts.append(f'<text x="62" y="{y + 4}" text-anchor="end">{tenth / 10}</text>')
+    for power in range(floor(left), ceil(right) + 1):
+        for mark in (10**power, 2 * 10**power, 5 * 10**power):
+            if left <= log10(mark) <= right:
+                x = place(mark, lowest)[0]
+                parts.append(f'<path d="M{x} 330v6" stroke="#000"/>')
+                parts.append(f'<text x="{x}" y="352" text-anchor="middle">{mark:,}</text>')
+    for at, (label, key, colour) in enumerate(
+        (("oracle", "oracle", "#c1660a"), ("ours", "our freshness", "#1b6ca8"))
     ):
-        line = " ".join(place(row[made], row[key]) for row in rows)
+        places = (place(row["our requests"], row[key]) for row in rows)
+        line = " ".join(f"{x},{y}" for x, y in places)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        at = 52 if label == "ours" else 34
-        parts.append(f'<text x="640" y="{at}" fill="{colour}">{label}</text>')
+        parts.append(f'<text x="680" y="{40 + 22 * at}" fill="{colour}">{label}</text>')
     for number, row in enumerate(rows):
-        across, down = place(row["requests a day"], row["its freshness"]).split(",")
-        parts.append(f'<circle cx="{across}" cy="{down}" r="4" fill="#555"/>')
-        parts.append(f'<text x="{float(across) + 6}" y="{float(down) + 14}">{number + 1}</text>')
-        requests = f"{row['requests a day']:,}"
-        text = escape(f"{number + 1}  {row['schedule']}: {requests}")
-        parts.append(f'<text x="640" y="{90 + 20 * number}" font-size="10">{text}</text>')
-    parts.append('<text x="230" y="365">requests a day (logarithmic); up: freshness</text></svg>')
-    path.write_text("\n".join(parts) + "\n")
+        x, y = place(row["requests a day"], row["its freshness"])
+        parts.append(f'<circle cx="{x}" cy="{y}" r="4" fill="#555"/>')
+        # Those that lie near to each other have their numbers on either side.
+        aside, anchor = (-8, "end") if number % 2 == 0 else (8, "start")
+        number_at = f'x="{x + aside:.1f}" y="{y + 16}" text-anchor="{anchor}"'
+        parts.append(f"<text {number_at}>{number + 1}</text>")
+        text = escape(f"{number + 1}  {row['schedule']}")
+        parts.append(f'<text x="680" y="{100 + 22 * number}">{text}</text>')
+    path.write_text("\n".join([*parts, "</svg>"]) + "\n")

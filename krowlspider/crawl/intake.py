@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.codec import RequestCodec
-    from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.seed_table import SeedLine
+    from krowlspider.urls.canonical import IdentityHasher
     from krowlspider.urls.seeds import Seed
 
 logger = logging.getLogger(__name__)
@@ -77,22 +78,25 @@ class Intake:
 
     ``scope`` decides which URLs are queued. ``exclusions`` decide which URLs are not fetched, even
     if they are queued already. ``identify`` returns the identity of a request for a normalised URL.
-    ``wake`` is called when there is something new to fetch.
+    ``fail`` is called with an error of the frontier, ``wake`` when there is something new to fetch.
     """
 
     def __init__(
         self,
-        job: Job,
+        frontier: Frontier,
+        hasher: IdentityHasher,
         codec: RequestCodec,
         settings: BaseSettings,
         *,
         node: Node | None,
+        fail: Callable[[Exception], None],
         identify: Callable[[Request, str], bytes],
         wake: Callable[[], None],
     ):
-        self._job = job
-        self._frontier = job.frontier
-        self._linkable = job.frontier.linked_ports.admitted
+        self._frontier = frontier
+        self._hasher = hasher
+        self._fail = fail
+        self._linkable = frontier.linked_ports.admitted
         self._node = node
         self._codec = codec
         self.identify = identify
@@ -114,7 +118,7 @@ class Intake:
         try:
             return self._frontier.knows(keys, host_at)
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def refusal(
@@ -182,7 +186,7 @@ class Intake:
         try:
             return self._frontier.linked_ports.admits(host)
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
@@ -262,12 +266,12 @@ class Intake:
         :raises StoreError: as of `add`
         """
         urls = list(urls)
-        found = self._job.hasher.keys(urls)
+        found = self._hasher.keys(urls)
         host_in = host_finder(page)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
         itself = again or (
             bool(chain)
-            and (found == self._job.hasher.keys(chain[-1:]) or not set(urls).isdisjoint(chain))
+            and (found == self._hasher.keys(chain[-1:]) or not set(urls).isdisjoint(chain))
         )
         keys: Sequence[bytes | None] = [None] if itself else found
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
@@ -370,7 +374,7 @@ class Intake:
         try:
             self._frontier.seeds.add(source, lines, after=after)
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
         return new
 
@@ -384,7 +388,7 @@ class Intake:
         try:
             self._frontier.seeds.give(urls)
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def give_sent(self, entries: Sequence[Entry]) -> None:
@@ -396,7 +400,7 @@ class Intake:
         try:
             self._frontier.seeds.sent(entries)
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def refuse_seed(self, url: str, reason: str, chain: tuple[str, ...]) -> None:
@@ -428,12 +432,12 @@ class Intake:
         while self._known_seeds:
             seed = self._known_seeds.popleft()
             try:
-                if self._frontier.promote(seed, self._job.hasher.key):
+                if self._frontier.promote(seed, self._hasher.key):
                     self.wake()
                 elif not self._frontier.seeds.follows(seed.entry.url):
                     self._note_seed(seed.entry.url, KNOWN, seed.entry.chain)
             except STORE_ERRORS as error:
-                self._job.fail(error)
+                self._fail(error)
                 raise
             if self._frontier.now() >= begun + _STEP:
                 yield
@@ -444,7 +448,7 @@ class Intake:
         try:
             self._frontier.seeds.refused([url], outcome, chain[-1] if chain else "")
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def follow_from(self, url: str) -> None:
@@ -455,7 +459,7 @@ class Intake:
         try:
             self._frontier.seeds.follow_from(url)
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def end_seed_at(self, url: str, location: bytes, reason: str) -> None:
@@ -505,7 +509,7 @@ class Intake:
                 candidates, foreign, decided, via, is_exempt=is_exempt, has_lines=has_lines
             )
         except STORE_ERRORS as error:
-            self._job.fail(error)
+            self._fail(error)
             raise
 
     def known_here(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
-    from krowlspider.crawl.job import Job
     from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.frontier import Frontier
 
 # Above the priorities of pages: a page in memory waits for an awaited request.
 _PRIORITY = 1_000_000
@@ -73,7 +73,7 @@ class AwaitedRequests:
     def __init__(
         self,
         engine: ExecutionEngine,
-        job: Job,
+        frontier: Frontier,
         intake: Intake,
         flights: Flights,
         *,
@@ -86,8 +86,7 @@ class AwaitedRequests:
         self.sent: dict[Request, _Waiter] = {}
         self._engine = engine
         self._is_node = is_node
-        self._job = job
-        self._schedule = job.frontier.schedule
+        self._schedule = frontier.schedule
         self._intake = intake
         self._flights = flights
         self._most = most
@@ -145,7 +144,7 @@ class AwaitedRequests:
             raise _out_of_reach(request)
         tries = request.meta.get("retry_times", 0) + request.meta.get("throttling_times", 0)
         wait = next_try(tries, self._flights.retry_delay)
-        due = self._job.frontier.now() + wait if tries else 0.0
+        due = self._schedule.now() + wait if tries else 0.0
         token = self._run + next(self._numbers).to_bytes(8)
         return Entry(url, retries=tries, due=due, request=AWAITED + token), host
 

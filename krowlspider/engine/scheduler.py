@@ -139,10 +139,12 @@ class Scheduler(BaseScheduler):
             is_limited=any(map(settings.getint, _LIMITS)),
         )
         self.intake = Intake(
-            job,
+            job.frontier,
+            job.hasher,
             self._codec,
             settings,
             node=node,
+            fail=job.fail,
             identify=self._dupefilter.identity,
             wake=self._waker.wake,
         )
@@ -158,7 +160,7 @@ class Scheduler(BaseScheduler):
         self.requisites = RequisiteIntake(self.intake, job.hasher, settings, node)
         self.awaited = AwaitedRequests(
             engine,
-            job,
+            job.frontier,
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
@@ -270,8 +272,8 @@ class Scheduler(BaseScheduler):
         if (node := self._node) is not None:
             if not node.running:
                 node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
-            await node.known.wait()
-            if not node.knows:
+            await node.owners_settled.wait()
+            if not node.knows_owners:
                 raise CloseSpider("no_cluster")
 
     async def shrink(self) -> None:
@@ -332,10 +334,10 @@ class Scheduler(BaseScheduler):
     def _all_over(self) -> None:
         node = self._node
         assert node is not None
-        if node.left:
+        if node.stopped_nodes:
             logger.warning(
                 "Nodes %s have left before all URLs were done: start all nodes again to go on",
-                ", ".join(node.left),
+                ", ".join(node.stopped_nodes),
             )
             self._end("nodes_left")
         self._waker.wake()

@@ -12,8 +12,8 @@ from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
 from krowlspider.fetch.tcp.race import DELAY, Race
 from krowlspider.fetch.tcp.routes import Order, connect_failure
-from krowlspider.fetch.tls.channel import Channel, crawler_tls, server_name
-from krowlspider.fetch.tls.work import Slices
+from krowlspider.fetch.tls.channel import Channel, Slices
+from krowlspider.fetch.tls.work import crawler_tls, server_name
 from krowlspider.urls.host import BAD_PORTS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.crawl.report.record import FIELDS
+from krowlspider.crawl.report.recorder import FIELDS
 from krowlspider.crawl.report.tables import in_slices
 from krowlspider.frontier.admin.words import counted, data_size, duration, printable
 from krowlspider.views.page import page_start
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from krowlspider.crawl.report.record import Course, Record
+    from krowlspider.crawl.report.recorder import Course, Record
     from krowlspider.crawl.report.tables import Row, Table, Tables
 
 logger = logging.getLogger(__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from itertools import pairwise
 from math import expm1
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.recrawl import measure, ours, plot, simulate, table
+from bench.recrawlhistory import histories
 from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, StormCrawler
 from bench.recrawlweb import DAY, SHARES, web
 
@@ -93,9 +96,25 @@ def test_a_burst_changes_more_often_than_the_mean() -> None:
 
 
 def test_the_table_and_the_plot_have_all_schedules(tmp_path: Path) -> None:
-    figures = measure(pages=50, days=35)
+    figures = measure(web(pages=50, days=40, seed=1), 40)
     assert table(figures).count("\n| ") == (2 + 6) + (2 + len(SHARES))
     plot(figures, tmp_path / "plot.svg")
     text = (tmp_path / "plot.svg").read_text()
     assert text.count("<circle") == len(figures["rows"]) == 6
     assert text.endswith("</svg>\n")
+
+
+def test_a_history_of_files_is_one_of_pages(tmp_path: Path) -> None:
+    """Two files: one changed before the window and within it, one found within it."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.check_call([*git, "init", "-q"])
+    for day, name in ((100, "old.md"), (110, "old.md"), (120, "new.md"), (130, "code.py")):
+        (tmp_path / name).write_text(str(day))
+        date = f"@{day * int(DAY)} +0000"
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        subprocess.check_call([*git, "add", "."])
+        subprocess.check_call([*git, "commit", "-qm", name], env=os.environ | dates)
+    new, old = sorted(histories([tmp_path], 15), key=lambda page: page.changes)
+    assert (new.found, new.changes) == (15 * DAY, [])
+    assert (old.found, old.changes) == (0.0, [5 * DAY])
+    assert old.rate == pytest.approx(1 / (15 * DAY))

@@ -340,7 +340,11 @@ SPOILT: list[tuple[Callable[[Path], None], str, tuple[list[str], ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "said", "commands"), SPOILT, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(
+    ("spoil", "said", "commands"),
+    SPOILT,
+    ids=lambda each: getattr(each, "__name__", str(each))[:30],
+)
 def test_a_spoilt_frontier_is_named_and_left_as_it_is(
     original: Path,
     tmp_path: Path,

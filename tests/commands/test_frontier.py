@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 import re
 import shutil
@@ -616,6 +617,15 @@ def test_a_read_only_folder_is_not_changed(original: Path) -> None:
         assert "cannot be used: Read-only file system" in err
 
 
+def test_a_read_only_folder_of_a_running_crawl_is_not_opened(tmp_path: Path) -> None:
+    folder = JobFolder(made(tmp_path / "job", "http://a.test/"))
+    folder.take()
+    ((code, _, complaint),) = read_only(folder.path, [["--host", "a.test"]])
+    folder.leave()
+    assert code == 2
+    assert f"is in use by process {os.getpid()}" in complaint
+
+
 def read_only(jobdir: Path, options: list[list[str]]) -> list[tuple[int, str, str]]:
     """Run the command with each of the options where the folder is on a read-only mount.
 
@@ -636,3 +646,27 @@ def read_only(jobdir: Path, options: list[list[str]]) -> list[tuple[int, str, st
 
 def without_times(text: str) -> str:
     return re.sub(r"[0-9][0-9.,]*( s| min| h|ms)?", "N", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--status", "404"], "--status and --since are for --pages"),
+        (["--pages", "--since", "soon"], "'soon' is not a date"),
+        (["--pages", "--export"], "--pages and --export do not go together"),
+        (["--pages", "--repair"], "--pages and --repair do not go together"),
+    ],
+)
+def test_options_of_pages_are_checked(crawled: Path, options: list[str], said: str) -> None:
+    assert said in frontier(crawled, *options, code=2)[1]
+
+
+def test_the_pages_of_a_host_are_printed_at_all_its_ports(crawled: Path) -> None:
+    rows = [json.loads(line) for line in frontier(crawled, "--pages")[0].splitlines()]
+    assert rows
+    name = rows[0]["url"].split("/")[2].partition(":")[0]
+    found = frontier(crawled, "--pages", "--host", name)[0].splitlines()
+    assert [json.loads(line) for line in found] == [
+        row for row in rows if row["url"].split("/")[2].partition(":")[0] == name
+    ]
+    assert frontier(crawled, "--pages", "--host", "none.test") == ("", "")

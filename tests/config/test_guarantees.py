@@ -3,7 +3,6 @@ refused."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -134,16 +133,13 @@ def test_own_components_keep_the_commit(tmp_path: Path) -> None:
         assert len(asked) <= len(FOUND) + 2 + (5 - done) + 1
 
 
-def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
-    async def main() -> None:
-        crawler = start(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9}, JOBDIR=str(tmp_path / "job"))
-        crawler.stats = MemoryStatsCollector(crawler)
-        job_of(crawler)
-        nearest = [type(each) for each in middlewares_of(crawler).middlewares[-3:]]
-        assert nearest == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
-        await job_of(crawler).close()
-
-    asyncio.run(main())
+async def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
+    crawler = start(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9}, JOBDIR=str(tmp_path / "job"))
+    crawler.stats = MemoryStatsCollector(crawler)
+    job_of(crawler)
+    nearest = [type(each) for each in middlewares_of(crawler).middlewares[-3:]]
+    assert nearest == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
+    await job_of(crawler).close()
 
 
 class ShortFingerprinter:

@@ -48,23 +48,19 @@ def test_node_shrinks_before_its_engine_stops() -> None:
     assert engine.steps == ["shrink", "stop"]
 
 
-def test_stop_waits_for_a_spider_that_is_being_closed() -> None:
+async def test_stop_waits_for_a_spider_that_is_being_closed() -> None:
     """Scrapy's own stop would cut the close of the job short."""
-
-    async def main() -> None:
-        engine = _Engine()
-        engine._slot.closing = object()
-        crawler = crawler_of(engine)
-        stop = asyncio.create_task(crawler.stop_async())
-        await asyncio.sleep(0)
-        assert not engine.steps
-        engine.steps.append("closed")
-        # As the engine does then.
-        await crawler.stop_async()
-        await stop
-        assert engine.steps == ["closed", "stop"]
-
-    asyncio.run(main())
+    engine = _Engine()
+    engine._slot.closing = object()
+    crawler = crawler_of(engine)
+    stop = asyncio.create_task(crawler.stop_async())
+    await asyncio.sleep(0)
+    assert not engine.steps
+    engine.steps.append("closed")
+    # As the engine does then.
+    await crawler.stop_async()
+    await stop
+    assert engine.steps == ["closed", "stop"]
 
 
 class Broken:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from scrapy.crawler import Crawler
@@ -20,45 +19,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_nothing_is_popped_while_the_archive_queue_is_full(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_popped_while_the_archive_queue_is_full(tmp_path: Path) -> None:
     """Bodies count; what is written does not."""
     size = capture(1).size
     assert size == sum(
         map(len, (capture(1).payload, capture(1).response_bytes, capture(1).request_bytes))
     )
 
-    async def main() -> None:
-        settings = Settings()
-        settings.setmodule("krowlspider.settings")
-        changes = {"JOBDIR": str(tmp_path / "job")}
-        settings.setdict({"KROWL_CONTACT": CONTACT, "ADDONS": {}, **changes})
-        crawler = Crawler(BroadSpider, settings)
-        crawler.stats = MemoryStatsCollector(crawler)
-        downloader = Downloader(crawler)
-        job = job_of(crawler)
-        archive = job.archive
-        archive.queue_bytes = 2 * size
-        archive.write(capture(1))
-        assert not downloader.needs_backout()
-        archive.write(capture(2))
-        # The loop has not had a turn in which to hear that they are written.
-        assert downloader.needs_backout()
-        await archive.sync()
-        assert not downloader.needs_backout()
-        await job.close()
-
-    asyncio.run(main())
+    settings = Settings()
+    settings.setmodule("krowlspider.settings")
+    changes = {"JOBDIR": str(tmp_path / "job")}
+    settings.setdict({"KROWL_CONTACT": CONTACT, "ADDONS": {}, **changes})
+    crawler = Crawler(BroadSpider, settings)
+    crawler.stats = MemoryStatsCollector(crawler)
+    downloader = Downloader(crawler)
+    job = job_of(crawler)
+    archive = job.archive
+    archive.queue_bytes = 2 * size
+    archive.write(capture(1))
+    assert not downloader.needs_backout()
+    archive.write(capture(2))
+    # The loop has not had a turn in which to hear that they are written.
+    assert downloader.needs_backout()
+    await archive.sync()
+    assert not downloader.needs_backout()
+    await job.close()
 
 
-def test_nothing_is_popped_before_the_spider_is_opened(tmp_path: Path) -> None:
+async def test_nothing_is_popped_before_the_spider_is_opened(tmp_path: Path) -> None:
     """The engine may be woken while it opens the spider."""
-
-    async def main() -> None:
-        crawl = Simulation(Web(), in_memory(), tmp_path)
-        crawl.discover(["http://a.test/"])
-        assert not crawl.crawler.engine._start_scheduled_request()
-        assert crawl.job.frontier.queued == 1
-
-    asyncio.run(main())
+    crawl = Simulation(Web(), in_memory(), tmp_path)
+    crawl.discover(["http://a.test/"])
+    assert not crawl.crawler.engine._start_scheduled_request()
+    assert crawl.job.frontier.queued == 1

@@ -229,19 +229,16 @@ def test_recent_lag_forgets_a_stall_and_the_whole_does_not(
     assert stats["krowl/loop/recent_lag_p99_ms"] <= stats["krowl/loop/recent_lag_max_ms"]
 
 
-def test_nothing_is_measured_after_the_spider_is_closed() -> None:
-    async def main() -> None:
-        crawler = get_crawler(settings_dict={"KROWL_STATUS_INTERVAL": 10})
-        _extension = build_from_crawler(LoopLag, crawler)
-        crawler.signals.send_catch_log(signals.engine_started)
-        crawler.signals.send_catch_log(signals.spider_closed)
-        time.sleep(0.1)
-        # Two turns of the loop: a timer that is due runs in the first.
-        await asyncio.sleep(0.001)
-        await asyncio.sleep(0.001)
-        assert asked(crawler, "lag_max_ms") == 0
-
-    asyncio.run(main())
+async def test_nothing_is_measured_after_the_spider_is_closed() -> None:
+    crawler = get_crawler(settings_dict={"KROWL_STATUS_INTERVAL": 10})
+    _extension = build_from_crawler(LoopLag, crawler)
+    crawler.signals.send_catch_log(signals.engine_started)
+    crawler.signals.send_catch_log(signals.spider_closed)
+    time.sleep(0.1)
+    # Two turns of the loop: a timer that is due runs in the first.
+    await asyncio.sleep(0.001)
+    await asyncio.sleep(0.001)
+    assert asked(crawler, "lag_max_ms") == 0
 
 
 def test_a_crawl_that_never_started_has_no_lag() -> None:

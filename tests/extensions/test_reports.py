@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.crawl.report import tables
-from krowlspider.crawl.report.record import KEPT, Course
+from krowlspider.crawl.report.recorder import KEPT, Course
 from krowlspider.crawl.report.tables import SLICE, Table, read_tables
 from krowlspider.frontier.admin.words import data_size
 from krowlspider.frontier.entry import Entry

@@ -297,23 +297,20 @@ def test_the_bundled_list_of_suffixes_has_its_private_section() -> None:
 # --- redis-py ---
 
 
-def test_a_redis_connection_that_is_cut_is_gone_at_once() -> None:
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-            connection = Connection(host="127.0.0.1", port=port)
-            # It has not been used.
-            cut(connection)
-            connection._reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            connection._writer = writer
-            # More than the socket takes, which a close in order would wait for.
-            writer.write(bytes(64 * 1024 * 1024))
-            cut(connection)
-            assert writer.transport.is_closing()
-            assert writer.transport.get_write_buffer_size() == 0
-            await connection.disconnect(nowait=True)
-
-    asyncio.run(main())
+async def test_a_redis_connection_that_is_cut_is_gone_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connection = Connection(host="127.0.0.1", port=port)
+        # It has not been used.
+        cut(connection)
+        connection._reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        connection._writer = writer
+        # More than the socket takes, which a close in order would wait for.
+        writer.write(bytes(64 * 1024 * 1024))
+        cut(connection)
+        assert writer.transport.is_closing()
+        assert writer.transport.get_write_buffer_size() == 0
+        await connection.disconnect(nowait=True)
 
 
 # --- frostwork ---

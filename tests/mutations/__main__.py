@@ -23,6 +23,7 @@ from tests.mutations.durability_and_cluster import DURABILITY_AND_CLUSTER
 from tests.mutations.mutation import Mutation, StaleError
 from tests.mutations.politeness_and_bounds import POLITENESS_AND_BOUNDS
 from tests.mutations.reading_and_archive import READING_AND_ARCHIVE
+from tests.mutations.recrawl import RECRAWL
 from tests.mutations.settings_and_people import SETTINGS_AND_PEOPLE
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = (
     *(*POLITENESS_AND_BOUNDS, *DURABILITY_AND_CLUSTER),
-    *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE),
+    *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE, *RECRAWL),
 )
 # Not tracked, and used by the tests: the interpreter, and programs that were downloaded.
 _LINKED = (".venv", ".cache")

@@ -110,7 +110,7 @@ SETTINGS_AND_PEOPLE = (
         "if (holder := holder_of(jobdir)) is not None:\n"
         "        raise JobInUseError(jobdir, str(holder))\n    try:",
         "try:",
-        ("tests/commands/test_frontier_of_processes.py", "-k", "read_only_disk"),
+        ("tests/commands/test_frontier.py", "-k", "of_a_running_crawl"),
     ),
     Mutation(
         "site-writes-to-the-terminal",

@@ -38,14 +38,14 @@ def test_pages_near_the_seeds_change_more() -> None:
 @pytest.mark.parametrize("factor", [0.2, 5.0])
 def test_a_new_page_changes_as_its_site_does(factor: float) -> None:
     rate = prior(Kind.PAGE, 3, Site()).mean * factor
-    site = fetched(Site(), rate, 2000)
+    site = fetched(Site(), rate, 8000)
     assert prior(Kind.PAGE, 3, site).mean == pytest.approx(rate, rel=0.15)
     # Its other kinds too, by the same factor.
     assert prior(Kind.LIST, 0, site).mean > prior(Kind.PAGE, 0, site).mean
 
 
 def test_few_fetches_hardly_move_a_site() -> None:
-    """Three, of pages that change ten times as often as the web's."""
+    """Three, of pages that change thirty times as often as the web's."""
     assert 1 < fetched(Site(), 1 / DAY, 3).factor < 3
 
 

@@ -1,4 +1,4 @@
-"""TLS between a TCP transport and a connection, and what the crawler offers in it.
+"""TLS between a TCP transport and a connection, and the turns of channels on the event loop.
 
 The TLS of uvloop keeps large buffers for each connection, idle ones too. This one takes much less
 memory, and no more CPU.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from krowlspider.fetch.errors import TLSFailed
@@ -17,47 +18,11 @@ from krowlspider.fetch.tls.work import TlsWork, offers_finite_field
 if TYPE_CHECKING:
     from krowlspider.fetch.connection import Connection
     from krowlspider.fetch.loop_clock import LoopClock
-    from krowlspider.fetch.tls.work import Slices
-
-# TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
-# no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
-_CIPHERS = (
-    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
-    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
-)
-# SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
-_LEGACY_SERVERS = 0x4
-
-
-def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(_CIPHERS)
-    context.options |= _LEGACY_SERVERS
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def server_name(host: str) -> str:
-    """Return the name for SNI; OpenSSL sends none for an address.
-
-    :raises TLSFailed: SNI cannot carry the name
-    """
-    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
-    # open.
-    name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
-    try:
-        name.encode("idna")
-    except UnicodeError as e:
-        raise TLSFailed(f"{host}: not a name for TLS: {e}") from e
-    return name
-
 
 logger = logging.getLogger(__name__)
 
+# CPU seconds of TLS in one turn of the loop, exceeded by one slice at most: some 30 handshakes.
+TURN = 0.02
 # Bytes decrypted at a time, about one record: OpenSSL keeps a buffer as large as its input.
 _SLICE = 16_384
 # The largest content of a record: RFC 8446, section 5.1.
@@ -295,3 +260,65 @@ def _cut_off(connection: Connection, cause: str) -> TLSFailed:
     host, address = connection.origin.host, connection.peer.address
     logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
     return TLSFailed(cause)
+
+
+class Slices:
+    """Lets channels process their received bytes, one slice at a time.
+
+    Work beyond ``TURN`` waits for the next turn of the event loop. Channels that wait do not read
+    from their sockets. Channels that took little time so far go before those that took much.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Channel] = deque()
+        self._left = TURN
+        self._turning = False
+
+    def process(self, channel: Channel) -> None:
+        """Process the bytes that a channel has received, now or in later turns of the loop."""
+        while channel.pending:
+            if self._waiting or self._left <= 0.0:
+                channel.set_waiting(True)
+                self._queue(channel)
+                return
+            self._step(channel)
+
+    def go_on(self, channel: Channel) -> None:
+        """Process the bytes left over from a channel's last read, then let it receive again."""
+        self.process(channel)
+        if not channel.pending:
+            channel.set_waiting(False)
+
+    def _step(self, channel: Channel) -> None:
+        self._left -= channel.step()
+        # Not scheduled in each turn: a loop with a callback to run does not sleep.
+        if self._left < TURN / 2:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _queue(self, channel: Channel) -> None:
+        if channel.work.is_light:
+            self._waiting.appendleft(channel)
+        else:
+            self._waiting.append(channel)
+
+    def _turn(self) -> None:
+        self._left, self._turning = TURN, False
+        try:
+            while self._waiting and self._left > 0.0:
+                channel = self._waiting.popleft()
+                if channel.pending:
+                    self._step(channel)
+                if channel.pending:
+                    self._queue(channel)
+                else:
+                    channel.set_waiting(False)
+        finally:
+            # An error in one channel must not stop the others.
+            if self._waiting:
+                self._schedule()

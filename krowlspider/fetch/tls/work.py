@@ -1,13 +1,48 @@
-"""The bounds of the work that TLS may cause, and the key exchange that a server asked for."""
+"""What the crawler offers in TLS, and the bounds of the work that a server may cause by it."""
 
 from __future__ import annotations
 
+import ssl
 import time
-from collections import deque
-from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    import asyncio
+from krowlspider.fetch.errors import TLSFailed
+
+# TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
+# no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
+_CIPHERS = (
+    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
+    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+)
+# SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
+_LEGACY_SERVERS = 0x4
+
+
+def crawler_tls() -> ssl.SSLContext:
+    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= _LEGACY_SERVERS
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def server_name(host: str) -> str:
+    """Return the name for SNI; OpenSSL sends none for an address.
+
+    :raises TLSFailed: SNI cannot carry the name
+    """
+    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
+    # open.
+    name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
+    try:
+        name.encode("idna")
+    except UnicodeError as e:
+        raise TLSFailed(f"{host}: not a name for TLS: {e}") from e
+    return name
+
 
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 # A record of one byte, sent before the second ClientHello: RFC 8446, appendix D.4.
@@ -53,8 +88,6 @@ BARE_MOST = 32_768
 # ordinary handshake, and the cost of records of 30 bytes.
 WORK = 0.05
 WORK_BYTE = 50e-9
-# CPU seconds of TLS in one turn of the loop, exceeded by one slice at most: some 30 handshakes.
-TURN = 0.02
 
 
 class TlsWork:
@@ -100,76 +133,3 @@ class TlsWork:
             spent = f"{1000 * self._spent:.0f} ms of CPU"
             return f"TLS took {spent} for {self._content} bytes of content"
         return None
-
-
-class Sliced(Protocol):
-    """A `Channel` with received bytes, to be processed in slices."""
-
-    work: TlsWork
-
-    @property
-    def pending(self) -> bool: ...
-    def step(self) -> float: ...
-    def set_waiting(self, waiting: bool) -> None: ...
-
-
-class Slices:
-    """Lets channels process their received bytes, one slice at a time.
-
-    Work beyond ``TURN`` waits for the next turn of the event loop. Channels that wait do not read
-    from their sockets. Channels that took little time so far go before those that took much.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: deque[Sliced] = deque()
-        self._left = TURN
-        self._turning = False
-
-    def process(self, channel: Sliced) -> None:
-        """Process the bytes that a channel has received, now or in later turns of the loop."""
-        while channel.pending:
-            if self._waiting or self._left <= 0.0:
-                channel.set_waiting(True)
-                self._queue(channel)
-                return
-            self._step(channel)
-
-    def go_on(self, channel: Sliced) -> None:
-        """Process the bytes left over from a channel's last read, then let it receive again."""
-        self.process(channel)
-        if not channel.pending:
-            channel.set_waiting(False)
-
-    def _step(self, channel: Sliced) -> None:
-        self._left -= channel.step()
-        # Not scheduled in each turn: a loop with a callback to run does not sleep.
-        if self._left < TURN / 2:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._turning:
-            self._turning = True
-            self._loop.call_soon(self._turn)
-
-    def _queue(self, channel: Sliced) -> None:
-        if channel.work.is_light:
-            self._waiting.appendleft(channel)
-        else:
-            self._waiting.append(channel)
-
-    def _turn(self) -> None:
-        self._left, self._turning = TURN, False
-        try:
-            while self._waiting and self._left > 0.0:
-                channel = self._waiting.popleft()
-                if channel.pending:
-                    self._step(channel)
-                if channel.pending:
-                    self._queue(channel)
-                else:
-                    channel.set_waiting(False)
-        finally:
-            # An error in one channel must not stop the others.
-            if self._waiting:
-                self._schedule()

@@ -219,7 +219,7 @@ def _check_row(identity: bytes, row: bytes, name: str, url_max: int) -> None:
         return
     except struct.error as error:
         raise ValueError(f"a row of a page that is cut off: {error}") from error
-    if len(url) > url_max or host_of(url) != name:
+    if len(url) > url_max or normalise(url) != url or host_of(url) != name:
         raise ValueError(f"a row of another host than {name}, or a URL that is too long")
 
 

@@ -18,7 +18,7 @@ from krowlspider.archive.payloads.digests import Original, digest
 from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write import records
 from krowlspider.archive.write.capture import FetchNote, Wire, cipher_suite, tls_protocol
-from krowlspider.fetch.tls.channel import crawler_tls
+from krowlspider.fetch.tls.work import crawler_tls
 from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed
 
 if TYPE_CHECKING:

@@ -110,32 +110,26 @@ def test_after_sync_every_earlier_capture_is_on_the_disk(
     assert len(finished(work)) > 5
 
 
-def test_syncs_at_the_same_time_all_return(tmp_path: Path) -> None:
-    async def main() -> None:
-        files = opened(tmp_path)
-        await asyncio.gather(*(files.sync() for _ in range(5)))
-        written = files.write(capture())
-        await asyncio.gather(*(files.sync() for _ in range(200)))
-        assert written.done()
-        await files.close()
-
-    asyncio.run(main())
+async def test_syncs_at_the_same_time_all_return(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    await asyncio.gather(*(files.sync() for _ in range(5)))
+    written = files.write(capture())
+    await asyncio.gather(*(files.sync() for _ in range(200)))
+    assert written.done()
+    await files.close()
 
 
-def test_writer_is_full_until_waiting_captures_are_written(tmp_path: Path) -> None:
-    async def main() -> None:
-        page = capture(odd=PAGE)
-        files = opened(tmp_path, queue_bytes=3 * page.size)
-        # The loop does not run between these, so nothing can be reported as written.
-        written = [files.write(page), files.write(page)]
-        assert not files.full
-        written.append(files.write(page))
-        assert files.full
-        await asyncio.gather(*written)
-        assert not files.full
-        await files.close()
-
-    asyncio.run(main())
+async def test_writer_is_full_until_waiting_captures_are_written(tmp_path: Path) -> None:
+    page = capture(odd=PAGE)
+    files = opened(tmp_path, queue_bytes=3 * page.size)
+    # The loop does not run between these, so nothing can be reported as written.
+    written = [files.write(page), files.write(page)]
+    assert not files.full
+    written.append(files.write(page))
+    assert files.full
+    await asyncio.gather(*written)
+    assert not files.full
+    await files.close()
 
 
 def test_responses_in_files_hold_up_no_other_capture(tmp_path: Path) -> None:
@@ -167,85 +161,69 @@ def test_responses_in_files_hold_up_no_other_capture(tmp_path: Path) -> None:
     assert sorted([*large, small]) == [large[0], small, *large[1:]]
 
 
-def test_captures_are_handed_over_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        files = opened(tmp_path)
-        await asyncio.wait_for(files.write(capture(0)), 10)
-        monkeypatch.setattr(writer_module, "_WAIT", 3600.0)
-        most = writer_module._AT_ONCE
-        few = [files.write(capture(n)) for n in range(1, most)]
-        assert (await asyncio.wait(few, timeout=0.3))[0] == set()
-        await asyncio.wait_for(asyncio.gather(*few, files.write(capture(most))), 10)
-        last = files.write(capture(most + 1))
-        await asyncio.wait_for(files.sync(), 10)
-        assert last.done()
-        await files.close()
-
-    asyncio.run(main())
+async def test_captures_are_handed_over_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = opened(tmp_path)
+    await asyncio.wait_for(files.write(capture(0)), 10)
+    monkeypatch.setattr(writer_module, "_WAIT", 3600.0)
+    most = writer_module._AT_ONCE
+    few = [files.write(capture(n)) for n in range(1, most)]
+    assert (await asyncio.wait(few, timeout=0.3))[0] == set()
+    await asyncio.wait_for(asyncio.gather(*few, files.write(capture(most))), 10)
+    last = files.write(capture(most + 1))
+    await asyncio.wait_for(files.sync(), 10)
+    assert last.done()
+    await files.close()
     assert check_folder(tmp_path).problem_count == 0
 
 
-def test_close_writes_waiting_captures_and_finishes_the_file(tmp_path: Path) -> None:
-    async def main() -> None:
-        files = opened(tmp_path)
-        for number in range(200):
-            files.write(capture(number))
-        await files.close()
-        assert files.stats.records == 401
-
-    asyncio.run(main())
+async def test_close_writes_waiting_captures_and_finishes_the_file(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    for number in range(200):
+        files.write(capture(number))
+    await files.close()
+    assert files.stats.records == 401
     report = check_folder(tmp_path)
     assert (report.files, report.open_files) == (1, 0)
     assert (report.records, report.problem_count) == (401, 0)
 
 
-def test_close_cancelled_while_it_waits_can_be_awaited_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        files = opened(tmp_path)
-        for number in range(100):
-            files.write(capture(number))
-        closing = asyncio.create_task(files.close())
-        await asyncio.sleep(0)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        await files.close()
-
-    asyncio.run(main())
+async def test_close_cancelled_while_it_waits_can_be_awaited_again(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    for number in range(100):
+        files.write(capture(number))
+    closing = asyncio.create_task(files.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await files.close()
     assert check_folder(tmp_path).records == 201
 
 
-def test_writer_that_is_not_open_takes_nothing_and_can_be_closed(tmp_path: Path) -> None:
-    async def main() -> None:
-        never, files = writer(tmp_path), opened(tmp_path)
-        await asyncio.gather(never.close(), files.close(), files.close(), files.sync())
-        await files.close()
-        for each in (never, files):
-            with pytest.raises(ArchiveError, match="not open"):
-                each.write(capture())
-
-    asyncio.run(main())
+async def test_writer_that_is_not_open_takes_nothing_and_can_be_closed(tmp_path: Path) -> None:
+    never, files = writer(tmp_path), opened(tmp_path)
+    await asyncio.gather(never.close(), files.close(), files.close(), files.sync())
+    await files.close()
+    for each in (never, files):
+        with pytest.raises(ArchiveError, match="not open"):
+            each.write(capture())
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
 
 
-def test_cancelled_and_refused_captures_harm_no_other(tmp_path: Path) -> None:
+async def test_cancelled_and_refused_captures_harm_no_other(tmp_path: Path) -> None:
     """That of a cancelled future is written."""
 
-    async def main() -> list[Location]:
-        files = opened(tmp_path)
-        bad = capture()
-        bad.url = "http://a/\r\nX: y"
-        cancelled, first, refused, second = map(
-            files.write, (*map(capture, (1, 2)), bad, capture(3))
-        )
-        cancelled.cancel()
-        with pytest.raises(CaptureRefused):
-            await refused
-        places = [await first, await second]
-        await files.close()
-        return places
-
-    places = asyncio.run(main())
+    files = opened(tmp_path)
+    bad = capture()
+    bad.url = "http://a/\r\nX: y"
+    cancelled, first, refused, second = map(files.write, (*map(capture, (1, 2)), bad, capture(3)))
+    cancelled.cancel()
+    with pytest.raises(CaptureRefused):
+        await refused
+    places = [await first, await second]
+    await files.close()
     assert urls_of(tmp_path, places) == [f"http://example.org/page/{n}" for n in (2, 3)]
     report = check_folder(tmp_path)
     assert (report.records, report.problem_count) == (7, 0)
@@ -286,90 +264,77 @@ async def stalled(files: WarcWriter) -> None:
         await asyncio.sleep(0)
 
 
-NO_ROOM = [0, 100, 40_000]
+NO_ROOM = [0, 40_000]
 
 
 @pytest.mark.parametrize("room", NO_ROOM)
-def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path, room: int) -> None:
+async def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path, room: int) -> None:
     """After `give_up` or `close` the writer keeps the written captures and refuses the others. A
     record that was cut off is cut back."""
 
-    async def main() -> None:
-        files = opened(tmp_path)
-        await files.write(capture(1, NOISE))
-        with full_disk(tmp_path, room):
-            written = files.write(capture(2, NOISE))
-            await stalled(files)
-            syncing = asyncio.create_task(files.sync())
-            await asyncio.sleep(0)
-            assert not written.done()
-            files.give_up()
-            for refused in (written, syncing, files.write(capture(3)), files.close()):
-                with pytest.raises(ArchiveError, match="File too large"):
-                    await refused
-
-    asyncio.run(main())
+    files = opened(tmp_path)
+    await files.write(capture(1, NOISE))
+    with full_disk(tmp_path, room):
+        written = files.write(capture(2, NOISE))
+        await stalled(files)
+        syncing = asyncio.create_task(files.sync())
+        await asyncio.sleep(0)
+        assert not written.done()
+        files.give_up()
+        for refused in (written, syncing, files.write(capture(3)), files.close()):
+            with pytest.raises(ArchiveError, match="File too large"):
+                await refused
     assert mend_folder(tmp_path) == MendReport(files=1, removed=0, records=3, bytes_cut=0)
     assert check_folder(tmp_path).problem_count == 0
 
 
 @pytest.mark.parametrize("room", NO_ROOM)
-def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, room: int) -> None:
+async def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, room: int) -> None:
     """Finished files stay as they are; once there is room, all is written."""
 
-    async def main() -> list[Location]:
-        files = opened(tmp_path, max_size=100_000)
-        before = [await files.write(capture(number, NOISE)) for number in range(3)]
-        [closed] = finished(tmp_path)
-        content = closed.read_bytes()
-        with full_disk(tmp_path, room):
-            written = [files.write(capture(number, NOISE)) for number in range(3, 6)]
-            await stalled(files)
-        places = [*before, *await asyncio.gather(*written)]
-        await files.close()
-        assert closed.read_bytes() == content
-        return places
-
-    places = asyncio.run(main())
+    files = opened(tmp_path, max_size=100_000)
+    before = [await files.write(capture(number, NOISE)) for number in range(3)]
+    [closed] = finished(tmp_path)
+    content = closed.read_bytes()
+    with full_disk(tmp_path, room):
+        written = [files.write(capture(number, NOISE)) for number in range(3, 6)]
+        await stalled(files)
+    places = [*before, *await asyncio.gather(*written)]
+    await files.close()
+    assert closed.read_bytes() == content
     assert urls_of(tmp_path, places) == [f"http://example.org/page/{n}" for n in range(6)]
     report = check_folder(tmp_path)
     assert (report.records, report.problem_count) == (12 + report.files, 0)
 
 
-def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
+async def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
     """The folder is gone, so the next file cannot be made; the failure is final."""
     work = tmp_path / "work"
 
-    async def main() -> None:
-        files = opened(work, max_size=1)
-        await files.write(capture(1))
-        await files.sync()
-        work.rename(tmp_path / "away")
-        for _ in range(2):
-            with pytest.raises(ArchiveError, match="FileNotFoundError") as caught:
-                await files.write(capture(2))
-            assert isinstance(caught.value.__cause__, FileNotFoundError)
-            with pytest.raises(ArchiveError):
-                await files.sync()
-        (tmp_path / "away").rename(work)
+    files = opened(work, max_size=1)
+    await files.write(capture(1))
+    await files.sync()
+    work.rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(ArchiveError, match="FileNotFoundError") as caught:
+            await files.write(capture(2))
+        assert isinstance(caught.value.__cause__, FileNotFoundError)
         with pytest.raises(ArchiveError):
-            await files.write(capture(3))
-        assert not files.full
-        for _ in range(2):
-            with pytest.raises(ArchiveError):
-                await files.close()
+            await files.sync()
+    (tmp_path / "away").rename(work)
+    with pytest.raises(ArchiveError):
+        await files.write(capture(3))
+    assert not files.full
+    for _ in range(2):
+        with pytest.raises(ArchiveError):
+            await files.close()
 
-    asyncio.run(main())
 
-
-def test_folder_of_another_writer_is_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        first = opened(tmp_path)
-        await first.write(capture())
-        with pytest.raises(ArchiveError, match="another crawl writes to"):
-            opened(tmp_path)
-        await first.close()
-        assert len(list(tmp_path.glob("*.warc.gz"))) == 1
-        await opened(tmp_path).close()
-
-    asyncio.run(main())
+async def test_folder_of_another_writer_is_refused(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    await first.write(capture())
+    with pytest.raises(ArchiveError, match="another crawl writes to"):
+        opened(tmp_path)
+    await first.close()
+    assert len(list(tmp_path.glob("*.warc.gz"))) == 1
+    await opened(tmp_path).close()

@@ -15,8 +15,8 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import TLSFailed
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.tls.channel import Channel, crawler_tls
-from krowlspider.fetch.tls.work import BARE_MOST, TURN, WORK, Slices, offers_finite_field
+from krowlspider.fetch.tls.channel import TURN, Channel, Slices
+from krowlspider.fetch.tls.work import BARE_MOST, WORK, crawler_tls, offers_finite_field
 from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from tests.fetch.tls.records import Records

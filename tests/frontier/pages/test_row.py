@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from contextlib import suppress
 from statistics import median
 
 import pytest
@@ -49,6 +51,12 @@ ROWS = st.builds(
 @given(ROWS)
 def test_a_row_is_read_as_it_was_written(row: PageRow):
     assert decode_row(row.encode(HOST), HOST) == row
+
+
+@given(st.integers(0, 0xFFFF), st.binary(max_size=80))
+def test_bytes_of_a_stranger_are_a_row_or_a_known_error(flags: int, rest: bytes):
+    with suppress(LaterRow, ValueError, struct.error):
+        decode_row(b"\1" + flags.to_bytes(2) + rest, HOST).encode(HOST)
 
 
 def test_a_count_stops_at_the_highest_that_a_row_holds():

@@ -158,6 +158,7 @@ def test_a_later_row_goes_with_its_host(world: World, other: World):
         (b"short", PageRow(A, 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow("http://b.test/", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow(f"{A}{'a' * 3000}", 200, 1, 1.0).encode("a.test")),
+        (bytes(8), PageRow("", 200, 1, 1.0).encode("a.test")),
         (bytes(8), b"\1\0"),
         (bytes(8), b"\1" + bytes(50_000)),
     ],

@@ -1,0 +1,141 @@
+"""Mutations of the schedule of recrawls: when a page is asked again, and what its answers mean."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+_RECRAWL = "krowlspider/recrawl"
+_VALIDATORS = f"{_RECRAWL}/validators.py", ("tests/recrawl/test_validators.py",)
+_TRUST = f"{_RECRAWL}/trust.py", ("tests/recrawl/test_trust.py",)
+_ESTIMATE = f"{_RECRAWL}/estimate.py", ("tests/recrawl/test_estimate.py",)
+_VALUE = f"{_RECRAWL}/value.py", ("tests/recrawl/test_value.py",)
+_HINTED = f"{_RECRAWL}/value.py", ("tests/recrawl/test_hints.py",)
+_PRIOR = f"{_RECRAWL}/prior.py", ("tests/recrawl/test_prior.py",)
+_THRESHOLD = f"{_RECRAWL}/threshold.py", ("tests/recrawl/test_threshold.py",)
+_HINTS = f"{_RECRAWL}/hints.py", ("tests/recrawl/test_hints.py",)
+_GONE = f"{_RECRAWL}/gone.py", ("tests/recrawl/test_gone.py",)
+_FORECAST = f"{_RECRAWL}/forecast.py", ("tests/recrawl/test_forecast.py",)
+
+# Name, promise, file and tests, old text, new text.
+_TABLE = (
+    (
+        *("revisit-without-conditions", "a 304 that was not asked for is no revisit", _VALIDATORS),
+        *("    if sent == NO_VALIDATORS:\n", "    if sent is None:\n"),
+    ),
+    (
+        *("304-about-another-version", "a 304 counts for the version asked about", _VALIDATORS),
+        *("return Meaning.NOT_MODIFIED if _is_about(sent, answered) else", "return"),
+    ),
+    (
+        *("conditions-for-another-url", "no conditions after a change of scheme", _VALIDATORS),
+        *(" or page.url != url", ""),
+    ),
+    (
+        *("conditions-after-an-error", "no conditions after an error or redirect", _VALIDATORS),
+        *("if page.status not in _KEPT_FROM or", "if"),
+    ),
+    (
+        *("no-sample-in-full", "one request in fifty is in full", _VALIDATORS),
+        *("% IN_FULL_EVERY == 0", "% IN_FULL_EVERY < 0"),
+    ),
+    (
+        *("tags-without-quotes", "a malformed tag is left out", _VALIDATORS),
+        *("if _ETAG.fullmatch(values[0]) else", "if _ETAG else"),
+    ),
+    (
+        *("date-judged-by-our-clock", "a server's clock may be off", _VALIDATORS),
+        *("if sent_at is None else sent_at", "if True else sent_at"),
+    ),
+    (
+        *("a-date-of-this-second", "a change in the second of an answer is seen", _VALIDATORS),
+        *("LeftOut.DATE_NOW if changed == sent_at", "LeftOut.DATE_NOW if changed is sent_at"),
+    ),
+    (
+        *("lies-are-forgiven", "a host that lies is asked in full", _TRUST),
+        *("return not (lies or useless)", "return not useless"),
+    ),
+    (
+        *("a-304-wears-lies-away", "a 304 is no proof of honesty", _TRUST),
+        *(
+            "record._replace(not_modified=min(record.not_modified + 1, COUNT_MAX))",
+            'record.counted("not_modified")',
+        ),
+    ),
+    (
+        *("changes-are-counted", "unseen changes are no bias", _ESTIMATE),
+        *("    if interval < 1:\n", "    if interval:\n"),
+    ),
+    (
+        *("a-date-is-not-used", "a date of the last change is evidence", _ESTIMATE),
+        *("if last_modified_age is not None and", "if False and"),
+    ),
+    (
+        *("a-jump-freezes-a-page", "a jump of the clock hardly counts", _ESTIMATE),
+        *("min(max(interval, 0.0), _INFLUENCE * seconds)", "interval"),
+    ),
+    (
+        *("the-mean-rate-decides", "the value is expected over the rates", _VALUE),
+        *("elapsed * exp(-shape * logarithm)", "elapsed * exp(-shape * elapsed / seconds)"),
+    ),
+    (
+        *("no-jitter", "pages of one fetch are not due together", _VALUE),
+        *("(1 + JITTER * (2 * chance - 1))", "1.0"),
+    ),
+    (
+        *("postponed-to-the-past", "a postponed page is due later", _VALUE),
+        *("_POSTPONED = 0.7", "_POSTPONED = 1.2"),
+    ),
+    (
+        *("blind-hints", "a hint that is right by chance is worth nothing", _HINTED),
+        *("gain = 1 - (1 - probability) / stays", "gain = probability"),
+    ),
+    (
+        *("sites-are-alike", "a new page changes as its site does", _PRIOR),
+        *("* site.factor)", "* 1.0)"),
+    ),
+    (
+        *("zero-is-a-budget", "nothing is learnt from a budget of 0", _THRESHOLD),
+        *("    if requests <= 0:\n        return threshold", "    requests = requests or 1e-9"),
+    ),
+    (
+        *("a-threshold-that-stays", "the requests follow the budget", _THRESHOLD),
+        *("_GAIN = 0.25", "_GAIN = 0.0"),
+    ),
+    (
+        *("a-threshold-that-swings", "a step of the budget is followed", _THRESHOLD),
+        *("over = demanded / sqrt(threshold)", "over = demanded / threshold * 60"),
+    ),
+    (
+        *("slow-hosts-take-the-budget", "slow hosts leave their part to others", _THRESHOLD),
+        *("return min(demanded, requests * PLANNED * sqrt(threshold))", "return demanded"),
+    ),
+    (
+        *("future-dates", "future dates are worth nothing", _HINTS),
+        *("not _OLDEST <= date <= now", "not _OLDEST <= date"),
+    ),
+    (
+        *("shared-dates", "a date that all pages share is worth nothing", _HINTS),
+        *("date is None or date in shared or", "date is None or"),
+    ),
+    (
+        *("a-hint-puts-off", "a hint only brings a page forward", _HINTS),
+        *("claimed <= last_fetch or at >= due", "claimed <= last_fetch"),
+    ),
+    (
+        *("gone-at-once", "one 404 is no tombstone", _GONE),
+        *("CONFIRMED = 2", "CONFIRMED = 1"),
+    ),
+    (
+        *("dropped-by-a-jump", "a jump of the clock drops no page", _GONE),
+        *(" and old and self.answers >= _DROPPED_ANSWERS", " and old"),
+    ),
+    (
+        *("politeness-is-not-seen", "a forecast keeps to politeness", _FORECAST),
+        *("self._points[max(step, own)]", "self._points[step]"),
+    ),
+)
+
+RECRAWL = tuple(
+    Mutation(name, promise, path, old, new, tests)
+    for name, promise, (path, tests), old, new in _TABLE
+)
