@@ -26,8 +26,8 @@ from krowlspider.fetch.http.head import parse_head
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host_record import decode_host
-from krowlspider.frontier.store.store import StoreError
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, decode_id, read_chunk
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import REFERENCE_MAX, identity, normalise
