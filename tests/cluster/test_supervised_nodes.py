@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -120,6 +121,28 @@ def test_two_supervised_nodes_fetch_each_url_once_by_its_owner(
             own = [entry for entry in web.log() if RING.owner(domain_of(entry.host)) == node]
             assert own
             assert_archived(crawl.jobdir, own)
+
+
+@pytest.mark.slow
+def test_two_nodes_ask_each_page_again_once(tmp_path: Path) -> None:
+    """The second start of both asks again what each has fetched, and both know when all is over."""
+    asked = []
+    with MockWeb(graph=Graph(hosts=20, pages=5, seed=3, features=QUICK)) as web:
+        for recrawl in ("off", "once"):
+            before = len(web.log())
+            (tmp_path / recrawl).mkdir()
+            with servers_in(tmp_path / recrawl) as servers:
+                crawls = [
+                    crawl_at(node, servers, tmp_path, web.seeds(), KROWL_RECRAWL=recrawl).start()
+                    for node in NODES
+                ]
+                for crawl in crawls:
+                    crawl.wait()
+                    assert crawl.stats["finish_reason"] == "finished"
+            asked.append(Counter(entry.url for entry in pages(web.log()[before:])))
+        assert asked[0] == asked[1]
+        assert set(asked[0].values()) == {1}
+        assert impolite(web) == []
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ UNMOVED = {
         *("krowl_cluster_dead_total", "krowl_cluster_dead_lost_total"),
     ],
     "tests/cluster/test_streams.py": ["krowl_cluster_again_total"],
-    "tests/cluster/test_chaos_static.py": ["krowl_cluster_failed_total"],
+    "tests/cluster/test_chaos_supervised.py": ["krowl_cluster_failed_total"],
     "tests/cluster/test_forwarder.py": ["krowl_cluster_held_total"],
     "tests/whole_crawls/test_bare_seeds.py": ["krowl_seeds_fallback_total"],
     "tests/cluster/test_pending_nodes.py": ["krowl_cluster_dead_nodes"],
@@ -78,6 +78,7 @@ UNMOVED = {
     "tests/crawl/answers/test_outages.py": [
         *("krowl_politeness_blameless_total", "krowl_politeness_outages_total"),
     ],
+    "tests/frontier/pages/test_rows.py": ["krowl_pages_validator_left_total"],
     "tests/whole_crawls/test_proxies.py": ["krowl_politeness_parked_total"],
     "tests/whole_crawls/test_addresses.py": ["krowl_politeness_turned_back_total"],
     "tests/whole_crawls/test_seen.py": ["krowl_seen_false_positives_total", "krowl_seen_fill"],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SMALL = Graph(hosts=6, pages=8, seed=5)
 # Commits and files end often, so that kills meet both.
-SETTINGS = {"KROWL_COMMIT_INTERVAL": 0.1, "KROWL_WARC_MAX_SIZE": 100_000, "KROWL_DELAY_MIN": 0.02}
+SETTINGS = {"KROWL_COMMIT_INTERVAL": 0.1, "KROWL_WARC_MAX_SIZE": 100_000, "KROWL_DELAY_MIN": 0.5}
 
 
 def lines(jobdir: Path, *options: object) -> list[dict[str, Any]]:
@@ -102,5 +102,5 @@ def test_rows_and_archive_agree_after_kills(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_rows_and_archive_agree_after_200_kills(tmp_path: Path) -> None:
-    graph = Graph(hosts=60, pages=40, seed=6, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+    graph = Graph(hosts=100, pages=50, seed=6, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
     assert_no_row_is_lost(killed_often(tmp_path, graph, 200, random.Random(2)))
