@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GONE = frozenset({"404", "410"})
-# URLs of one key that are compared. Keys are in lower case, so a host can make many such URLs.
+# Versions that are kept. Keys are in lower case, so a host can make many URLs of one key.
 URLS_MAX = 1_000
 # Pairs that are sorted at a time.
 SORTED_AT_ONCE = 10_000
@@ -55,11 +55,10 @@ def pairs_of(lines: Iterable[bytes], since: str = "", host: str = "") -> Iterato
 
     :raises ArchiveError: a line is broken
     """
-    key, versions = "", dict[str, _Version]()
+    # All fetches of a URL are together, but for those of other URLs with the same key.
+    versions: dict[str, _Version] = {}
     fetches = _fetches(lines, host)
-    for (new_key, _), group in groupby(fetches, lambda line: (line.key, line.timestamp)):
-        if new_key != key:
-            key, versions = new_key, {}
+    for _, group in groupby(fetches, lambda line: (line.key, line.timestamp)):
         # The order of lines within a second is not that of time.
         for line in sorted(group, key=lambda each: (each.filename, each.offset)):
             known = versions.pop(line.url, None)

@@ -80,6 +80,11 @@ def applied(text: str, before: list[str]) -> list[str]:
     return result + before[at:]
 
 
+def test_lines_of_an_empty_text_are_counted_from_none():
+    assert difference([], ["a"]).text == "@@ -0,0 +1 @@\n+a\n"
+    assert difference(["a"], []).text == "@@ -1 +0,0 @@\n-a\n"
+
+
 def test_patch_takes_a_difference(tmp_path: Path):
     before = [f"line {n}" for n in range(40)]
     after = [*before[:7], "new", *before[8:30], *before[33:]]

@@ -52,6 +52,7 @@ def test_lines_of_text():
     text = "<p>First  line.\r\nSecond. Third\n\n  \nfourth\xe9"
     found = ["<p>First line.", "Second.", "Third", "fourth\xe9"]
     assert lines_of_text(text.encode("latin-1"), None) == found
+    assert lines_of_text(f"\ufeff{text}".encode(), "windows-1252") == found
 
 
 @pytest.mark.parametrize(
