@@ -19,7 +19,7 @@
 - ``profile``: a flame graph
 - ``stages``: the CPU of a page by stage
 - ``recrawl``: the schedule of recrawls beside others', on a simulated web or on histories of
-  documentation (``--sets DIR``)
+  documentation (``--sets DIR``; docs/recrawl-schedule.md)
 - ``requisites``: what it costs to find the requisites of a page
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis

@@ -98,7 +98,7 @@ class Notifier:
             paused=pause_reason(self._crawl),
             full=job.full,
             outage=job.outages.what if job.outages.is_out else "",
-            dead=node.dead if node is not None and node.running else frozenset(),
+            dead=node.dead_nodes if node is not None and node.running else frozenset(),
         )
         for event in self._watch.look(job.monotonic(), found):
             self._send(event)

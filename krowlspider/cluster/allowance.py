@@ -40,8 +40,8 @@ async def pages_taken(keys: SharedKeys) -> int:
 class Allowance:
     """The part of the budget of ``limit`` pages that this node has taken.
 
-    ``left`` pages may be fetched now. ``spent``: nothing is left on any node. While the server of
-    ``keys`` does not answer, nothing is added.
+    ``pages_left`` pages may be fetched now. ``spent``: nothing is left on any node. While the
+    server of ``keys`` does not answer, nothing is added.
     """
 
     def __init__(self, keys: SharedKeys, limit: int, *, again: float = _AGAIN) -> None:
@@ -49,19 +49,19 @@ class Allowance:
         self._limit = limit
         self._portion = max(1, min(_MOST, limit // _PART))
         self._again = again
-        self.left = 0
+        self.pages_left = 0
         self.spent = False
         self._low = asyncio.Event()
 
     def take(self) -> None:
         """Count a page that is being fetched."""
-        self.left -= 1
-        if 2 * self.left <= self._portion:
+        self.pages_left -= 1
+        if 2 * self.pages_left <= self._portion:
             self._low.set()
 
     def give_back(self) -> None:
         """Count a page that was taken and not fetched."""
-        self.left += 1
+        self.pages_left += 1
 
     async def run(self, on_change: Callable[[], None], wanted: Callable[[], bool]) -> None:
         """Run until cancelled. While no pages are ``wanted``, those left are given back.
@@ -70,26 +70,26 @@ class Allowance:
         """
         while True:
             self._low.clear()
-            had_pages, was_spent, is_wanted = self.left > 0, self.spent, wanted()
+            had_pages, was_spent, is_wanted = self.pages_left > 0, self.spent, wanted()
             with suppress(UnansweredError):
                 await (self._fill() if is_wanted else self._release())
-            if was_spent != self.spent or (is_wanted and not had_pages and self.left > 0):
+            if was_spent != self.spent or (is_wanted and not had_pages and self.pages_left > 0):
                 on_change()
             await wait_for(self._low, self._again)
 
     async def _fill(self) -> None:
-        if self.left < self._portion:
-            # Pages are taken meanwhile: read ``left`` after the answer, not before.
-            portion = await self._keys.add(PAGES, self._portion - self.left, self._limit)
-            self.left += portion
-            self.spent = not self.left
+        if self.pages_left < self._portion:
+            # Pages are taken meanwhile: read ``pages_left`` after the answer, not before.
+            portion = await self._keys.add(PAGES, self._portion - self.pages_left, self._limit)
+            self.pages_left += portion
+            self.spent = not self.pages_left
 
     async def _release(self) -> None:
         await self._give_all_back()
         self.spent = await pages_taken(self._keys) >= self._limit
 
     async def _give_all_back(self) -> None:
-        left, self.left = self.left, 0
+        left, self.pages_left = self.pages_left, 0
         if left:
             await self._keys.add(PAGES, -left, self._limit)
 

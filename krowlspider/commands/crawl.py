@@ -48,7 +48,7 @@ BAD_INPUT = 2
 STORAGE_FAILED = 3
 NOTHING_FETCHED = 4
 STOPPED = 5
-LEFT_BEHIND = 6
+NOT_HANDED_OVER = 6
 NOT_UPLOADED = 7
 # The stat of Scrapy that counts feeds it could not store, without the kind of store.
 _FEED_FAILED = "feedexport/failed_count/"
@@ -238,10 +238,10 @@ def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
         return BAD_INPUT, job.wrong
     if crawl.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
-    if node is not None and node.left_behind:
-        why = f"not handed over: {counted(node.left_behind, 'URL')}; start this node again"
+    if node is not None and node.not_handed_over:
+        why = f"not handed over: {counted(node.not_handed_over, 'URL')}; start this node again"
         print(f"krowlspider: {why}", file=sys.stderr)
-        return LEFT_BEHIND, why
+        return NOT_HANDED_OVER, why
     if left := crawl.not_uploaded:
         url = settings["KROWL_WARC_UPLOAD"]
         why = (

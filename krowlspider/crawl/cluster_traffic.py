@@ -139,7 +139,7 @@ class ClusterTraffic:
     def awaited(self) -> int:
         """The URLs in the outbox that their owners may still acknowledge: they have not ended."""
         depths = self.outbox.depths()
-        return sum(depths.values()) - sum(depths.get(node, 0) for node in self._node.left)
+        return sum(depths.values()) - sum(depths.get(node, 0) for node in self._node.stopped_nodes)
 
     @property
     def stays(self) -> int:
@@ -180,7 +180,7 @@ class ClusterTraffic:
 
     def ring_changed(self) -> None:
         self._robots.ring_changed()
-        self._job.frontier.schedule.shares.divide(self._node.size)
+        self._job.frontier.schedule.shares.divide(self._node.node_count)
         self.wake()
 
     def figures(self) -> Counters:

@@ -138,7 +138,7 @@ class Control:
             return f"failed: {error_text(failure)}"
         if reason := pause_reason(self._crawl):
             return reason
-        lost = node is not None and node.running and node.waiting < 0
+        lost = node is not None and node.running and node.inbox_length < 0
         return (
             "its Redis does not answer: URLs that other nodes have found for it wait"
             if lost

@@ -272,8 +272,8 @@ class Scheduler(BaseScheduler):
         if (node := self._node) is not None:
             if not node.running:
                 node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
-            await node.known.wait()
-            if not node.knows:
+            await node.owners_settled.wait()
+            if not node.knows_owners:
                 raise CloseSpider("no_cluster")
 
     async def shrink(self) -> None:
@@ -334,10 +334,10 @@ class Scheduler(BaseScheduler):
     def _all_over(self) -> None:
         node = self._node
         assert node is not None
-        if node.left:
+        if node.stopped_nodes:
             logger.warning(
                 "Nodes %s have left before all URLs were done: start all nodes again to go on",
-                ", ".join(node.left),
+                ", ".join(node.stopped_nodes),
             )
             self._end("nodes_left")
         self._waker.wake()

@@ -121,7 +121,7 @@ class Steering:
         job = self._job
         if self._crawl.takes_lines:
             raise OrderError("another file is being taken: give this one again after it")
-        if self._node is not None and not self._node.knows:
+        if self._node is not None and not self._node.knows_owners:
             raise OrderError("the nodes of the cluster are not known yet: try again in a minute")
         self._crawl.takes_lines = True
         try:
@@ -345,7 +345,7 @@ class Steering:
 
     def _check_owner(self, host: str) -> None:
         node = self._node
-        if node is None or not node.knows:
+        if node is None or not node.knows_owners:
             return
         if (owner := node.others([host])[0]) is not None:
             raise ForeignHostError(host, owner)

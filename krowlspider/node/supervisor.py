@@ -47,7 +47,7 @@ _LOOK = 0.1
 # Seconds between two looks whether all processes are members.
 _SEND_AWAY = 0.5
 # The exit code of a process that could not hand everything over.
-_LEFT_BEHIND = 6
+_NOT_HANDED_OVER = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Supervisor:
         if child.name in self._register.leaving:
             self._served.remove(child.name)
             self._figures.left(child.name)
-            if code == _LEFT_BEHIND and not self._is_stopped:
+            if code == _NOT_HANDED_OVER and not self._is_stopped:
                 logger.error(
                     "Process %s has requests with objects that no other process can read: go on"
                     " with the number of processes that this crawl had before",

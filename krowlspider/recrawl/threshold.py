@@ -5,6 +5,9 @@ threshold 1. At threshold μ the pages take demand/√μ, as intervals grow with
 beside the time of a change. So the threshold follows from demand and requests, without waiting for
 what a new threshold does to pages that are due in a month. Each page that is planned anew corrects
 its part.
+
+Each host has a threshold, by its politeness, and the crawl has one, by its budget. A page goes by
+the higher one.
 """
 
 from __future__ import annotations
@@ -38,6 +41,15 @@ def demand(estimate: Estimate, weight: float, planned: float) -> float:
     The sum over the pages of a host is kept: a page that is planned anew adds the difference.
     """
     return sqrt(expected_value(estimate, weight, planned)) / planned
+
+
+def counted(demanded: float, requests: float, threshold: float) -> float:
+    """Return what of a host's demand counts for the crawl, whose threshold is given.
+
+    A host that affords fewer ``requests`` a second than the crawl's threshold asks for makes only
+    those. The sum over all hosts is the crawl's demand.
+    """
+    return min(demanded, requests * PLANNED * sqrt(threshold))
 
 
 def step(threshold: float, demanded: float, requests: float) -> float:

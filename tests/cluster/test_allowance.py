@@ -49,8 +49,8 @@ def test_pages_are_taken_in_advance_until_all_are_spent() -> None:
         async with allowance(keys, on_change=lambda: heard.append(taken(keys))) as mine:
             fetched = 0
             while not mine.spent:
-                await soon(lambda: mine.left > 0 or mine.spent)
-                if mine.left:
+                await soon(lambda: mine.pages_left > 0 or mine.spent)
+                if mine.pages_left:
                     mine.take()
                     fetched += 1
             assert fetched == taken(keys) == 1000
@@ -78,12 +78,12 @@ def test_pages_taken_while_the_server_answers_count() -> None:
     async def main() -> None:
         keys = _BusyKeys()
         async with allowance(keys) as mine:
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
             keys.meanwhile.append(mine.take)
             for _ in range(3):
                 mine.take()
             # Four are used, and as many were taken for them.
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
             assert taken(keys) == 9
 
     asyncio.run(main())
@@ -93,12 +93,12 @@ def test_unfetched_pages_are_given_back() -> None:
     async def main() -> None:
         keys = MemoryKeys()
         async with allowance(keys) as mine:
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
             mine.take()
             mine.take()
             mine.give_back()
         assert taken(keys) == 1
-        assert mine.left == 0
+        assert mine.pages_left == 0
 
     asyncio.run(main())
 
@@ -107,7 +107,7 @@ def test_end_of_the_crawl_resets_the_budget() -> None:
     async def main() -> None:
         keys = MemoryKeys()
         async with allowance(keys) as mine:
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
             mine.take()
         await mine.close(over=True)
         assert taken(keys) == 0
@@ -119,14 +119,14 @@ def test_outage_keeps_the_taken_pages_and_is_retried() -> None:
     async def main() -> None:
         keys = MemoryKeys()
         async with allowance(keys) as mine:
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
             keys.answers = False
             for _ in range(5):
                 mine.take()
             await asyncio.sleep(0)
-            assert (mine.left, mine.spent) == (0, False)
+            assert (mine.pages_left, mine.spent) == (0, False)
             keys.answers = True
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
 
     asyncio.run(main())
 
@@ -135,11 +135,11 @@ def test_pages_given_back_by_others_can_be_taken() -> None:
     async def main() -> None:
         keys = MemoryKeys()
         async with allowance(keys, 1) as mine:
-            await soon(lambda: mine.left == 1)
+            await soon(lambda: mine.pages_left == 1)
             mine.take()
             await soon(lambda: mine.spent)
             keys.values["pages"] = "0"
-            await soon(lambda: mine.left == 1)
+            await soon(lambda: mine.pages_left == 1)
             assert not mine.spent
 
     asyncio.run(main())
@@ -149,10 +149,10 @@ def test_idle_node_gives_pages_back_and_sees_the_end() -> None:
     async def main() -> None:
         keys, has_work = MemoryKeys(), True
         async with allowance(keys, wanted=lambda: has_work) as mine:
-            await soon(lambda: mine.left == 5)
+            await soon(lambda: mine.pages_left == 5)
             has_work = False
             await soon(lambda: taken(keys) == 0)
-            assert mine.left == 0
+            assert mine.pages_left == 0
             assert not mine.spent
             keys.values["pages"] = "1000"
             await soon(lambda: mine.spent)

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 class NodeA:
-    """Node ``a`` of two: each owns the host of its name. ``left`` are nodes that have ended."""
+    """Node ``a`` of two: each owns the host of its name. ``stopped_nodes`` have ended."""
 
     own = "a"
-    size = 3
+    node_count = 3
 
     def __init__(self) -> None:
-        self.left: list[str] = []
+        self.stopped_nodes: list[str] = []
 
     def others(self, hosts: list[str]) -> list[str | None]:
         return [None if host == "a.test" else "b" for host in hosts]
@@ -61,7 +61,7 @@ def traffic_in(
     left: list[str] | None = None,
     **more: object,
 ) -> tuple[Job, ClusterTraffic]:
-    """Return an open job of node ``a``, and its traffic. ``left`` is as in `NodeA`."""
+    """Return an open job of node ``a``, and its traffic. ``left`` are nodes that have stopped."""
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
     given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
     settings = Settings({**ours, **given, **more})
@@ -78,7 +78,7 @@ def traffic_in(
         wake=lambda: None,
     )
     node_a = NodeA()
-    node_a.left = [] if left is None else left
+    node_a.stopped_nodes = [] if left is None else left
     traffic = ClusterTraffic(
         job,
         node_a,

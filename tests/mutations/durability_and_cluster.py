@@ -229,7 +229,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "lease-without-a-margin",
         "6: a node stops before others take over",
-        f"{_CLUSTER}/consul/lease.py",
+        f"{_CLUSTER}/register/lease.py",
         "return self._renewed + self._ttl * (1 - _MARGIN)",
         "return self._renewed + self._ttl",
         ("tests/cluster/test_lease.py",),
@@ -237,7 +237,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "lease-counted-from-the-answer",
         "6: a lease is counted from the start of its renewal",
-        f"{_CLUSTER}/consul/lease.py",
+        f"{_CLUSTER}/register/lease.py",
         "self._renewed = began\n\n    async def found",
         "self._renewed = monotonic()\n\n    async def found",
         ("tests/cluster/test_lease.py",),

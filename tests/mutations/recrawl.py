@@ -106,6 +106,10 @@ _TABLE = (
         *("over = demanded / sqrt(threshold)", "over = demanded / threshold * 60"),
     ),
     (
+        *("slow-hosts-take-the-budget", "slow hosts leave their part to others", _THRESHOLD),
+        *("return min(demanded, requests * PLANNED * sqrt(threshold))", "return demanded"),
+    ),
+    (
         *("future-dates", "future dates are worth nothing", _HINTS),
         *("not _OLDEST <= date <= now", "not _OLDEST <= date"),
     ),

@@ -15,7 +15,15 @@ from bench.recrawl import simulate
 from bench.recrawlpeers import Ours
 from bench.recrawlweb import DAY, web
 from krowlspider.recrawl.estimate import Estimate
-from krowlspider.recrawl.threshold import EVERY, PLANNED, THRESHOLD_MAX, THRESHOLD_MIN, demand, step
+from krowlspider.recrawl.threshold import (
+    EVERY,
+    PLANNED,
+    THRESHOLD_MAX,
+    THRESHOLD_MIN,
+    counted,
+    demand,
+    step,
+)
 from krowlspider.recrawl.value import expected_value
 
 if TYPE_CHECKING:
@@ -78,6 +86,20 @@ def test_the_threshold_settles_for_a_constant_demand(requests: float) -> None:
         threshold = step(threshold, 1.0, requests)
     wanted = min(max((1 / (requests * PLANNED)) ** 2, THRESHOLD_MIN), THRESHOLD_MAX)
     assert threshold == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("budget", [0.2, 1.0, 5.0])
+def test_slow_hosts_leave_their_part_of_the_budget_to_others(budget: float) -> None:
+    """Ten hosts with much demand that afford little, and ninety with less that afford more."""
+    hosts = [(20.0, 0.002)] * 10 + [(10.0, 0.5)] * 90
+    crawl, own = 4000.0, [4000.0] * len(hosts)
+    for _ in range(24 * MINUTES):
+        own = [step(each, *host) for each, host in zip(own, hosts, strict=True)]
+        crawl = step(crawl, sum(counted(*host, crawl) for host in hosts), budget)
+    pairs = list(zip(own, hosts, strict=True))
+    made = [wanted / max(each, crawl) ** 0.5 for each, (wanted, _) in pairs]
+    assert sum(made) == pytest.approx(budget * PLANNED, rel=0.05)
+    assert all(rate <= afforded for rate, (_, afforded) in zip(made, hosts, strict=True))
 
 
 bounded = st.floats(THRESHOLD_MIN, THRESHOLD_MAX)

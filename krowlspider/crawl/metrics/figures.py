@@ -113,6 +113,6 @@ def _of_cluster(node: Node | None) -> Figures:
         "krowl_cluster_joined": node.joined,
         "krowl_cluster_lease": node.cluster.has_lease,
         "krowl_cluster_ring": 0 if view is None else view.ring.number,
-        "krowl_cluster_dead_nodes": len(node.dead),
-        "krowl_cluster_inbox_messages": node.waiting,
+        "krowl_cluster_dead_nodes": len(node.dead_nodes),
+        "krowl_cluster_inbox_messages": node.inbox_length,
     }

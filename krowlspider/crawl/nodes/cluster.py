@@ -217,9 +217,9 @@ class Cluster:
         await self._leaving.drain()
 
     @property
-    def left_behind(self) -> int:
+    def not_handed_over(self) -> int:
         """The URLs that were not handed over, although other nodes were there to take them."""
-        return self._leaving.left_behind
+        return self._leaving.not_handed_over
 
     def _is_empty(self, *, over: bool, joined: bool) -> bool:
         """Return whether no node needs to wait for this one to come back."""

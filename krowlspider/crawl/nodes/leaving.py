@@ -41,8 +41,7 @@ class Leaving:
     step has 60 of them, or as many after the last request in flight.
 
     ``is_drained``: other nodes have everything that was here, and know that this node leaves.
-    ``left_behind`` are the URLs that were not handed over, although other nodes were there to take
-    them.
+    ``not_handed_over`` counts the URLs that stay here although other nodes were there to take them.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Leaving:
         self._dead: frozenset[str] = frozenset()
         self._dead_since = 0.0
         self.is_drained = False
-        self.left_behind = 0
+        self.not_handed_over = 0
 
     @property
     def others(self) -> list[Record]:
@@ -122,7 +121,7 @@ class Leaving:
             async with asyncio.timeout(max(self._end - monotonic(), last)):
                 await self._drain()
         left = self._crawl.left + self._crawl.stays
-        self.left_behind = left if self._has_takers else 0
+        self.not_handed_over = left if self._has_takers else 0
         if left:
             logger.warning(
                 "Not handed over: %s; what is left waits in the job folder for the next start of"

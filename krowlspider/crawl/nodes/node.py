@@ -71,7 +71,7 @@ class Node:
         # The part of the page limit of all nodes that this node may use; None without a limit.
         self.allowance = Allowance(cluster.keys, pages) if pages else None
         # Messages in the inbox at the last look; -1 while it is not known.
-        self.waiting = -1
+        self.inbox_length = -1
         self._heartbeats = Heartbeats(
             cluster.membership,
             is_idle=self._is_idle,
@@ -92,7 +92,7 @@ class Node:
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
         # Set when the owner of a URL is known, or when it will never be known.
-        self.known = asyncio.Event()
+        self.owners_settled = asyncio.Event()
 
     def others(self, hosts: list[str]) -> list[str | None]:
         """Return the owner of each host, in the order given, None for a host of this node."""
@@ -103,7 +103,7 @@ class Node:
         return [None if (owner := owners[host]) == own else owner for host in hosts]
 
     @property
-    def size(self) -> int:
+    def node_count(self) -> int:
         """The number of nodes that may fetch, this one included."""
         view = self.cluster.view
         return 1 if view is None else len(view.reading.claims)
@@ -114,7 +114,7 @@ class Node:
         return view is not None and view.may_fetch(domain)
 
     @property
-    def knows(self) -> bool:
+    def knows_owners(self) -> bool:
         return self.cluster.view is not None
 
     @property
@@ -122,21 +122,21 @@ class Node:
         return self._heartbeats.over
 
     @property
-    def left_behind(self) -> int:
+    def not_handed_over(self) -> int:
         """Return how many URLs this node has not handed over although other nodes were there."""
-        return self.cluster.left_behind if self.running else 0
+        return self.cluster.not_handed_over if self.running else 0
 
     def silence(self, name: str) -> float:
         """Return for how many seconds a node has sent no heartbeat."""
         return self._heartbeats.silence(name)
 
     @property
-    def left(self) -> list[str]:
+    def stopped_nodes(self) -> list[str]:
         """Return the nodes that have ended with work left, and are not waited for."""
         return sorted(self.cluster.membership.stopped)
 
     @property
-    def dead(self) -> frozenset[str]:
+    def dead_nodes(self) -> frozenset[str]:
         """Return the nodes that have died with work on their disks, as far as is known."""
         members = self.cluster.membership
         away = members.pending_nodes - members.members.keys()
@@ -177,7 +177,7 @@ class Node:
     def ready(self) -> bool:
         return (
             self.joined
-            and (self.allowance is None or self.allowance.left > 0)
+            and (self.allowance is None or self.allowance.pages_left > 0)
             and self.cluster.signals.signal is Signal.RUNNING
             and self.cluster.has_lease
             and self._has_orders
@@ -232,7 +232,7 @@ class Node:
             return "for the other nodes"
         if self._crawl.waits_for_seeds():
             return "for the seeds of the other nodes"
-        is_spent = self.allowance is not None and not self.allowance.left
+        is_spent = self.allowance is not None and not self.allowance.pages_left
         return "for a share of the cluster's page limit" if is_spent else ""
 
     def run(
@@ -245,16 +245,16 @@ class Node:
         self._crawl = crawl
         self._handover = handover = self.cluster.attach(crawl, self._spider, self._is_inbox_empty)
         self._streams = Streams(crawl.outbox, self.own, self._spider)
-        # The first one sends URLs.
+        self._url_forwarder = Forwarder(
+            self._streams,
+            self.cluster.client_of,
+            requests_key(self._spider),
+            inbox_max=INBOX_MAX,
+            # By an outdated ring, a URL could go to a node that has left.
+            paused=lambda: not self.cluster.has_lease,
+        )
         self._forwarders = (
-            Forwarder(
-                self._streams,
-                self.cluster.client_of,
-                requests_key(self._spider),
-                inbox_max=INBOX_MAX,
-                # By an outdated ring, a URL could go to a node that has left.
-                paused=lambda: not self.cluster.has_lease,
-            ),
+            self._url_forwarder,
             Forwarder(
                 self.robots_post,
                 self.cluster.client_of,
@@ -293,7 +293,7 @@ class Node:
 
     def _fail(self, error: Exception) -> None:
         self._crawl.fail(error)
-        self.known.set()
+        self.owners_settled.set()
 
     async def _work(self, on_over: Callable[[], None], on_stop: Callable[[], None]) -> None:
         crawl, tasks, signals = self._crawl, self._tasks, self.cluster.signals
@@ -316,7 +316,7 @@ class Node:
         tasks.start(signals.run(on_signal))
         await self.cluster.join(tasks)
         self.joined = True
-        self.known.set()
+        self.owners_settled.set()
         for each in self._forwarders:
             tasks.start(each.run())
         for work in (self._inbox.run(), ask_again(), beat()):
@@ -356,10 +356,10 @@ class Node:
 
     async def _is_inbox_empty(self) -> bool:
         begun = time.monotonic()
-        self.waiting = await waiting(self.cluster.own_client, self._spider)
+        self.inbox_length = await waiting(self.cluster.own_client, self._spider)
         if self._meters is not None:
             self._meters.redis.observe(time.monotonic() - begun)
-        return not self.waiting
+        return not self.inbox_length
 
     async def _is_idle(self) -> bool:
         # The inbox comes first: what leaves it meanwhile is seen in the frontier.
@@ -374,14 +374,14 @@ class Node:
         shown = {} if epoch is None else {"epoch": epoch}
         if self.cluster.shrinking:
             shown["leaving"] = 1
-        own = {"inbox": self.waiting, "time": round(time.time())}
+        own = {"inbox": self.inbox_length, "time": round(time.time())}
         if not self.spent and self._crawl.has_seeds():
             own["seeds"] = 1
         return {**self._crawl.figures(), **own, **shown}
 
     def counts(self) -> dict[str, int]:
         """Return counts since this start, by the names of the stats below ``krowl/cluster/``."""
-        sent, taken = self._forwarders[0].stats, self._inbox.stats
+        sent, taken = self._url_forwarder.stats, self._inbox.stats
         counts = {
             "sent_count": sent.sent,
             "again_count": self._streams.again,
@@ -408,7 +408,7 @@ class Node:
 
     async def stop(self) -> None:
         """Leave the cluster. Messages that are not acknowledged stay in the outbox."""
-        self.known.set()
+        self.owners_settled.set()
         if self.running:
             await self._tasks.end()
             if self.allowance is not None:

@@ -146,11 +146,11 @@ OPERATIONS = st.lists(
         st.tuples(st.sampled_from(["sync", "restart"]), st.just([])),
     ),
     min_size=5,
-    max_size=60,
+    max_size=30,
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(most=st.integers(2, 12), operations=OPERATIONS)
 @example(
     4,

@@ -57,6 +57,7 @@ def test_counts_are_of_live_members_and_all_messages() -> None:
         node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
         stats = [ForwardStats(failed=Counter(down=count)) for count in (1, 2, 4)]
         node._forwarders = [SimpleNamespace(stats=each) for each in stats]
+        node._url_forwarder = node._forwarders[0]
         node._streams = SimpleNamespace(again=0)
         node._inbox = SimpleNamespace(stats=InboxStats())
         node._handover = SimpleNamespace(counts=dict, failed=Counter)
