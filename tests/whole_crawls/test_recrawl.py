@@ -230,7 +230,7 @@ def recrawled_with_kills(folder: Path, graph: Graph, kills: int, chance: random.
     """Crawl a web, then ask all again with so many kills; check what was asked."""
     quick = {"KROWL_COMMIT_INTERVAL": 0.1, "KROWL_DELAY_MIN": 0.05}
     # Few pages are asked between two looks at the web.
-    settings = {**quick, "KROWL_RECRAWL": "once", "KROWL_DELAY_MIN": 0.5}
+    settings = {**quick, "KROWL_RECRAWL": "once", "KROWL_DELAY_MIN": 1.0}
     with MockWeb(graph=graph) as web:
         crawl_of(web, folder, settings=quick, feed=False).run()
         first = Counter(entry.url for entry in pages(web.log()))
@@ -264,5 +264,5 @@ def test_no_page_is_lost_or_asked_twice_after_kills(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_no_page_is_lost_or_asked_twice_after_200_kills(tmp_path: Path):
-    graph = Graph(hosts=100, pages=50, seed=6, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+    graph = Graph(hosts=20, pages=300, seed=6, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
     recrawled_with_kills(tmp_path, graph, 200, random.Random(4))
