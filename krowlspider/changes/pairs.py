@@ -51,7 +51,7 @@ def pairs_of(lines: Iterable[bytes], since: str = "", host: str = "") -> Iterato
     A change is a 200 with another payload than the 200 before it, a 404 or 410 after a 200, or the
     reverse. Fetches with another status are passed over, and so is a 200 without payload, which may
     be the answer to HEAD. ``since`` is a timestamp of 14 digits: earlier changes are left out.
-    ``host`` is a name in lower case without port.
+    ``host`` is a name in lower case, for all ports, or a name with a port.
 
     :raises ArchiveError: a line is broken
     """
@@ -79,7 +79,7 @@ def _fetches(lines: Iterable[bytes], host: str) -> Iterator[IndexLine]:
             continue
         line = _parsed(text)
         is_told = line.status in GONE or line.status == "200" or _is_304(line)
-        if is_told and not line.method and not line.is_bare and host in {"", _host_of(line.url)}:
+        if is_told and not line.method and not line.is_bare and _is_of(line.url, host):
             yield line
 
 
@@ -97,9 +97,9 @@ def _parsed(text: bytes) -> IndexLine:
     return line
 
 
-def _host_of(url: str) -> str:
-    place = url.partition("://")[2].partition("/")[0]
-    return place.rpartition("@")[2].partition(":")[0].lower()
+def _is_of(url: str, host: str) -> bool:
+    place = url.partition("://")[2].partition("/")[0].rpartition("@")[2].lower()
+    return host in {"", place, place.partition(":")[0]}
 
 
 def _is_304(line: IndexLine) -> bool:

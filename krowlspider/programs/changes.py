@@ -55,7 +55,9 @@ class Command(Program):
         parser.add_argument(
             "--since", metavar="DATE", help="only changes found since then, UTC: 2026-01-31"
         )
-        parser.add_argument("--host", metavar="NAME", help="only pages of one host, at all ports")
+        parser.add_argument(
+            "--host", metavar="NAME", help="only pages of one host; without a port, at all ports"
+        )
         parser.add_argument(
             "--diff", action="store_true", help="add the unified difference of the visible text"
         )
@@ -64,9 +66,9 @@ class Command(Program):
         refuse_options("changes", args)
         if len(args) != 1:
             raise UsageError(f"scrapy changes {self.syntax()}")
-        if opts.host is not None and (not opts.host or "/" in opts.host or ":" in opts.host):
+        if opts.host is not None and (not opts.host or "/" in opts.host):
             raise KrowlError(
-                f"--host {opts.host} fits no page: give a name without scheme and port"
+                f"--host {opts.host} fits no page: give a name without scheme and path"
             )
         validate(offline(self.settings))
         since = "" if opts.since is None else captures.stamp(opts.since)

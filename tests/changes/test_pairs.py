@@ -129,6 +129,8 @@ def test_a_host_has_all_its_ports_and_no_names_below_it():
     lines = sorted(fetch(n, str(n), url=url) for url in urls for n in range(2))
     found = {pair.after.url for pair in pairs_of(lines, host="a.test")}
     assert found == {"http://a.test/", "http://a.test:81/"}
+    [pair] = pairs_of(lines, host="a.test:81")
+    assert pair.after.url == "http://a.test:81/"
 
 
 def test_urls_of_one_key_are_bounded():
