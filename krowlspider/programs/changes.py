@@ -12,6 +12,7 @@ from scrapy.exceptions import UsageError
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, merged
+from krowlspider.archive.upload.notes import uploaded
 from krowlspider.changes.bodies import BODY_MAX, READ_MAX, Compared, body_in, compared
 from krowlspider.changes.pairs import GONE, Pair, in_time, pairs_of
 from krowlspider.config.validation import offline, validate
@@ -75,8 +76,8 @@ class Command(Program):
         folder = folder_of(self.settings, args[0])
         with TemporaryDirectory(prefix="krowlspider-changes-") as name:
             scratch = Path(name)
-            indexes = self._indexes(folder, args[0], scratch)
-            versions = _Versions(folder, indexes)
+            indexes, away = self._indexes(folder, args[0], scratch)
+            versions = _Versions(folder, indexes, away)
             lines = merged(indexes, scratch)
             pairs = in_time(pairs_of(lines, since, (opts.host or "").lower()), scratch)
             with written(STDIO) as file:
@@ -84,12 +85,15 @@ class Command(Program):
                     file.write(f"{line}\n")
         for fault in versions.faults:
             self.complain(fault, FOUND_WRONG)
+        if versions.missed:
+            self.complain(_places(folder, versions.missed), FOUND_WRONG)
         if versions.unknown:
             count = counted(versions.unknown, "change")
             self.complain(f"not compared, for want of a body: {count}", FOUND_WRONG)
 
-    def _indexes(self, folder: Path, name: str, scratch: Path) -> list[Path]:
-        """Return the indexes of a folder, with those that are made of its open files."""
+    def _indexes(self, folder: Path, name: str, scratch: Path) -> tuple[list[Path], set[str]]:
+        """Return the indexes of a folder, with those that are made of its open files, and the names
+        of the files that are gone from it."""
         # First these: a file that is finished meanwhile is in both, and counts once.
         still_open = index_open_files(folder, scratch)
         found = indexes_in(folder)
@@ -100,28 +104,38 @@ class Command(Program):
             if index.name.removesuffix(f"{WARC}{OPEN}{INDEX}") + INDEX not in finished
         ]
         if found.missing:
-            count, way = counted(len(found.missing), "file"), scrapy_with("warc", "index", name)
-            self.complain(f"not read, for want of an index: {count}: {way}", FOUND_WRONG)
+            count, way = len(found.missing), scrapy_with("warc", "index", name)
+            what = f"not read, for want of an index: {counted(count, 'file')}"
+            self.complain(f"{what}: {way}", FOUND_WRONG)
         if found.damaged:
-            count, way = (
-                counted(len(found.damaged), "damaged file"),
-                scrapy_with("warc", "check", name),
-            )
-            self.complain(f"read as far as it can be read: {count}: {way}", FOUND_WRONG)
+            count, way = len(found.damaged), scrapy_with("warc", "check", name)
+            what = f"read as far as they can be read: {counted(count, 'damaged file')}"
+            self.complain(f"{what}: {way}", FOUND_WRONG)
         if others := files_without_index(folder):
             self.complain(others, FOUND_WRONG)
-        return [*found.there, *still_open]
+        return [*found.there, *still_open], set(found.away)
+
+
+def _places(folder: Path, gone: set[str]) -> str:
+    """Return how many files are gone from a folder, and where those are that were uploaded."""
+    there = uploaded(folder)
+    places = {there[name].rpartition("/")[0] for name in gone if name in there}
+    return captures.left_out(folder, len(gone), places, 0)
 
 
 class _Versions:
     """Reads and compares the versions of pages.
 
-    ``faults`` are reasons why a body could not be read, ``unknown`` counts the changes without one.
+    ``away`` are the names of files that are gone from the folder, ``missed`` those of them that a
+    change is in. ``faults`` are other reasons why a body could not be read, ``unknown`` counts the
+    changes without one.
     """
 
-    def __init__(self, folder: Path, indexes: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, indexes: Sequence[Path], away: set[str]) -> None:
         self._folder = folder
         self._indexes = indexes
+        self._away = away
+        self.missed: set[str] = set()
         self.faults: dict[str, None] = {}
         self.unknown = 0
 
@@ -134,6 +148,10 @@ class _Versions:
     def _compared(self, pair: Pair, *, with_difference: bool) -> Compared | None:
         """Return how two versions differ, as far as it is known; None if they do not."""
         if not GONE.isdisjoint((pair.before.status, pair.after.status)):
+            return Compared()
+        if away := self._away & {pair.before.filename, pair.after.filename}:
+            self.missed |= away
+            self.unknown += 1
             return Compared()
         try:
             before, after = self._body(pair.before), self._body(pair.after)

@@ -289,9 +289,41 @@ def test_bodies_in_a_file_that_is_gone_are_not_compared(tmp_path: Path):
     found = changes(folder, code=1)
     assert [each["similarity"] for each in found] == [None, None]
     assert [each["after"]["file"] for each in found] == [first.name, second.name]
-    said = faults(folder)
-    assert said[-1] == "krowlspider: not compared, for want of a body: 2 changes"
-    assert f"in {first.name}, which is not in {folder}" in said[0]
+    assert faults(folder) == [
+        f"krowlspider: 1 file no longer in {folder}",
+        "krowlspider: not compared, for want of a body: 2 changes",
+    ]
+
+
+def test_a_revisit_of_a_response_elsewhere_is_named(tmp_path: Path):
+    """As with KROWL_WARC_DEDUP: its response is in the archive of another crawl."""
+    folder = tmp_path / "warc"
+    with deduplicating(folder, max_size=1) as series:
+        for each in (fetch(0, b"b", url=f"{URL}x"), fetch(1, b"a"), fetch(2, b"b")):
+            series.append(each)
+    elsewhere = finished(folder)[0]
+    elsewhere.unlink()
+    index_path(elsewhere).unlink()
+    [change] = changes(folder, code=1)
+    assert (change["similarity"], change["text_changed"]) == (None, None)
+    assert "is a revisit, and the record that it refers to is missing" in faults(folder)[0]
+
+
+def test_a_damaged_file_is_read_as_far_as_it_can_be(tmp_path: Path):
+    folder = archived(tmp_path / "warc", [fetch(0, b"a"), fetch(1, b"b"), fetch(2, b"c")])
+    [file] = finished(folder)
+    offset = changes(folder)[0]["after"]["offset"]
+    content = bytearray(file.read_bytes())
+    content[offset + 20 : offset + 40] = bytes(20)
+    file.write_bytes(content)
+    index_path(file).unlink()
+    scrapy("warc", "index", folder, code=1)
+    [change] = changes(folder, code=1)
+    assert (change["before"]["time"], change["after"]["time"]) == (time(0), time(2))
+    way = f"scrapy warc check {folder}"
+    assert faults(folder) == [
+        f"krowlspider: read as far as they can be read: 1 damaged file: {way}"
+    ]
 
 
 def test_what_has_no_index_is_counted(tmp_path: Path):
