@@ -280,6 +280,8 @@ def test_a_damaged_record_is_named_and_the_rest_goes_on(tmp_path: Path):
     said = faults(folder)
     assert said[0].startswith(f"krowlspider: {file.name} at byte {offset}: ")
     assert said[1:] == ["krowlspider: not compared, for want of a body: 1 change"]
+    cat = scrapy("warc", "cat", f"{URL}x", folder, code=2).stderr.decode()
+    assert cat.startswith(f"krowlspider: {file.name} at byte {offset}: ")
 
 
 def test_bodies_in_a_file_that_is_gone_are_not_compared(tmp_path: Path):
