@@ -162,38 +162,48 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 def plot(figures: Mapping[str, Any], path: Path) -> None:
     """Draw freshness over requests as SVG: others as points, ours and the oracle as lines."""
     rows = sorted(figures["rows"], key=lambda row: row["requests a day"])
-    left = floor(log10(rows[0]["requests a day"]) * 4) / 4
-    right = ceil(log10(rows[-1]["requests a day"]) * 4) / 4
+    left = min(log10(min(row["our requests"], row["requests a day"])) for row in rows)
+    right = max(log10(max(row["our requests"], row["requests a day"])) for row in rows)
+    least = min(min(row["our freshness"], row["its freshness"]) for row in rows)
+    lowest = floor(least * 10 - 0.2) / 10
 
-    def place(requests: float, freshness: float) -> str:
-        across = 60 + 560 * (log10(max(requests, 10**left)) - left) / (right - left)
-        return f"{across:.1f},{330 - 300 * freshness:.1f}"
+    def place(requests: float, freshness: float) -> tuple[float, float]:
+        across = 80 + 560 * (log10(requests) - left) / (right - left)
+        return round(across, 1), round(330 - 290 * (freshness - lowest) / (1 - lowest), 1)
 
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 380" font-size="12">',
-        '<rect width="820" height="380" fill="white"/>',
+        (
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 390" font-size="13"'
+            ' font-family="sans-serif">'
+        ),
+        '<rect width="960" height="390" fill="white"/>',
+        '<text x="20" y="22">freshness</text>',
+        '<text x="280" y="380">requests a day (logarithmic)</text>',
     ]
-    for tenth in range(0, 11, 2):
-        y = 330 - 30 * tenth
-        parts.append(f'<path d="M60 {y}H620" stroke="#ddd"/>')
-        parts.append(f'<text x="30" y="{y + 4}">{tenth / 10}</text>')
-    for row in rows:
-        across = place(row["requests a day"], 0).split(",")[0]
-        parts.append(f'<path d="M{across} 330v5" stroke="#000"/>')
-    for label, key, made, colour in (
-        ("ours", "our freshness", "our requests", "#1b6ca8"),
-        ("oracle", "oracle", "our requests", "#c1660a"),
+    for tenth in range(round(lowest * 10), 11):
+        y = place(10**left, tenth / 10)[1]
+        parts.append(f'<path d="M70 {y}H650" stroke="#ddd"/>')
+        parts.append(f'<text x="62" y="{y + 4}" text-anchor="end">{tenth / 10}</text>')
+    for power in range(floor(left), ceil(right) + 1):
+        for mark in (10**power, 2 * 10**power, 5 * 10**power):
+            if left <= log10(mark) <= right:
+                x = place(mark, lowest)[0]
+                parts.append(f'<path d="M{x} 330v6" stroke="#000"/>')
+                parts.append(f'<text x="{x}" y="352" text-anchor="middle">{mark:,}</text>')
+    for at, (label, key, colour) in enumerate(
+        (("oracle", "oracle", "#c1660a"), ("ours", "our freshness", "#1b6ca8"))
     ):
-        line = " ".join(place(row[made], row[key]) for row in rows)
+        places = (place(row["our requests"], row[key]) for row in rows)
+        line = " ".join(f"{x},{y}" for x, y in places)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        at = 52 if label == "ours" else 34
-        parts.append(f'<text x="640" y="{at}" fill="{colour}">{label}</text>')
+        parts.append(f'<text x="680" y="{40 + 22 * at}" fill="{colour}">{label}</text>')
     for number, row in enumerate(rows):
-        across, down = place(row["requests a day"], row["its freshness"]).split(",")
-        parts.append(f'<circle cx="{across}" cy="{down}" r="4" fill="#555"/>')
-        parts.append(f'<text x="{float(across) + 6}" y="{float(down) + 14}">{number + 1}</text>')
-        requests = f"{row['requests a day']:,}"
-        text = escape(f"{number + 1}  {row['schedule']}: {requests}")
-        parts.append(f'<text x="640" y="{90 + 20 * number}" font-size="10">{text}</text>')
-    parts.append('<text x="230" y="365">requests a day (logarithmic); up: freshness</text></svg>')
-    path.write_text("\n".join(parts) + "\n")
+        x, y = place(row["requests a day"], row["its freshness"])
+        parts.append(f'<circle cx="{x}" cy="{y}" r="4" fill="#555"/>')
+        # Those that lie near to each other have their numbers on either side.
+        aside, anchor = (-8, "end") if number % 2 == 0 else (8, "start")
+        number_at = f'x="{x + aside:.1f}" y="{y + 16}" text-anchor="{anchor}"'
+        parts.append(f"<text {number_at}>{number + 1}</text>")
+        text = escape(f"{number + 1}  {row['schedule']}")
+        parts.append(f'<text x="680" y="{100 + 22 * number}">{text}</text>')
+    path.write_text("\n".join([*parts, "</svg>"]) + "\n")

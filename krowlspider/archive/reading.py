@@ -161,10 +161,10 @@ def read_member(stream: BinaryIO, offset: int, most: int = ALL) -> Member:
     return Member(offset, fed - len(decoder.unused_data), b"".join(content), dropped)
 
 
-def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:
-    """Return the WARC fields and the block of the record at ``offset``; the names of the fields
-    are spelt as in the standard."""
+def read_record(path: Path, offset: int, most: int = ALL) -> tuple[dict[str, str], bytes]:
+    """Return the WARC fields and the block of the record at ``offset``; of a larger record about
+    ``most`` bytes. The names of the fields are spelt as in the standard."""
     with path.open("rb") as stream:
-        record = read_member(stream, offset).record()
+        record = read_member(stream, offset, most).record()
     fields = {standard(name): value for name, value in record.headers.to_dict().items()}
     return fields, record.reader.read()

@@ -436,9 +436,8 @@ class Command(Program):
     def _complain_of_other_forms(self, code: int, *folders: Path) -> None:
         """Count the files that have no index, because they are not in gzip."""
         for folder in folders:
-            if others := [path for path in files_in(folder) if not path.name.endswith(WARC)]:
-                way = f"scrapy warc extract {quote(str(folder))} -o FOLDER copies them into gzip"
-                self.complain(f"not read: {counted(len(others), 'file')}: {way}", code)
+            if others := files_without_index(folder):
+                self.complain(others, code)
 
 
 def _options(usage: str) -> list[str]:
@@ -462,6 +461,15 @@ def folder_of(settings: Settings, name: str) -> Path:
     raise KrowlError(
         f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
     )
+
+
+def files_without_index(folder: Path) -> str:
+    """Return how many files are not read because they are not in gzip; empty if there are none."""
+    others = [path for path in files_in(folder) if not path.name.endswith(WARC)]
+    if not others:
+        return ""
+    way = f"scrapy warc extract {quote(str(folder))} -o FOLDER copies them into gzip"
+    return f"not read: {counted(len(others), 'file')}: {way}"
 
 
 def _synced(name: str) -> Synced | None:

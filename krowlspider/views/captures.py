@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import OPEN
+from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.cdxj import REVISIT, timestamp
 from krowlspider.archive.index.lookup import captures_of, original_of
 from krowlspider.archive.payloads.payload import body_of, lacks_chunk, without_head
-from krowlspider.archive.reading import read_record
+from krowlspider.archive.reading import ALL, read_record
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.errors import KrowlError, scrapy_with
 from krowlspider.frontier.admin.words import counted, printable
@@ -38,6 +39,10 @@ _STAMP = "%Y%m%d%H%M%S"
 
 class NotThereError(KrowlError):
     """There is no such capture, or the original that a revisit refers to is missing."""
+
+
+class DamagedError(KrowlError):
+    """A record cannot be read: the message names its file and place."""
 
 
 def wanted(url: str) -> str:
@@ -123,8 +128,9 @@ def read(folder: Path, indexes: Sequence[Path], line: IndexLine) -> tuple[bytes,
     returned as its original.
 
     :raises NotThereError: the WARC file is missing, or the original of a revisit
+    :raises DamagedError: the record cannot be read
     """
-    fields, block = _read(folder, indexes, line)
+    fields, block = stored(folder, indexes, line)
     return block, _SEGMENT if "WARC-Segment-Number" in fields else ""
 
 
@@ -135,7 +141,7 @@ def body(
 
     If it cannot be decoded, return the body as it is stored, and why. Raises the errors of `read`.
     """
-    fields, block = _read(folder, indexes, line)
+    fields, block = stored(folder, indexes, line)
     fault = _SEGMENT if "WARC-Segment-Number" in fields else ""
     if not fields.get("Content-Type", "").startswith("application/http"):
         return block, fault
@@ -148,11 +154,12 @@ def body(
     return found, fault
 
 
-def _read(
-    folder: Path, indexes: Sequence[Path], line: IndexLine
+def stored(
+    folder: Path, indexes: Sequence[Path], line: IndexLine, most: int = ALL
 ) -> tuple[Mapping[str, str], bytes]:
-    """Return the fields of the record that has the body of a capture, and what `read` does."""
-    fields, block = _record(folder, line)
+    """Return the fields of the record that has the body of a capture, and what `read` does; of a
+    larger record about ``most`` bytes. Raises the errors of `read`."""
+    fields, block = _record(folder, line, most)
     if line.mime != REVISIT:
         return fields, block
     revisit, head = fields, block
@@ -162,27 +169,29 @@ def _read(
             f"the capture of {line.url} at {line.timestamp} is a revisit, and the record"
             " that it refers to is missing"
         )
-    fields, block = _record(folder, original)
+    fields, block = _record(folder, original, most)
     # Revisits written by other tools may have no head.
     if head and not revisit.get("WARC-Profile", "").endswith(_UNCHANGED):
         block = head + without_head(block)
     return fields, block
 
 
-def _record(folder: Path, line: IndexLine) -> tuple[dict[str, str], bytes]:
+def _record(folder: Path, line: IndexLine, most: int) -> tuple[dict[str, str], bytes]:
     # Only the name of the file: an index must not lead out of the folder.
     path = folder / Path(line.filename).name
     try:
         if path.name.endswith(OPEN) and not path.exists():
             # The crawl has finished it since it was indexed.
             path = path.with_name(path.name.removesuffix(OPEN))
-        return read_record(path, line.offset)
+        return read_record(path, line.offset, most)
     except FileNotFoundError as error:
         there = uploaded(folder).get(path.name)
         raise NotThereError(
             f"{line.url} is in {line.filename}, which is not in {folder}"
             + (f": it was uploaded to {there}" if there else "")
         ) from error
+    except RecordError as error:
+        raise DamagedError(f"{line.filename} at byte {error.offset}: {error.reason}") from error
 
 
 # Hosts, media types and statuses that a table lists; JSON has all.

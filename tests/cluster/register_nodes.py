@@ -8,7 +8,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.cluster.consul.agent import Agent
@@ -118,9 +118,20 @@ def call(agent: Server, method: str, path: str, body: bytes | None = None) -> by
 
 @dataclass
 class Place:
-    """Where a register is."""
+    """Where a register is, and the loop that serves it."""
 
     url: str
+    loop: asyncio.AbstractEventLoop
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Connections are taken, and nothing is answered."""
+        thawed = Event()
+        self.loop.call_soon_threadsafe(thawed.wait)
+        try:
+            yield
+        finally:
+            thawed.set()
 
 
 @contextmanager
@@ -136,7 +147,7 @@ def supervisor_register(folder: Path) -> Iterator[Place]:
     thread = Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield Place(f"unix://{folder / 'socket'}")
+        yield Place(f"unix://{folder / 'socket'}", loop)
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)

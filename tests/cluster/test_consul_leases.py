@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.consul.agent import Agent
+from krowlspider.cluster.consul.service import ConsulService
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.seed import IdentitySeed
@@ -217,7 +218,8 @@ async def cut_off_node_keeps_its_place_under_the_delay(
 async def killed_node_is_gone_after_its_lease(cluster: str, consul: Server, _: Path) -> None:
     """Within three TTLs; its service is critical after one."""
     both = {"a": "passing", "b": "critical"}
-    async with joined(consul, cluster, A) as a:
+    service = ConsulService(Agent(consul.url), cluster, A, TTL)
+    async with joined(consul, cluster, A, service=service) as a:
         with child(consul, cluster, "b") as process:
             await until(lambda: "b" in a.members, 2)
             process.kill()
@@ -276,7 +278,9 @@ def test_leases_end_before_others_take_over(
 
 
 async def _be_node(url: str, cluster: str, node: str) -> None:
-    membership = RegisteredMembership(Agent(url), cluster, Member(node), ttl=TTL)
+    agent, own = Agent(url), Member(node)
+    service = ConsulService(agent, cluster, own, TTL)
+    membership = RegisteredMembership(agent, cluster, own, ttl=TTL, service=service)
     await membership.start()
     await membership.publish((Ring([membership.own]),))
     while True:

@@ -147,6 +147,16 @@ def test_claims_of_a_leaving_node_are_read_until_it_is_gone(register: Server | P
     asyncio.run(main())
 
 
+def test_domains_of_a_node_that_returns_wait_for_it(register: Server | Place, cluster: str):
+    async def main() -> None:
+        async with joined(register, cluster, A) as a, joined(register, cluster, B) as b:
+            await b.publish((RING_AB,))
+            await b.leave(returns=True)
+            await until(lambda: a.members.get("b") == Record(B, (RING_AB,), dead=True), 2)
+
+    asyncio.run(main())
+
+
 def test_member_is_pending_until_it_is_dismissed(register: Server | Place, cluster: str):
     async def main() -> None:
         async with joined(register, cluster, A) as a:

@@ -74,7 +74,6 @@ UNMOVED = {
         "krowl_leveldb_size_bytes",
     ],
     "tests/whole_crawls/hostile/test_memory_limit.py": ["krowl_memory_waits_total"],
-    "tests/recrawl/test_validators.py": ["krowl_pages_validator_left_total"],
     "tests/middlewares/test_throttling.py": ["krowl_politeness_address_rested_total"],
     "tests/crawl/answers/test_outages.py": [
         *("krowl_politeness_blameless_total", "krowl_politeness_outages_total"),

@@ -27,6 +27,7 @@ from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, decode_id, read_chunk
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import REFERENCE_MAX, identity, normalise
@@ -51,7 +52,7 @@ URL = "https://www.example.com/dir/page?q"
 # Bytes of a body, as received and decoded.
 BODY_MAX = 1024 * 1024
 # What a value of LevelDB may raise: it is our own, and checked against its checksum.
-_UNREADABLE = (ValueError, struct.error, IndexError, KeyError, RecursionError)
+_UNREADABLE = (StoreError, ValueError, struct.error, IndexError, KeyError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)

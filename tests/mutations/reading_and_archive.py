@@ -8,6 +8,7 @@ _URLS = "krowlspider/urls"
 _POLITENESS = "krowlspider/politeness"
 _ARCHIVE = "krowlspider/archive"
 _CORPUS = "krowlspider/corpus"
+_CHANGES = "krowlspider/changes"
 
 READING_AND_ARCHIVE = (
     # --- URLs and pages ---
@@ -159,5 +160,38 @@ READING_AND_ARCHIVE = (
         "if _LOST.search(text) or (len(text) == len(body) and _is_utf8(body)):",
         "if _LOST.search(text):",
         ("tests/corpus/test_encodings.py",),
+    ),
+    # --- changes ---
+    Mutation(
+        "a-304-is-a-change",
+        "a 304 that was asked for finds the version again",
+        f"{_CHANGES}/pairs.py",
+        "    if _is_304(line):\n        return True\n",
+        "",
+        ("tests/changes/test_pairs.py",),
+    ),
+    Mutation(
+        "an-empty-200-is-a-change",
+        "a 200 without payload is passed over, as it may be the answer to HEAD",
+        f"{_CHANGES}/pairs.py",
+        " and not line.is_bare",
+        "",
+        ("tests/changes/test_pairs.py",),
+    ),
+    Mutation(
+        "another-compression-is-a-change",
+        "two bodies that differ only in their compression are no change",
+        f"{_CHANGES}/bodies.py",
+        "before.content is not None and before.content == after.content",
+        "before.content is not None and before is after",
+        ("tests/commands/test_changes.py",),
+    ),
+    Mutation(
+        "an-open-file-counts-twice",
+        "a file that is finished while it is indexed counts once",
+        "krowlspider/programs/changes.py",
+        "+ INDEX not in finished",
+        "+ INDEX",
+        ("tests/commands/test_changes.py",),
     ),
 )

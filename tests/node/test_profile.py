@@ -109,4 +109,4 @@ def test_bad_input_of_a_profile_is_refused(tmp_path: Path, seconds: str, said: s
     environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     words = ("--profile", seconds, "-s", f"JOBDIR={tmp_path}", "-s", "KROWL_CONTACT=")
     assert refused(*words, environment=environment).startswith(said)
-    assert not (tmp_path / "ring-secret").exists()
+    assert not (tmp_path / "register").exists()

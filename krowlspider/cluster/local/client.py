@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from krowlspider.cluster.register.port import Step
     from krowlspider.cluster.ring.live_members import RegisterEntry
 
-# Seconds for a call.
-_TIMEOUT = 4.0
+# Seconds for a call: with the wait between two polls, a signal is heard within five seconds.
+_TIMEOUT = 2.5
 
 
 class LocalRegister:

@@ -126,6 +126,20 @@ def fingerprints(text: str, *, minhash: bool = True) -> Fingerprints:
     exact = xxh3_128_digest(b" ".join(words))
     if not minhash:
         return Fingerprints(exact)
-    if len(data) > _WIDE * len(text):
-        words = _SPACELESS.sub(r" \1 ", text).encode().split()
+    if _may_be_spaceless(text, data):
+        words = _spaced(text)
     return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]))
+
+
+def words_of(text: str) -> list[bytes]:
+    """Return the words of a text. Each character of a script without spaces is one."""
+    data = text.encode()
+    return _spaced(text) if _may_be_spaceless(text, data) else data.split()
+
+
+def _may_be_spaceless(text: str, data: bytes) -> bool:
+    return len(data) > _WIDE * len(text)
+
+
+def _spaced(text: str) -> list[bytes]:
+    return _SPACELESS.sub(r" \1 ", text).encode().split()

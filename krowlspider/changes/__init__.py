@@ -1,0 +1,1 @@
+"""Changes of pages between two fetches, as the archive has them."""

@@ -1,0 +1,95 @@
+"""Which processes a supervisor starts, by the register of the last start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.cluster.local.client import LocalRegister
+from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.errors import JobError
+from krowlspider.node.register import ProcessRegister
+from krowlspider.node.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+NAME = "c"
+
+
+def start(
+    folder: Path,
+    wanted: Sequence[str],
+    act: Callable[[ProcessRegister, LocalRegister], Awaitable[None]],
+) -> list[str]:
+    """Open the register as a supervisor of these processes, and act; return which are leaving."""
+
+    async def main() -> list[str]:
+        tree = Tree(folder)
+        register = ProcessRegister(tree, NAME, wanted)
+        for process in wanted:
+            (folder / process).mkdir(exist_ok=True)
+        socket = folder / "socket"
+        await register.open(socket, anew=False)
+        try:
+            await act(register, LocalRegister(f"unix://{socket}"))
+        finally:
+            register.close()
+            socket.unlink()
+        return register.leaving
+
+    return asyncio.run(main())
+
+
+async def joined(register: LocalRegister, process: str) -> RegisteredMembership:
+    node = RegisteredMembership(register, NAME, Member(process), ttl=10)
+    await node.start()
+    await node.publish((Ring(map(Member, ("p1", "p2", "p3"))),))
+    return node
+
+
+async def nothing(*_: object) -> None: ...
+
+
+def test_processes_with_hosts_are_started_until_they_have_none(tmp_path: Path) -> None:
+    """p2 has died, and p3 was stopped; then p3 hands everything over. p4 has never had a folder."""
+
+    async def before(_: ProcessRegister, register: LocalRegister) -> None:
+        await joined(register, "p2")
+        await (await joined(register, "p3")).leave(returns=True)
+
+    async def after(_: ProcessRegister, register: LocalRegister) -> None:
+        node = await joined(register, "p3")
+        await node.dismiss()
+        await node.leave()
+
+    assert start(tmp_path, ["p1", "p2", "p3"], before) == []
+    assert start(tmp_path, ["p1"], nothing) == ["p2", "p3"]
+    assert start(tmp_path, ["p1", "p4"], after) == ["p2", "p3"]
+    (tmp_path / "p4").rmdir()
+    assert start(tmp_path, ["p1"], nothing) == ["p2"]
+
+
+def test_a_process_has_joined_with_its_first_heartbeat(tmp_path: Path) -> None:
+    """Not while it waits for the others; and not after its death."""
+
+    async def act(supervised: ProcessRegister, register: LocalRegister) -> None:
+        node = await joined(register, "p1")
+        await node.beat({})
+        assert supervised.joined() == set()
+        await node.beat({"start": 1, "beat": 1})
+        assert supervised.joined() == {"p1"}
+        await supervised.end_lease("p1")
+        assert supervised.joined() == set()
+
+    start(tmp_path, ["p1"], act)
+
+
+def test_folders_without_a_register_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "p1").mkdir()
+    with pytest.raises(JobError, match=r"no file 'register'.*: put it back from a copy"):
+        Tree(tmp_path).check()
