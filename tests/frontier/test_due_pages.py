@@ -263,6 +263,32 @@ def test_demands_add_up_to_that_of_the_crawl(world: World):
     assert planner(world).crawl.total == pytest.approx(sum(each.counted for each in hosts.values()))
 
 
+def test_a_page_that_comes_up_is_judged_again(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:1])
+    fetch_all(world)
+    planned = row_of(world, PAGES[0]).due
+    found = planner(world)
+    found.crawl = found.crawl._replace(threshold=1e6)
+    world.clocks.pass_(planned - world.frontier.now() + 1)
+    assert step(due) == 0
+    assert found.counts["postponed"] == 1
+    assert row_of(world, PAGES[0]).due > planned + 10 * DAY
+
+
+def test_a_deferred_host_tries_its_queue_first(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:7])
+    fetch_all(world)
+    world.add("http://a.test/queued")
+    host = world.frontier.schedule.pop()
+    assert host is not None
+    world.frontier.schedule.deferral.defer(host)
+    world.clocks.pass_(400 * DAY)
+    assert step(due) == 0
+    assert all(row.due > world.frontier.now() for row in rows(world) if row)
+
+
 # --- the turns of a host ---
 
 
@@ -418,6 +444,10 @@ def test_a_host_takes_its_schedule_along(world: World):
     other.clocks.wall = world.clocks.wall
     world.hand_over("a.test", other)
     assert world.store.get(schema.demand_key("a.test")) is None
+    left = [world.store.get(schema.demand_key(f"{name}.test")) for name in "bc"]
+    planner(world).begin(world.store.batch())
+    total = sum(HostDemand.read(each).counted for each in left)
+    assert planner(world).crawl.total == pytest.approx(total)
     before = {row.url: row.due for row in rows(other) if row}
     assert set(before) == set(PAGES[:7])
     assert all(before.values())

@@ -327,7 +327,9 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
     assert {path: row["fetches"] for path, row in found.items()} == {
         path[1:]: count for path, count in asked_for.items()
     }
-    assert found["still"]["not_modified"] == asked_for["/still"] - 1
+    # One in 50 is asked in full.
+    assert 1 <= found["still"]["not_modified"] < asked_for["/still"]
+    assert found["still"]["changes"] == 0
     assert stats["asked"] == asked_for.total() - len(asked_for)
     assert stats["not_modified"] == sum(row["not_modified"] for row in found.values())
     assert stats["changed"] == found["changing"]["changes"]
