@@ -336,6 +336,12 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
     assert scrapy("warc", "check", crawl.jobdir).returncode == 0
 
 
+def test_a_crawl_that_goes_on_ends_at_its_limit(tmp_path: Path, answers: dict[str, Raw]):
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, max_pages=2, **CONTINUOUS)
+        assert len(asked(web)) == 2
+
+
 def test_a_crawl_that_goes_on_is_polite_and_loses_nothing_when_killed(tmp_path: Path):
     graph = Graph(hosts=3, pages=5, seed=7, features=frozenset())
     with SimulatedWeb(graph=graph) as web:
