@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.frontier.admin.page_lines import take_rows
+from krowlspider.frontier.admin.rebuild import rebuild_indexes
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
 from krowlspider.frontier.entry import AGAIN, Entry
 from krowlspider.frontier.entry_queues import Candidate
@@ -375,15 +377,18 @@ def test_pages_without_a_plan_get_one(world: World):
     assert crawl_for(world, due, 20 * DAY, DAY).keys() == set(PAGES)
 
 
-def test_buckets_that_are_lost_are_made_anew(world: World):
+def test_buckets_that_are_lost_are_made_anew_after_a_repair(world: World):
     due = scheduled(world)
     world.add(*PAGES)
     fetch_all(world)
     world.clocks.pass_(400 * DAY)
     due.step(2)
-    # As a repair leaves it.
-    delete(world.store, [schema.DUE_PLACE, *world.store.keys(schema.DUE_AGAIN)])
-    world.crash()
+    world.frontier.close()
+    store = world.open_store()
+    delete(store, list(store.keys(schema.DUE_AGAIN)))
+    rebuild_indexes(store, world.hasher, world.clocks.wall, 10)
+    store.close()
+    world.open()
     due = scheduled(world)
     step(due)
     queued = world.frontier.queued
@@ -391,6 +396,14 @@ def test_buckets_that_are_lost_are_made_anew(world: World):
     assert step(due) == len(PAGES)
     # The entries that were left are dropped by this.
     assert world.frontier.queued == len(PAGES) + queued
+
+
+def test_rows_that_are_imported_get_a_plan(world: World):
+    scheduled(world)
+    take_rows(world.frontier, [PageRow(PAGES[0], 200, 1, world.clocks.wall)])
+    world.restart()
+    step(scheduled(world))
+    assert row_of(world, PAGES[0]).due > world.frontier.now()
 
 
 def test_a_start_without_a_schedule_keeps_it(world: World):
