@@ -212,10 +212,13 @@ KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
 # digest, record in the archive. `scrapy frontier JOBDIR --pages` prints them. Each takes about 120
 # bytes of disk.
 KROWL_PAGES: bool = True
-# Fetch again what earlier starts have fetched: off; once: this start asks each such page again,
-# once, beside what is new, and then ends. Pages are asked by conditional requests. Then rows are
-# kept also without KROWL_PAGES.
-KROWL_RECRAWL: Annotated[str, one_of("off", "once")] = "off"
+# Fetch pages again: off; once: this start asks each page that an earlier start has fetched, once,
+# beside what is new, and then ends; continuous: each page by how often it changes, until the crawl
+# is stopped. Pages are asked by conditional requests. Then rows are kept also without KROWL_PAGES.
+KROWL_RECRAWL: Annotated[str, one_of("off", "once", "continuous")] = "off"
+# With KROWL_RECRAWL=continuous, the part of a host's requests for pages that are fetched again,
+# while it has new URLs queued too. Without them it may be asked for such pages alone.
+KROWL_RECRAWL_SHARE: Annotated[float, number(0, "of 1", high=1, above=True)] = 0.5
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.

@@ -93,6 +93,12 @@ class Commits:
             await run_in_thread((batch or self._frontier.store.batch(sync=True)).write)
 
     @asynccontextmanager
+    async def between(self) -> AsyncIterator[None]:
+        """Let no commit be under way within the block."""
+        async with self._lock:
+            yield
+
+    @asynccontextmanager
     async def ending(self) -> AsyncIterator[None]:
         """Let no commit begin any more, but for `write` within the block."""
         async with self._lock:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
-from krowlspider.crawl.recrawl import OFF
+from krowlspider.crawl.recrawl import CONTINUOUS, OFF
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.client import KEEPALIVE, Client
 from krowlspider.fetch.dns.resolver import Resolver
@@ -79,6 +79,13 @@ def keeps_pages(settings: BaseSettings) -> bool:
     return settings.getbool("KROWL_PAGES") or settings["KROWL_RECRAWL"] != OFF
 
 
+def again_share(settings: BaseSettings) -> float:
+    """Return the part of a host's requests for pages that are fetched again by the schedule; 0
+    without one."""
+    is_on = settings["KROWL_RECRAWL"] == CONTINUOUS
+    return settings.getfloat("KROWL_RECRAWL_SHARE") if is_on else 0.0
+
+
 def frontier_limits(settings: BaseSettings) -> Limits:
     return Limits(
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
@@ -90,6 +97,7 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
         domain_share=DOMAIN_SHARE,
         outbox=OUTBOX_MAX,
+        again_share=again_share(settings),
         sessions=SessionLimits(
             requests=settings.getint("KROWL_SESSION_REQUESTS"),
             wait=KEEPALIVE,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.archive.payloads.digests import Original, label
 from krowlspider.archive.write.records import warc_date
+from krowlspider.frontier.due_pages import DuePages, leave_unplanned
 from krowlspider.frontier.recrawl_pass import RecrawlPass
 from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
@@ -23,6 +24,9 @@ from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from scrapy.settings import BaseSettings
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.pages.row import PageRow
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 OFF = "off"
 ONCE = "once"
+CONTINUOUS = "continuous"
 # Rows that are looked at in one call: some milliseconds of the event loop, and the part of its time
 # that all calls may take.
 _STEP = 200
@@ -59,30 +64,32 @@ class Asked(NamedTuple):
 
 
 class Recrawl:
-    """The pages that a start fetches again. While ``is_full`` returns true, none is queued."""
+    """The pages that a start fetches again, queued by ``work``. While ``is_full`` returns true,
+    none is queued. ``between_commits`` returns a context in which no commit is under way."""
 
     def __init__(
         self,
-        frontier: Frontier,
+        work: RecrawlPass | DuePages,
         pages: PageRows,
         *,
         is_full: Callable[[], bool],
         wake: Callable[[], None],
+        between_commits: Callable[[], AbstractAsyncContextManager[None]],
     ):
         self._pages = pages
-        self._pass = RecrawlPass(frontier, pages)
+        self._work = work
         self._is_full = is_full
         self._wake = wake
+        self._between_commits = between_commits
 
     def text(self) -> str:
-        """Return in words which pass this start makes."""
-        begun = "goes on" if self._pass.is_resumed else "begins"
-        return f"pass {self._pass.number} {begun}"
+        """Return in words what this start asks again."""
+        return self._work.text()
 
     @property
     def is_pending(self) -> bool:
         """Return whether pages are not queued yet."""
-        return not self._pass.is_walked
+        return self._work.is_pending
 
     def asked(self, url: str) -> Asked | None:
         """Return how a page is asked that is fetched again; None if it has no row."""
@@ -92,8 +99,8 @@ class Recrawl:
         return Asked(row, self._conditions(row))
 
     def is_done(self, asked: Asked) -> bool:
-        """Return whether the page was fetched in this pass already."""
-        return self._pass.has_fetched(asked.row)
+        """Return whether the page was fetched already since it was queued."""
+        return self._work.has_fetched(asked.row)
 
     def _conditions(self, row: PageRow) -> Validators:
         # Judged by our clock at the last fetch: the row has no Date of the server.
@@ -113,7 +120,7 @@ class Recrawl:
         self._pages.write(asked.row)
 
     async def run(self) -> None:
-        """Queue all pages of the pass, step by step.
+        """Queue pages, step by step, as long as there will be some.
 
         :raises StoreError: the store cannot be written
         """
@@ -121,13 +128,36 @@ class Recrawl:
             if self._is_full():
                 await asyncio.sleep(_FULL)
                 continue
-            begun = perf_counter()
-            if self._pass.step(_STEP):
+            async with self._between_commits():
+                begun = perf_counter()
+                queued = self._work.step(_STEP)
+                took = perf_counter() - begun
+            if queued:
                 self._wake()
-            await asyncio.sleep((perf_counter() - begun) / _LOOP_SHARE)
+            await asyncio.sleep(max(took / _LOOP_SHARE, self._work.rest))
         self._wake()
 
     def end(self) -> None:
-        """End the pass: the crawl has nothing left to fetch."""
+        """End a pass: the crawl has nothing left to fetch."""
         if not self.is_pending:
-            self._pass.end()
+            self._work.end()
+
+
+def recrawl_work(
+    kind: str,
+    frontier: Frontier,
+    pages: PageRows | None,
+    settings: BaseSettings,
+    wall: Callable[[], float],
+) -> RecrawlPass | DuePages | None:
+    """Return what a start with KROWL_RECRAWL asks again; None if it asks nothing."""
+    if kind != CONTINUOUS:
+        leave_unplanned(frontier.store)
+    if kind == OFF or pages is None:
+        return None
+    if kind == ONCE:
+        return RecrawlPass(frontier, pages)
+    share = settings.getfloat("KROWL_RECRAWL_SHARE")
+    # What is in flight takes about a second.
+    budget = settings.getint("CONCURRENT_REQUESTS") * share
+    return DuePages(frontier, pages, wall=wall, share=share, budget=budget)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.limits import Limits
+    from krowlspider.frontier.frontier import Frontier
 
 logger = logging.getLogger(__name__)
 
@@ -307,6 +308,11 @@ def _finished_files(archive: Path) -> str:
     return f"{len(sizes):,} finished, {size}, in {archive}; the index of each is its {INDEX}"
 
 
+def _recrawl_figures(frontier: Frontier) -> dict[str, float]:
+    planner = None if frontier.pages is None else frontier.pages.planner
+    return {} if planner is None else planner.figures()
+
+
 def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str, object]:
     """Return the stats of a crawl; the arguments are as in `Progress`."""
     job, node = crawl.job, crawl.node
@@ -320,6 +326,7 @@ def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str,
             f"krowl/frontier/fetched_count/{kind}": number
             for kind, number in fetched_in(counted).items()
         },
+        **_recrawl_figures(frontier),
         "krowl/frontier/queued": frontier.queued,
         "krowl/frontier/hosts": frontier.schedule.host_count,
         "krowl/frontier/due": frontier.schedule.count_due(),

@@ -23,7 +23,7 @@ from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.recrawl import OFF, Recrawl
+from krowlspider.crawl.recrawl import Recrawl, recrawl_work
 from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
@@ -211,20 +211,22 @@ class Scheduler(BaseScheduler):
 
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
-        pages = self._frontier.pages
-        if kind == OFF or pages is None:
+        settings, pages = self._crawler.settings, self._frontier.pages
+        work = recrawl_work(kind, self._frontier, pages, settings, self._job.wall)
+        if work is None or pages is None:
             return None
-        half = self._crawler.settings.getint("KROWL_FRONTIER_MAX") // 2
+        half = settings.getint("KROWL_FRONTIER_MAX") // 2
         recrawl = Recrawl(
-            self._frontier,
+            work,
             pages,
             # Those of deferred hosts may wait for long.
             is_full=lambda: (
                 self.is_holding or self._frontier.queued - self._frontier.deferred_queued > half
             ),
             wake=self._waker.wake,
+            between_commits=self._job.commits.between,
         )
-        logger.info("Fetch again: what earlier starts have fetched; %s", recrawl.text())
+        logger.info("Fetch again: %s", recrawl.text())
         self._recrawling = asyncio.ensure_future(self._queue_again(recrawl))
         return recrawl
 

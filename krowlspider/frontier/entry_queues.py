@@ -115,14 +115,26 @@ class Candidate(Struct, gc=False):
 
 
 class EntryQueues:
-    """The queue entries of all hosts. ``queued`` and ``leased`` count them."""
+    """The queue entries of all hosts. ``queued`` and ``leased`` count them.
 
-    def __init__(self, store: Store, schedule: HostScheduler, load: DomainLoad, *, queued: int):
+    ``again_share`` is as in `Limits`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        schedule: HostScheduler,
+        load: DomainLoad,
+        *,
+        queued: int,
+        again_share: float = 0.0,
+    ):
         self.queued = queued
         self.leased = 0
         self._store = store
         self._schedule = schedule
         self._load = load
+        self._again_share = again_share
 
     def append(self, host: Host, candidates: Sequence[Candidate], batch: Batch) -> None:
         """Put entries into a host's queue and into the batch. The caller records the host in the
@@ -162,7 +174,8 @@ class EntryQueues:
         now, queue = self._schedule.now(), host.queue
         ahead, queue.ahead = queue.ahead, None
         most = 1 if not ahead and queue.has_gaps else _AHEAD
-        for number in queue.in_order():
+        share = 0.0 if seeds_only else self._again_share
+        for number in queue.in_turn(share) if share else queue.in_order():
             if seeds_only and number >> 8 < SEED_PRIORITY:
                 break
             level = queue.levels[number]

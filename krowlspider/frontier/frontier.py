@@ -140,7 +140,13 @@ class Frontier:
         self.schedule = HostScheduler(
             store, tally, limits, rule, self._clock, unsure=known.get("unsure"), may_fetch=may_fetch
         )
-        self.queues = EntryQueues(store, self.schedule, self._load, queued=tally.queued)
+        self.queues = EntryQueues(
+            store,
+            self.schedule,
+            self._load,
+            queued=tally.queued,
+            again_share=limits.again_share,
+        )
 
     def close(self) -> None:
         """Mark the store as cleanly closed, and close it. Leased entries stay queued for the next

@@ -56,6 +56,8 @@ class Limits:
       ``total`` that one domain may have queued, and once more in the overflow (0: no cap).
     - ``outbox``: URLs in the outbox (0: no cap).
     - ``ports``: the ports that `LinkedPorts` admits.
+    - ``again_share``: the part of a host's pops for pages that are fetched again by the schedule,
+      while it has other entries queued (0: there is no schedule).
     """
 
     host_queue: int
@@ -67,6 +69,7 @@ class Limits:
     domain_budget: int = 0
     domain_share: float = 0.0
     outbox: int = 0
+    again_share: float = 0.0
     ports: Ports = _NO_PORTS
     sessions: SessionLimits = field(default_factory=SessionLimits)
     memory: MemoryLimits = field(default_factory=MemoryLimits)

@@ -59,18 +59,22 @@ class RecrawlPass:
         self._state = state
         pages.pass_number = state.number
 
-    @property
-    def number(self) -> int:
-        return self._state.number
+    # Seconds until there is work for `step`.
+    rest = 0.0
+
+    def text(self) -> str:
+        """Return in words which pass this is."""
+        begun = "goes on" if self.is_resumed else "begins"
+        return f"what earlier starts have fetched; pass {self._state.number} {begun}"
 
     def has_fetched(self, row: PageRow) -> bool:
         """Return whether a page was fetched in this pass."""
         return row.passed == self._state.number
 
     @property
-    def is_walked(self) -> bool:
-        """Return whether each page of the pass is queued."""
-        return self._state.is_walked
+    def is_pending(self) -> bool:
+        """Return whether pages of the pass are not queued yet."""
+        return not self._state.is_walked
 
     def step(self, most: int) -> int:
         """Look at the next rows, ``most`` of them, and queue their pages. Return how many are

@@ -145,7 +145,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_TRACES", "collector:4318", "is not the http(s) URL of a collector"),
     ("KROWL_PYROSCOPE", "pyroscope:4040", "is not the http(s) URL of a server"),
     ("KROWL_REQUISITES", "all", "is not none, site or any"),
-    ("KROWL_RECRAWL", "twice", "is not off or once"),
+    ("KROWL_RECRAWL", "twice", "is not off, once or continuous"),
     ("KROWL_WARC_ALSO", "dns,all", "has 'all', which is not one of the words metadata, failures a"),
     ("KROWL_WARC_ALSO", 1, "is not a list of words metadata, failures and dns"),
     ("KROWL_WARC_COMPRESSION", "gzip", "is not isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9"),

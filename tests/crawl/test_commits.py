@@ -89,6 +89,22 @@ def test_no_commit_begins_once_the_job_ends() -> None:
     assert parts.done == ["sync the archive", "write in a thread", "end the leases"]
 
 
+def test_no_commit_is_under_way_in_between() -> None:
+    """Due pages are queued there: both write rows of pages."""
+    parts = Parts(failed=False)
+
+    async def main() -> None:
+        commits = commits_of(parts, [])
+        async with commits.between():
+            waiting = asyncio.ensure_future(commits.commit())
+            await asyncio.sleep(0)
+            parts.done.append("queue due pages")
+        await waiting
+
+    asyncio.run(main())
+    assert parts.done[:2] == ["queue due pages", "sync the archive"]
+
+
 def test_a_commit_that_fails_for_a_snapshot_stops_the_crawl(tmp_path: Path) -> None:
     """The acknowledgements in it are lost."""
     failures: list[Exception] = []

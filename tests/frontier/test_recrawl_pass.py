@@ -48,7 +48,7 @@ def begun(world: World) -> RecrawlPass:
 def walk(world: World, most: int = 4) -> RecrawlPass:
     """Queue all pages of a pass."""
     found = begun(world)
-    while not found.is_walked:
+    while found.is_pending:
         found.step(most)
     return found
 
@@ -87,7 +87,7 @@ def test_a_kill_between_steps_asks_nothing_twice(world: World):
     asked: Counter[str] = Counter()
     for kill in range(20):
         found = begun(world)
-        if not found.is_walked:
+        if found.is_pending:
             found.step(2)
         for _ in range(kill % 3):
             if world.frontier.queued:
@@ -105,7 +105,7 @@ def test_a_page_in_flight_at_a_kill_is_asked_again(world: World):
     assert lease is not None
     world.crash()
     world.clocks.pass_(60)
-    assert walk(world).is_walked
+    assert not walk(world).is_pending
     assert fetch_all(world) == Counter(PAGES)
 
 
@@ -120,10 +120,10 @@ def test_a_page_found_during_the_pass_is_not_asked_again(world: World):
 def test_a_pass_that_is_over_is_followed_by_another_one(world: World):
     found = walk(world)
     fetch_all(world)
-    assert begun(world).is_walked
+    assert not begun(world).is_pending
     found.end()
     world.restart()
-    assert not begun(world).is_walked
+    assert begun(world).is_pending
 
 
 def test_the_clock_of_the_machine_decides_nothing(world: World):

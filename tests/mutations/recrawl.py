@@ -15,9 +15,65 @@ _THRESHOLD = f"{_RECRAWL}/threshold.py", ("tests/recrawl/test_threshold.py",)
 _HINTS = f"{_RECRAWL}/hints.py", ("tests/recrawl/test_hints.py",)
 _GONE = f"{_RECRAWL}/gone.py", ("tests/recrawl/test_gone.py",)
 _FORECAST = f"{_RECRAWL}/forecast.py", ("tests/recrawl/test_forecast.py",)
+_TESTS = ("tests/frontier/test_due_pages.py",)
+_PAGES = "krowlspider/frontier/pages"
+_DUE = "krowlspider/frontier/due_pages.py", _TESTS
+_PLANNER = f"{_PAGES}/planner.py", _TESTS
+_ROWS = f"{_PAGES}/rows.py", _TESTS
+_QUEUES = "krowlspider/frontier/entry_queues.py", _TESTS
+_TRANSFER = "krowlspider/frontier/moves/transfer.py", _TESTS
+_REBUILD = "krowlspider/frontier/admin/rebuild.py", _TESTS
 
 # Name, promise, file and tests, old text, new text.
 _TABLE = (
+    (
+        *("no-share-of-the-turns", "pages again have a share of the turns", _QUEUES),
+        *("queue.in_turn(share) if share else queue.in_order()", "queue.in_order()"),
+    ),
+    (
+        *("stale-pairs-count", "a page is asked at the time of its row", _DUE),
+        *("if row.due != tick * TICK or page_key in taken:", "if page_key in taken:"),
+    ),
+    (
+        *("due-before-its-time", "no page is due before its time", _DUE),
+        *("if tick > now:", "if tick > now + 1:"),
+    ),
+    (
+        *("not-judged-again", "a page that comes up is judged again", _DUE),
+        *("if not planning.is_worth(host, row):", "if False:"),
+    ),
+    (
+        *("deferred-hosts-fill-up", "a deferred host tries its queue first", _DUE),
+        *("if host.state is DEFERRED and host.queue.queued:", "if False:"),
+    ),
+    (
+        *("no-plan-after-a-start-without", "each row gets a plan", _DUE),
+        *("place.after, place.is_filled = PAGES, False", "pass"),
+    ),
+    (
+        *("a-page-gone-comes-back", "pages that are missing are dropped", _ROWS),
+        *("new.absence = absence.answered(fetched.status, new.last)", "new.absence = absence"),
+    ),
+    (
+        *("demands-pile-up", "a page that is planned anew adds the difference", _ROWS),
+        *("planned = demand_of(row)", "planned = 0.0"),
+    ),
+    (
+        *("no-budget-of-the-crawl", "the higher threshold decides", _PLANNER),
+        *("max(found.threshold, self._planner.crawl.threshold)", "found.threshold"),
+    ),
+    (
+        *("demand-of-hosts-that-left", "a host that leaves takes its demand along", _PLANNER),
+        *("self._left.append(HostDemand.read(found).counted)", "pass"),
+    ),
+    (
+        *("next-times-stay-behind", "a host takes its next times along", _TRANSFER),
+        *("taken = planner.take(name, taken, batch)", "pass"),
+    ),
+    (
+        *("no-buckets-after-a-repair", "buckets are made anew after a repair", _REBUILD),
+        *("self._batch.delete(schema.DUE_PLACE)", "pass"),
+    ),
     (
         *("revisit-without-conditions", "a 304 that was not asked for is no revisit", _VALIDATORS),
         *("    if sent == NO_VALIDATORS:\n", "    if sent is None:\n"),

@@ -19,10 +19,12 @@ from tests.support.archived import Record, sha1, valid_records
 from tests.support.crawling import scrapy, write_seeds
 from tests.support.crawls import anchors, crawl_of, pages
 from tests.support.rawweb import HTML, Raw, answer
-from tests.support.simulated_crawl import SimulatedCrawl
-from tests.support.simulated_web import SimulatedRawWeb
+from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.simulated_loop import clocks
+from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.crawling import Crawl
@@ -270,3 +272,93 @@ def test_no_page_is_lost_or_asked_twice_after_many_kills(tmp_path: Path):
     features = DEFAULT_FEATURES - {"busy", "crawl_delay"}
     graph = Graph(hosts=20, pages=20 + KILLS * 7 // 5, seed=6, features=features)
     recrawled_with_kills(tmp_path, graph, KILLS, random.Random(4))
+
+
+# --- by the schedule ---
+
+CONTINUOUS = {"KROWL_RECRAWL": "continuous", "KROWL_COMMIT_INTERVAL": 5}
+# Seconds of a start, in which pages come up that were due before it, and those of its first ticks.
+LASTS = 150
+HOUR = 3600.0
+
+
+class ChangingWeb(dict[str, Raw]):
+    """Answers, of which that for ``/changing`` differs each hour."""
+
+    def get(self, path: str, default: Any = None) -> Any:
+        if path == "/changing":
+            hour = b"%d" % (clocks.wall() // HOUR)
+            return tagged(hour, b'"%b"' % hour)
+        return super().get(path, default)
+
+
+def lasting(seconds: float) -> Callable[[], bool]:
+    end = clocks.wall() + seconds
+    return lambda: clocks.wall() >= end
+
+
+def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
+    """The crawl is stopped for hours, so that days take seconds."""
+    answers = ChangingWeb(
+        {"/": tagged(links("/changing", "/still"), b'"r"'), "/still": tagged(b"still", b'"s"')}
+    )
+    with SimulatedRawWeb(answers) as web:
+        seeds = write_seeds(tmp_path / "seeds.txt", [web.url(HOST, "/")])
+        stats: Counter[str] = Counter()
+        for start in range(18):
+            crawl = SimulatedCrawl(
+                tmp_path / "job",
+                arguments={"seeds": seeds},
+                settings=CONTINUOUS,
+                script=interrupted_when(lasting(LASTS)),
+            ).run()
+            assert crawl.stats["finish_reason"] == "shutdown"
+            stats += Counter(
+                {
+                    name: int(crawl.stats[f"krowl/recrawl/{name}_count"])
+                    for name in ("asked", "not_modified", "changed")
+                }
+            )
+            clocks.now += (2 if start else 40) * HOUR
+        asked_for = Counter(path for path, _ in web.requests if path != "/robots.txt")
+    assert 7 <= asked_for["/changing"]
+    assert 2 <= asked_for["/still"] < asked_for["/changing"]
+    found = rows(crawl.jobdir)
+    assert {path: row["fetches"] for path, row in found.items()} == {
+        path[1:]: count for path, count in asked_for.items()
+    }
+    # One in 50 is asked in full.
+    assert 1 <= found["still"]["not_modified"] < asked_for["/still"]
+    assert found["still"]["changes"] == 0
+    assert stats["asked"] == asked_for.total() - len(asked_for)
+    assert stats["not_modified"] == sum(row["not_modified"] for row in found.values())
+    assert stats["changed"] == found["changing"]["changes"]
+    assert scrapy("warc", "check", crawl.jobdir).returncode == 0
+
+
+def test_a_crawl_that_goes_on_ends_at_its_limit(tmp_path: Path, answers: dict[str, Raw]):
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, max_pages=2, **CONTINUOUS)
+        assert len(asked(web)) == 2
+
+
+def test_a_crawl_that_goes_on_is_polite_and_loses_nothing_when_killed(tmp_path: Path):
+    graph = Graph(hosts=3, pages=5, seed=7, features=frozenset())
+    with SimulatedWeb(graph=graph) as web:
+        crawl = SimulatedCrawl(
+            tmp_path / "job",
+            arguments={"seeds": write_seeds(tmp_path / "seeds.txt", web.seeds())},
+            settings=CONTINUOUS,
+        )
+        for start in range(8):
+            # Some die while pages are queued or in flight.
+            crawl.run_until_killed(web, lasting(LASTS if start % 2 == 0 else 3 * start))
+            clocks.now += 24 * HOUR
+        crawl.script = interrupted_when(lasting(LASTS))
+        crawl.run()
+        log = web.log()
+    asked_for = Counter(entry.url for entry in pages(log))
+    assert min(asked_for.values()) >= 3
+    assert violations(log, min_delay=0.05) == []
+    assert {row["url"] for row in rows_of(crawl.jobdir)} == set(asked_for)
+    assert check_folder(crawl.jobdir / "warc").problems == []

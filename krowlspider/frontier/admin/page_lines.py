@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from krowlspider.frontier.due_pages import leave_unplanned
 from krowlspider.frontier.fetched import ETAG_MAX, MODIFIED_MAX
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow
 from krowlspider.frontier.pages.rows import rows_in
@@ -143,6 +144,7 @@ def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> None:
     frontier.seen.end_batch(batch)
     cache.record(hosts, batch)
     batch.write()
+    leave_unplanned(frontier.store)
 
 
 def _date(seconds: float) -> datetime:

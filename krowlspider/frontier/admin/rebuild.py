@@ -181,6 +181,8 @@ class _Rebuild:
     def end(self) -> None:
         # If this were lost, joined marks would never be split.
         self._batch.put(schema.JOINED, b"")
+        # Buckets may be lost: the next start with a schedule makes them anew from the rows.
+        self._batch.delete(schema.DUE_PLACE)
         self._batch.write()
         self._store.batch(sync=True).write()
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.store.schema import PRIORITY_LIMIT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -13,8 +15,11 @@ if TYPE_CHECKING:
 # number of tries has a queue of its own, ordered by the due times of its entries.
 LANE_AT = 56
 LANES = 0xFF
+_IN_LANE = (1 << LANE_AT) - 1
 # The priority of seeds, and of the URLs at which seeds go on. No other entry has it.
 SEED_PRIORITY = 1_000_000
+# The priority of pages that are fetched again by the schedule: behind all others.
+AGAIN_PRIORITY = -PRIORITY_LIMIT
 
 
 def level_of(priority: int, sequence: int) -> int:
@@ -72,6 +77,19 @@ class HostQueue:
     def in_order(self) -> Iterable[int]:
         """Return the levels in the order in which they are popped."""
         return self.levels if len(self.levels) == 1 else sorted(self.levels, reverse=True)
+
+    def in_turn(self, share: float) -> Iterable[int]:
+        """Return the levels as `in_order`, with those of AGAIN_PRIORITY first at a ``share`` of the
+        pops while other entries are queued too."""
+        numbers = self.in_order()
+        again = [number for number in numbers if number >> 8 == AGAIN_PRIORITY]
+        if not again or len(again) == len(self.levels):
+            return numbers
+        # Each pop makes this number greater by one, so it needs no place of its own.
+        pops = sum(level.head & _IN_LANE for level in self.levels.values())
+        if int((pops + 1) * share) == int(pops * share):
+            return numbers
+        return [*again, *(number for number in numbers if number >> 8 != AGAIN_PRIORITY)]
 
     @property
     def has_gaps(self) -> bool:

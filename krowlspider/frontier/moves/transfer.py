@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
 
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.store.store import Batch, Store
+    from krowlspider.frontier.store.store import Batch
 
 # The most pages done or dropped that a host is taken over with: half of what its record holds,
 # which leaves room for more here.
@@ -74,6 +74,7 @@ def give_up(
     if not kept:
         _delete_robots(frontier, name, batch)
         batch.delete(schema.trust_key(name))
+        _delete_demand(frontier, name, batch)
         batch.delete(schema.deferred_key(name))
         if moves:
             leave_states(store, name, batch)
@@ -100,6 +101,11 @@ def _delete_robots(frontier: Frontier, name: str, batch: Batch) -> None:
     for key, record in zip(keys, frontier.store.read(keys), strict=True):
         if record is not None:
             batch.delete(key)
+
+
+def _delete_demand(frontier: Frontier, name: str, batch: Batch) -> None:
+    if frontier.pages is not None and frontier.pages.planner is not None:
+        frontier.pages.planner.forget(name, batch)
 
 
 def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
@@ -132,7 +138,7 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     for url, state in part.seeds:
         take_state(frontier.store, url, state, batch)
     if part.pages:
-        _put_rows(frontier.store, host.name, part.pages, batch)
+        _put_rows(frontier, host.name, part.pages, batch)
     if part.poison:
         put_poison(frontier.store, part, batch)
         frontier.poisoned.add(host.name)
@@ -145,15 +151,22 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     batch.write()
 
 
-def _put_rows(store: Store, name: str, rows: list[tuple[bytes, bytes]], batch: Batch) -> None:
+def _put_rows(frontier: Frontier, name: str, rows: list[tuple[bytes, bytes]], batch: Batch) -> None:
     """Put rows of pages into a batch. Where this frontier has a row too, the one with the later
     fetch stays; one of a later version stays always."""
     prefix = schema.page_prefix(name)
     rows = sorted(rows)
-    own = store.read([prefix + identity for identity, _ in rows])
-    for (identity, row), there in zip(rows, own, strict=True):
-        if there is None or last_fetch(row, name) > last_fetch(there, name):
-            batch.put(prefix + identity, row)
+    own = frontier.store.read([prefix + identity for identity, _ in rows])
+    taken = [
+        (identity, row)
+        for (identity, row), there in zip(rows, own, strict=True)
+        if there is None or last_fetch(row, name) > last_fetch(there, name)
+    ]
+    planner = None if frontier.pages is None else frontier.pages.planner
+    if planner is not None:
+        taken = planner.take(name, taken, batch)
+    for identity, row in taken:
+        batch.put(prefix + identity, row)
 
 
 def _merge(frontier: Frontier, host: Host, other: Host) -> None:

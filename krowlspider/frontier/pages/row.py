@@ -9,6 +9,8 @@ from math import inf
 
 from msgspec import Struct
 
+from krowlspider.recrawl.gone import Absence, State
+
 # The first byte of each row. A row with another one, or with a flag that is not known here, is of a
 # later version: it is kept as it is.
 _FORMAT = 1
@@ -18,6 +20,8 @@ _SECONDS = struct.Struct(">I")
 _EXACT = struct.Struct(">d")
 _FLOATS = struct.Struct(">ff")
 _LENGTH = _NUMBER = struct.Struct(">H")
+_PLAN = struct.Struct(">II")
+_ABSENCE = struct.Struct(">BBI")
 # Flags: the scheme, and the fields that follow the head, in this order.
 _HTTPS = 1
 _WHOLE = 2
@@ -32,7 +36,9 @@ _SHA1 = 512
 _SHA256 = 1024
 _ESTIMATE = 2048
 _PASS = 4096
-_KNOWN = 2 * _PASS - 1
+_PLANNED = 8192
+_ABSENT = 16384
+_KNOWN = 2 * _ABSENT - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -65,6 +71,11 @@ class PageRow(Struct):
     - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
       floats; None before its second fetch.
     - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
+    - ``due``: when it is fetched again by the schedule, in whole seconds of the job clock; 0 for a
+      page that is queued for it, or is not planned. ``planned``: the seconds from the plan to the
+      time that it chose; 0 for a page that is not planned, or was planned by another node.
+    - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
+      schedule only.
     """
 
     url: str
@@ -83,6 +94,14 @@ class PageRow(Struct):
     changes: int = 0
     estimate: tuple[float, float] | None = None
     passed: int = 0
+    due: int = 0
+    planned: int = 0
+    absence: Absence = Absence()
+
+    @property
+    def is_planned(self) -> bool:
+        """Return whether it has a next time, or is queued as that has come."""
+        return bool(self.due or self.planned)
 
     def encode(self, host: str) -> bytes:
         """Return the row as it is stored under a key of its host: only what is not default."""
@@ -112,16 +131,30 @@ class PageRow(Struct):
         if self.payload:
             flags |= _SHA1 if len(self.payload) == 20 else _SHA256
             fields.append(self.payload)
+        flags |= self._put_schedule(fields)
+        head = _HEAD.pack(
+            _FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.first, self.last
+        )
+        return b"".join((head, *fields, path))
+
+    def _put_schedule(self, fields: list[bytes]) -> int:
+        """Add what decides when it is fetched again to the fields, and return their flags."""
+        flags = 0
         if self.estimate is not None:
             flags |= _ESTIMATE
             fields.append(_FLOATS.pack(*self.estimate))
         if self.passed:
             flags |= _PASS
             fields.append(_NUMBER.pack(self.passed))
-        head = _HEAD.pack(
-            _FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.first, self.last
-        )
-        return b"".join((head, *fields, path))
+        if self.due or self.planned:
+            flags |= _PLANNED
+            fields.append(_PLAN.pack(self.due, self.planned))
+        if self.absence.answers:
+            flags |= _ABSENT
+            state, answers, since = self.absence
+            second = min(max(int(since), 0), SECONDS_MAX)
+            fields.append(_ABSENCE.pack(state, answers, second))
+        return flags
 
     def _put_validators(self, fields: list[bytes]) -> int:
         """Add the validators to the fields, and return their flags."""
@@ -168,16 +201,19 @@ def decode_row(data: bytes, host: str) -> PageRow:
     if flags & (_SHA1 | _SHA256):
         size = 20 if flags & _SHA1 else 32
         row.payload, at = data[at : at + size], at + size
-    if flags & _ESTIMATE:
-        row.estimate = _FLOATS.unpack_from(data, at)
-        at += _FLOATS.size
-    if flags & _PASS:
-        (row.passed,) = _NUMBER.unpack_from(data, at)
-        at += _NUMBER.size
+    at = _read_schedule(row, flags, data, at)
     row.url = data[at:].decode()
     if not flags & _WHOLE:
         row.url = f"{'https' if flags & _HTTPS else 'http'}://{host}{row.url}"
     return row
+
+
+def read_row(data: bytes, host: str) -> PageRow | None:
+    """Return a stored row; None for one of a later version."""
+    try:
+        return decode_row(data, host)
+    except LaterRow:
+        return None
 
 
 def last_fetch(data: bytes, host: str) -> float:
@@ -186,6 +222,24 @@ def last_fetch(data: bytes, host: str) -> float:
         return decode_row(data, host).last
     except LaterRow:
         return inf
+
+
+def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
+    """Set what decides when a page is fetched again, and return where it ends."""
+    if flags & _ESTIMATE:
+        row.estimate = _FLOATS.unpack_from(data, at)
+        at += _FLOATS.size
+    if flags & _PASS:
+        (row.passed,) = _NUMBER.unpack_from(data, at)
+        at += _NUMBER.size
+    if flags & _PLANNED:
+        row.due, row.planned = _PLAN.unpack_from(data, at)
+        at += _PLAN.size
+    if flags & _ABSENT:
+        state, answers, since = _ABSENCE.unpack_from(data, at)
+        row.absence = Absence(State(state), answers, since)
+        at += _ABSENCE.size
+    return at
 
 
 def _read_validators(row: PageRow, flags: int, data: bytes, at: int) -> int:

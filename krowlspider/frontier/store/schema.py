@@ -55,6 +55,11 @@ key                          value
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
+``S`` tick number            pages that are due again, see ``Planner``: msgpack ``{host:
+                             identities}``; ``tick`` has 4 bytes, ``number`` 8
+``T``                        how far due pages are queued, see ``DuePages``: JSON
+``U``                        the threshold of a crawl that goes on, see ``Demand``
+``U`` host                   the demand of a host, see ``HostDemand``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -114,6 +119,9 @@ FINDER = b"J"
 PAGES = b"P"
 RECRAWL_PASS = b"Q"
 TRUST = b"R"
+DUE_AGAIN = b"S"
+DUE_PLACE = b"T"
+DEMAND = b"U"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -122,6 +130,7 @@ PRIORITY_LIMIT = 2**31 - 1
 
 _PLACE = Struct(">IQ")
 _LINE = Struct(">HI")
+_TICK = Struct(">IQ")
 
 
 def after_all(prefix: bytes) -> bytes:
@@ -172,6 +181,20 @@ def page_prefix(host: str) -> bytes:
 
 def trust_key(host: str) -> bytes:
     return TRUST + host.encode()
+
+
+def demand_key(host: str) -> bytes:
+    return DEMAND + host.encode()
+
+
+def due_again_key(tick: int, number: int = 0) -> bytes:
+    return DUE_AGAIN + _TICK.pack(tick, number)
+
+
+def tick_of(key: bytes) -> int:
+    """Return the tick in a key of `due_again_key`."""
+    tick: int = _TICK.unpack_from(key, 1)[0]
+    return tick
 
 
 def host_of_page(key: bytes) -> str:

@@ -18,6 +18,7 @@ from krowlspider.frontier.pages.row import (
     seconds_of_date,
 )
 from krowlspider.frontier.store.schema import page_prefix
+from krowlspider.recrawl.gone import Absence, State
 
 HOST = "www.site.test"
 SECONDS = st.integers(0, 2**32 - 1)
@@ -45,6 +46,10 @@ ROWS = st.builds(
     changes=COUNTS,
     estimate=st.none() | st.tuples(FLOATS, FLOATS),
     passed=COUNTS,
+    due=SECONDS,
+    planned=SECONDS,
+    absence=st.just(Absence())
+    | st.builds(Absence, st.sampled_from(State), st.integers(1, 255), SECONDS),
 )
 
 

@@ -1,0 +1,335 @@
+"""When pages are fetched again: next times in their rows, and buckets in which they come up.
+
+A tick is a minute of the job clock, and a bucket is named by the tick at which it comes up. What is
+farther away has wider buckets, rounded up to a sixteenth of the wait at most. So a commit writes
+few keys, however many pages it plans, and no page is due before its time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from itertools import count
+from math import ceil
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from krowlspider.frontier.pages.row import SECONDS_MAX, PageRow, read_row
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import due_again_key
+from krowlspider.recrawl.estimate import Estimate
+from krowlspider.recrawl.prior import Kind, Site, prior
+from krowlspider.recrawl.threshold import EVERY, THRESHOLD_START, counted, demand, step
+from krowlspider.recrawl.value import due_time, is_due
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.store.store import Batch, Store
+
+    # Identities by tick and host.
+    _Buckets = defaultdict[int, defaultdict[str, list[bytes]]]
+
+# Seconds.
+TICK = 60
+COUNTED = ("due", "asked", "not_modified", "changed", "postponed", "gone")
+# Pages of a key: those of some milliseconds.
+CHUNK = 200
+# A bucket is at most this part of the wait wide, as the jitter is.
+_PART = 16
+_WEIGHT = 1.0
+# Steps of a host's threshold for the minutes since it was planned last: enough to arrive anywhere.
+_STEPS_MAX = 60
+# Seconds between two requests: a host without any affords no end of them.
+_DELAY_MIN = 0.001
+# Seconds of the wait that another node has planned: its clock may be ahead.
+_WAIT_MAX = 366 * 86_400
+_HOST = Struct(">ddff")
+_CRAWL = Struct(">dfd")
+
+
+class HostDemand(NamedTuple):
+    """The demand of a host's pages, and its part that counts for the crawl (`counted`).
+
+    ``threshold`` is that of its politeness, at the time ``stepped`` of its last step, in minutes of
+    the job clock.
+    """
+
+    demand: float = 0.0
+    counted: float = 0.0
+    threshold: float = THRESHOLD_START
+    stepped: float = 0.0
+
+    def __bytes__(self) -> bytes:
+        return _HOST.pack(*self)
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Self:
+        """Return what ``bytes`` made. None: nothing is known."""
+        return cls() if data is None else cls(*_HOST.unpack(data))
+
+    def at(self, now: float, requests: float) -> Self:
+        """Return it ``now``, with ``requests`` a second that the host affords."""
+        minute, threshold = now // EVERY, self.threshold
+        if self.stepped:
+            for _ in range(min(int(minute - self.stepped), _STEPS_MAX)):
+                threshold = step(threshold, self.demand, requests)
+        return self._replace(threshold=threshold, stepped=max(minute, self.stepped))
+
+
+class Demand(NamedTuple):
+    """The sum of what counts of the hosts, and the threshold of the crawl.
+
+    ``stepped`` is the time of its last step, in seconds of the job clock.
+    """
+
+    total: float = 0.0
+    threshold: float = THRESHOLD_START
+    stepped: float = 0.0
+
+    def __bytes__(self) -> bytes:
+        return _CRAWL.pack(*self)
+
+
+class Planner:
+    """Plans the pages of a store. ``now`` returns the job clock in seconds, ``delay`` the seconds
+    between two requests to a host; ``share`` is the part of its requests for pages that are fetched
+    again, ``budget`` such requests a second of the whole crawl. ``generation`` is another number at
+    each start.
+
+    ``counts`` are of pages since this start, by the names in COUNTED. ``late`` is for how many
+    seconds the pages that come up next have been due.
+
+    `begin` is for one thread at a time, all else for any.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now: Callable[[], float],
+        delay: Callable[[Host], float],
+        share: float,
+        budget: float,
+        generation: int,
+    ):
+        self.store = store
+        self.now = now
+        self._delay = delay
+        self._share = share
+        self.budget = budget
+        self.counts: Counter[str] = Counter()
+        self.late = 0.0
+        self._numbers = count(generation << 32)
+        # What counted of hosts that are forgotten.
+        self._left: deque[float] = deque()
+        saved = store.get(schema.DEMAND)
+        if saved is None:
+            hosts = store.items(schema.DEMAND)
+            self.crawl = Demand(sum(HostDemand.read(value).counted for _, value in hosts))
+        else:
+            self.crawl = Demand(*_CRAWL.unpack(saved))
+
+    def requests(self, host: Host) -> float:
+        """Return the requests a second that a host affords for pages that are fetched again."""
+        return self._share / max(self._delay(host), _DELAY_MIN)
+
+    def figures(self) -> dict[str, float]:
+        """Return the stats of the schedule."""
+        counts = {f"krowl/recrawl/{name}_count": self.counts[name] for name in COUNTED}
+        threshold = round(self.crawl.threshold, 1)
+        late = round(self.late, 1)
+        return {**counts, "krowl/recrawl/late_seconds": late, "krowl/recrawl/threshold": threshold}
+
+    def next_number(self) -> int:
+        """Return the number of another key of a bucket."""
+        return next(self._numbers)
+
+    def begin(self, batch: Batch) -> Planning:
+        """Return a planning whose pages are written with a batch. Call its `end` before."""
+        left = sum(self._left.popleft() for _ in range(len(self._left)))
+        total, threshold, stepped = self.crawl
+        total = max(total - left, 0.0)
+        now = self.now()
+        if now - stepped >= EVERY:
+            # A first step would answer to pages that are not planned yet.
+            threshold = step(threshold, total, self.budget) if stepped else threshold
+            stepped = now
+        self.crawl = Demand(total, threshold, stepped)
+        return Planning(self, batch)
+
+    def take(
+        self, name: str, rows: list[tuple[bytes, bytes]], batch: Batch
+    ) -> list[tuple[bytes, bytes]]:
+        """Put pages of a host that another node has planned into buckets here. Return their
+        identities and stored rows, given as such too, with the times of these buckets.
+
+        What is queued there comes up at the next tick: its entry may be lost on its way. Demands
+        are counted when the pages come up.
+        """
+        now, found = self.now(), []
+        buckets: _Buckets = defaultdict(lambda: defaultdict(list))
+        for identity, data in rows:
+            row = read_row(data, name)
+            if row is None or not row.is_planned:
+                found.append((identity, data))
+                continue
+            # A clock that is ahead there delays no page for longer than any plan does.
+            tick = tick_at(now + min(max(row.due - now, 0), _WAIT_MAX), now)
+            row.due, row.planned = tick * TICK, 0
+            buckets[tick][name].append(identity)
+            found.append((identity, row.encode(name)))
+        _put_buckets(buckets, self.next_number, batch)
+        return found
+
+    def forget(self, name: str, batch: Batch) -> None:
+        """Remove the demand of a host with a batch."""
+        key = schema.demand_key(name)
+        if (found := self.store.get(key)) is not None:
+            self._left.append(HostDemand.read(found).counted)
+            batch.delete(key)
+
+
+class Planning:
+    """Pages that are planned in one batch."""
+
+    def __init__(self, planner: Planner, batch: Batch):
+        self._planner = planner
+        self._batch = batch
+        self._hosts: dict[str, tuple[Host, HostDemand]] = {}
+        self._buckets: _Buckets = defaultdict(lambda: defaultdict(list))
+        self.now = planner.now()
+
+    def plan(
+        self, host: Host, identity: bytes, row: PageRow, last: float, before: float = 0.0
+    ) -> None:
+        """Set when a page is due again, ``last`` being its last fetch on the job clock.
+
+        ``before`` is what `demand_of` returned for the row before its fetch, or before this plan.
+        """
+        found = self._demand_of_host(host)
+        wait = row.absence.wait
+        if wait is None:
+            threshold = max(found.threshold, self._planner.crawl.threshold)
+            due = due_time(estimate_of(row), _WEIGHT, threshold, last, identity)
+        else:
+            due = last + wait
+        tick = tick_at(due, self.now)
+        row.due, row.planned = tick * TICK, max(int(due - last), 1)
+        self._add(host, found, demand_of(row) - before)
+        self._buckets[tick][host.name].append(identity)
+
+    def restore(self, name: str, identity: bytes, row: PageRow) -> None:
+        """Put a page that is planned into its bucket again, or into the next one if it was queued:
+        its entry may be lost."""
+        tick = tick_at(max(row.due, self.now), self.now)
+        row.due = tick * TICK
+        self._buckets[tick][name].append(identity)
+
+    def fetched(self, host: Host, identity: bytes, row: PageRow, before: float) -> None:
+        """Plan a page that was fetched now, or drop it from the schedule as it is gone."""
+        if row.absence.is_dropped(row.last):
+            self._add(host, self._demand_of_host(host), -before)
+            self._planner.counts["gone"] += 1
+        else:
+            self.plan(host, identity, row, self.now, before)
+
+    def count(self, *, is_confirmed: bool, has_changed: bool) -> None:
+        """Count a page that was fetched again."""
+        counts = self._planner.counts
+        counts["asked"] += 1
+        counts["not_modified"] += is_confirmed
+        counts["changed"] += has_changed
+
+    def adopt(self, host: Host, row: PageRow) -> None:
+        """Count the demand of a page that another node has planned."""
+        row.planned = TICK
+        self._add(host, self._demand_of_host(host), demand_of(row))
+
+    def is_worth(self, host: Host, row: PageRow) -> bool:
+        """Return whether a page that comes up is asked, by the thresholds that hold now."""
+        if not row.planned or row.absence.wait is not None:
+            return True
+        threshold = max(self._demand_of_host(host).threshold, self._planner.crawl.threshold)
+        return is_due(estimate_of(row), _WEIGHT, threshold, self.elapsed(row))
+
+    def elapsed(self, row: PageRow) -> float:
+        """Return the seconds since the last fetch of a page that is due, on the job clock."""
+        return row.planned + max(self.now - row.due, 0.0)
+
+    def _demand_of_host(self, host: Host) -> HostDemand:
+        found = self._hosts.get(host.name)
+        if found is None:
+            planner = self._planner
+            saved = HostDemand.read(planner.store.get(schema.demand_key(host.name)))
+            found = host, saved.at(self.now, planner.requests(host))
+            self._hosts[host.name] = found
+        return found[1]
+
+    def _add(self, host: Host, found: HostDemand, more: float) -> None:
+        self._hosts[host.name] = host, found._replace(demand=max(found.demand + more, 0.0))
+
+    def end(self) -> None:
+        """Put the buckets and demands into the batch."""
+        planner, batch = self._planner, self._batch
+        _put_buckets(self._buckets, planner.next_number, batch)
+        if not self._hosts:
+            return
+        total, threshold, stepped = planner.crawl
+        for name, (host, found) in self._hosts.items():
+            part = counted(found.demand, planner.requests(host), threshold)
+            total += part - found.counted
+            batch.put(schema.demand_key(name), bytes(found._replace(counted=part)))
+        planner.crawl = Demand(max(total, 0.0), threshold, stepped)
+        batch.put(schema.DEMAND, bytes(planner.crawl))
+
+
+def _put_buckets(buckets: _Buckets, number: Callable[[], int], batch: Batch) -> None:
+    """Put pages, by tick and host, into a batch: CHUNK pages a key."""
+    for tick, by_host in buckets.items():
+        for chunk in _chunks(by_host):
+            batch.put(due_again_key(tick, number()), msgspec.msgpack.encode(chunk))
+
+
+def _chunks(by_host: Mapping[str, list[bytes]]) -> Iterator[dict[str, bytes]]:
+    chunk: dict[str, bytes] = {}
+    room = CHUNK
+    for name, identities in by_host.items():
+        at = 0
+        while at < len(identities):
+            some = identities[at : at + room]
+            chunk[name] = b"".join(some)
+            at, room = at + len(some), room - len(some)
+            if not room:
+                yield chunk
+                chunk, room = {}, CHUNK
+    if chunk:
+        yield chunk
+
+
+read_chunk = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+
+
+def tick_at(due: float, now: float) -> int:
+    """Return the tick of the bucket of a page that is due at a time, which is after ``now``."""
+    wait = max(due - now, 0.0)
+    width = 1 << max(int(wait / TICK / _PART).bit_length() - 1, 0)
+    tick = max(ceil(due / TICK), int(now // TICK) + 1)
+    return min(-(-tick // width) * width, SECONDS_MAX // TICK)
+
+
+def estimate_of(row: PageRow) -> Estimate:
+    """Return the estimate of a page's rate of change; before its second fetch, what is expected."""
+    if row.estimate is None:
+        return prior(Kind.PAGE, row.depth, Site())
+    return Estimate(*row.estimate)
+
+
+def demand_of(row: PageRow | None) -> float:
+    """Return what a page adds to the demand of its host: nothing if its change rate does not decide
+    when it is fetched."""
+    if row is None or not row.planned or row.absence.wait is not None:
+        return 0.0
+    return demand(estimate_of(row), _WEIGHT, row.planned)

@@ -1,0 +1,490 @@
+"""Pages come back by the schedule, politely, whatever happens to process and clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.frontier.admin.page_lines import take_rows
+from krowlspider.frontier.admin.rebuild import rebuild_indexes
+from krowlspider.frontier.due_pages import DuePages, leave_unplanned
+from krowlspider.frontier.entry import AGAIN, Entry
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.hosts.queue import AGAIN_PRIORITY
+from krowlspider.frontier.pages.planner import CHUNK, TICK, HostDemand, Planner, demand_of, tick_at
+from krowlspider.frontier.pages.row import PageRow, read_row
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.store import delete
+from krowlspider.recrawl.validators import Meaning
+from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN
+from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
+from tests.frontier.pages.fetching import fetch_page, fetched_at, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store.store import Store
+
+HOUR, DAY = 3600.0, 86_400.0
+PAGES = [f"http://{host}.test/{page}" for host in "abc" for page in range(7)]
+CHANGING, STILL = "http://a.test/changing", "http://a.test/still"
+SHARE = 0.5
+
+
+@pytest.fixture
+def world(open_store: Callable[[], Store]) -> World:
+    return World(open_store, limits=replace(LIMITS, again_share=SHARE))
+
+
+def scheduled(world: World, budget: float = 100.0) -> DuePages:
+    """Return the schedule of a start, after its first step."""
+    pages = world.frontier.pages
+    assert pages is not None
+    due = DuePages(
+        world.frontier, pages, wall=lambda: world.clocks.wall, share=SHARE, budget=budget
+    )
+    due.step(1)
+    return due
+
+
+def planner(world: World) -> Planner:
+    assert world.frontier.pages is not None
+    assert world.frontier.pages.planner is not None
+    return world.frontier.pages.planner
+
+
+def step(due: DuePages, most: int = 4) -> int:
+    """Queue all that is due, and return how many pages."""
+    queued = due.step(most)
+    while not due.rest:
+        queued += due.step(most)
+    return queued
+
+
+def fetch_all(world: World, **answer: Any) -> Counter[str]:
+    """Fetch what is queued, and return it."""
+    found: Counter[str] = Counter()
+    while world.frontier.queued:
+        found[fetch_page(world, world.clocks.wall, **answer)] += 1
+    return found
+
+
+def crawl_for(
+    world: World, due: DuePages, seconds: float, every: float = 10 * TICK
+) -> Counter[str]:
+    """Fetch what comes up for some time, and return how often each page was fetched."""
+    found: Counter[str] = Counter()
+    end = world.clocks.wall + seconds
+    while world.clocks.wall < end:
+        step(due)
+        found += fetch_all(world)
+        world.clocks.pass_(every)
+    return found
+
+
+def row_of(world: World, url: str) -> PageRow:
+    assert world.frontier.pages is not None
+    row = world.frontier.pages.get(url)
+    assert row is not None
+    return row
+
+
+def pages_in_buckets(store: Store) -> Counter[bytes]:
+    chunks = [value for _, value in store.items(schema.DUE_AGAIN)]
+    return Counter(chunks)
+
+
+# --- when ---
+
+
+def test_a_changing_page_is_asked_much_oftener(world: World):
+    due = scheduled(world)
+    world.add(CHANGING, STILL)
+    asked: Counter[str] = Counter()
+    end = world.clocks.wall + 20 * DAY
+    while world.clocks.wall < end:
+        step(due)
+        while (lease := world.pop()) is not None:
+            url, now = lease.entry.url, world.clocks.wall
+            hour = int(now // HOUR) if url == CHANGING else 0
+            lease.fetched = fetched_at(now, url, hour.to_bytes(20))
+            world.frontier.schedule.release(lease.host, 0.25)
+            world.frontier.acknowledge(lease)
+            world.commit()
+            world.clocks.pass_(1)
+            asked[url] += 1
+        world.clocks.pass_(10 * TICK)
+    assert asked[CHANGING] > 200
+    assert 1 < asked[STILL] < asked[CHANGING] / 10
+
+
+def test_no_page_is_due_before_its_time(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    planned = {row.url: row.due for row in rows(world) if row}
+    assert all(planned.values())
+    while step(due) == 0:
+        # All but the last second of a tick.
+        world.clocks.pass_(TICK)
+    came = {row.url for row in rows(world) if row and not row.due}
+    now = world.frontier.now()
+    assert came == {url for url, time in planned.items() if time <= now}
+    assert fetch_all(world) == Counter(came)
+
+
+@pytest.mark.parametrize("wait", [INTERVAL_MIN, HOUR, DAY, 30 * DAY, INTERVAL_MAX])
+def test_buckets_are_a_sixteenth_of_the_wait_wide(wait: float):
+    now = 1_700_000_000.5
+    ticks = {tick_at(now + wait + more, now) for more in range(0, int(wait), 60)}
+    for more in range(0, 999, 7):
+        late = tick_at(now + wait + more, now) * TICK - now - wait - more
+        assert 0 <= late <= max(TICK, (wait + more) / 16)
+    assert len(ticks) <= 35
+
+
+def test_pages_of_one_time_share_keys(world: World):
+    scheduled(world)
+    planning = planner(world).begin(batch := world.store.batch())
+    host = world.frontier.schedule.cache.get("a.test")
+    for number in range(3 * CHUNK):
+        row = PageRow(f"http://a.test/{number}", 200, 1, 1.0)
+        planning.plan(host, number.to_bytes(8), row, world.frontier.now())
+    planning.end()
+    batch.write()
+    # Jitter spreads them over some buckets.
+    assert 3 <= sum(pages_in_buckets(world.store).values()) <= 12
+
+
+def test_a_missing_page_is_asked_seldom_and_dropped(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:1])
+    fetch_all(world)
+    asked: list[float] = []
+    for _ in range(100 * 24):
+        step(due)
+        if world.frontier.queued:
+            asked.append(world.clocks.wall)
+            fetch_all(world, status=404)
+        world.clocks.pass_(HOUR)
+    assert len(asked) < 10
+    waits = [late - early for early, late in pairwise(asked)]
+    assert waits[0] >= DAY
+    assert waits == sorted(waits)
+    row = row_of(world, PAGES[0])
+    assert row.absence.is_tombstone
+    assert not row.is_planned
+    assert planner(world).counts["gone"] == 1
+
+
+def test_a_page_that_comes_back_follows_its_changes_again(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:1])
+    fetch_all(world)
+    for status in (404, 404, 200):
+        while not step(due):
+            world.clocks.pass_(HOUR)
+        fetch_all(world, status=status)
+    assert row_of(world, PAGES[0]).absence.wait is None
+
+
+def test_a_page_that_was_dropped_comes_up_again(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:1])
+    fetch_all(world)
+    for _ in range(3):
+        while not step(due):
+            world.clocks.pass_(HOUR)
+        lease = world.pop()
+        assert lease is not None
+        world.frontier.schedule.release(lease.host, 0.25)
+        world.frontier.acknowledge(lease, dropped="dns")
+        world.commit()
+        assert row_of(world, PAGES[0]).due > world.frontier.now() + INTERVAL_MIN
+
+
+# --- what can be afforded ---
+
+
+def test_a_slow_host_is_planned_by_what_it_affords(open_store: Callable[[], Store]):
+    rule = replace(World(KeptMemoryStore).rule, minimum=30.0)
+    world = World(open_store, limits=replace(LIMITS, again_share=SHARE), rule=rule)
+    due = scheduled(world)
+    pages = [f"http://a.test/{number}" for number in range(100)]
+    world.add(*pages)
+    fetch_all(world, payload=b"0" * 20)
+    asked = crawl_changing(world, due, 2 * DAY)
+    # A request each minute.
+    assert 0.7 * 2 * 1440 < asked < 1.05 * 2 * 1440
+
+
+def test_the_budget_of_the_crawl_holds(world: World):
+    due = scheduled(world, budget=1 / 120)
+    world.add(*PAGES)
+    fetch_all(world, payload=b"0" * 20)
+    asked = crawl_changing(world, due, 4 * DAY)
+    assert 0.6 * 4 * 720 < asked < 1.05 * 4 * 720
+    assert planner(world).crawl.threshold > 60
+
+
+def crawl_changing(world: World, due: DuePages, seconds: float) -> int:
+    """Crawl pages that change at each fetch, and return the number of requests."""
+    asked = 0
+    end = world.clocks.wall + seconds
+    while world.clocks.wall < end:
+        step(due)
+        while (lease := world.pop()) is not None:
+            asked += 1
+            now = world.clocks.wall
+            lease.fetched = fetched_at(now, lease.entry.url, asked.to_bytes(20))
+            world.frontier.schedule.release(lease.host, 0.25)
+            world.frontier.acknowledge(lease)
+            world.clocks.pass_(0.25)
+        world.commit()
+        world.clocks.pass_(10 * TICK)
+    return asked
+
+
+def test_demands_add_up_to_that_of_the_crawl(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    crawl_for(world, due, 2 * DAY)
+    hosts = {
+        key[1:].decode(): HostDemand.read(value)
+        for key, value in world.store.items(schema.DEMAND)
+        if key != schema.DEMAND
+    }
+    for name, found in hosts.items():
+        wanted = sum(map(demand_of, rows(world, name)))
+        assert found.demand == pytest.approx(wanted, rel=1e-3)
+    assert planner(world).crawl.total == pytest.approx(sum(each.counted for each in hosts.values()))
+
+
+def test_a_page_that_comes_up_is_judged_again(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:1])
+    fetch_all(world)
+    planned = row_of(world, PAGES[0]).due
+    found = planner(world)
+    found.crawl = found.crawl._replace(threshold=1e6)
+    world.clocks.pass_(planned - world.frontier.now() + 1)
+    assert step(due) == 0
+    assert found.counts["postponed"] == 1
+    assert row_of(world, PAGES[0]).due > planned + 10 * DAY
+
+
+def test_a_deferred_host_tries_its_queue_first(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:7])
+    fetch_all(world)
+    world.add("http://a.test/queued")
+    host = world.frontier.schedule.pop()
+    assert host is not None
+    world.frontier.schedule.deferral.defer(host)
+    world.clocks.pass_(400 * DAY)
+    assert step(due) == 0
+    assert all(row.due > world.frontier.now() for row in rows(world) if row)
+
+
+# --- the turns of a host ---
+
+
+def test_a_share_of_the_turns_goes_to_pages_again(world: World):
+    world.add(*[f"http://a.test/new/{number}" for number in range(20)])
+    host = world.frontier.schedule.cache.get("a.test")
+    again = [Entry(f"http://a.test/{number}", request=AGAIN) for number in range(20)]
+    batch = world.store.batch()
+    candidates = [Candidate("a.test", None, entry, AGAIN_PRIORITY) for entry in again]
+    world.frontier.queues.append(host, candidates, batch)
+    world.frontier.schedule.cache.record([host], batch)
+    batch.write()
+    order = []
+    for _ in range(40):
+        lease = world.pop()
+        assert lease is not None
+        order.append(lease.entry.is_again)
+        world.frontier.schedule.release(lease.host, 0.25)
+        lease.fetched = fetched_at(world.clocks.wall, lease.entry.url)
+        world.frontier.acknowledge(lease)
+        world.clocks.pass_(1)
+        if len(order) % 3 == 0:
+            world.commit()
+    assert sum(order) == 20
+    for start in range(0, 36, 4):
+        assert sum(order[start : start + 4]) == 2
+
+
+# --- deaths, and other starts ---
+
+
+def test_kills_lose_no_page_and_ask_none_twice(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    asked: Counter[str] = Counter()
+    for kill in range(60):
+        if not due.rest:
+            due.step(2)
+        for _ in range(kill % 3):
+            if world.frontier.queued:
+                asked[fetch_page(world, world.clocks.wall)] += 1
+        world.crash()
+        world.clocks.pass_(1)
+        due = scheduled(world)
+    assert asked == Counter(PAGES)
+    assert all(row.due for row in rows(world) if row)
+
+
+def test_a_page_in_flight_at_a_kill_is_asked_again(world: World):
+    due = scheduled(world)
+    world.add(*PAGES[:1])
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    assert step(due) == 1
+    assert world.pop() is not None
+    world.crash()
+    world.clocks.pass_(60)
+    scheduled(world)
+    assert fetch_all(world) == Counter(PAGES[:1])
+
+
+def test_a_clock_that_goes_back_loses_no_page(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.wall -= 5000 * DAY
+    world.clocks.pass_(400 * DAY)
+    assert step(due) == len(PAGES)
+
+
+def test_pages_without_a_plan_get_one(world: World):
+    world.add(*PAGES)
+    fetch_all(world)
+    assert not any(row.is_planned for row in rows(world) if row)
+    assert list(world.store.keys(schema.DUE_AGAIN)) == []
+    due = scheduled(world)
+    due.step(5)
+    world.crash()
+    due = scheduled(world)
+    step(due)
+    assert all(row.is_planned for row in rows(world) if row)
+    assert crawl_for(world, due, 20 * DAY, DAY).keys() == set(PAGES)
+
+
+def test_buckets_that_are_lost_are_made_anew_after_a_repair(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    due.step(2)
+    world.frontier.close()
+    store = world.open_store()
+    delete(store, list(store.keys(schema.DUE_AGAIN)))
+    rebuild_indexes(store, world.hasher, world.clocks.wall, 10)
+    store.close()
+    world.open()
+    due = scheduled(world)
+    step(due)
+    queued = world.frontier.queued
+    world.clocks.pass_(2 * TICK)
+    assert step(due) == len(PAGES)
+    # The entries that were left are dropped by this.
+    assert world.frontier.queued == len(PAGES) + queued
+
+
+def test_rows_that_are_imported_get_a_plan(world: World):
+    scheduled(world)
+    take_rows(world.frontier, [PageRow(PAGES[0], 200, 1, world.clocks.wall)])
+    world.restart()
+    step(scheduled(world))
+    assert row_of(world, PAGES[0]).due > world.frontier.now()
+
+
+def test_a_start_without_a_schedule_keeps_it(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    due.step(6)
+    world.restart()
+    leave_unplanned(world.store)
+    queued = world.frontier.queued
+    assert sum(fetch_all(world).values()) == queued
+    due = scheduled(world)
+    step(due)
+    assert all(row.is_planned for row in rows(world) if row)
+    assert fetch_all(world).total() == len(PAGES) - queued
+
+
+def test_without_a_schedule_no_key_of_it_is_written(world: World):
+    world.add(*PAGES)
+    fetch_all(world, meaning=Meaning.ORDINARY)
+    leave_unplanned(world.store)
+    for prefix in (schema.DUE_AGAIN, schema.DUE_PLACE, schema.DEMAND):
+        assert list(world.store.keys(prefix)) == []
+
+
+def test_stale_pairs_are_passed_over(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    assert world.frontier.pages is not None
+    batch = world.store.batch()
+    world.frontier.pages.forget(PAGES[:3], batch)
+    moved = row_of(world, PAGES[3])
+    moved.due += 500 * 86_400
+    batch.put(world.frontier.pages.key(moved.url), moved.encode("a.test"))
+    batch.write()
+    world.clocks.pass_(400 * DAY)
+    assert step(due) == len(PAGES) - 4
+
+
+# --- hand-over ---
+
+
+def test_a_host_takes_its_schedule_along(world: World):
+    kept = KeptMemoryStore()
+    other = World(lambda: kept, node="there", limits=replace(LIMITS, again_share=SHARE))
+    due, there = scheduled(world), scheduled(other)
+    world.add(*PAGES)
+    fetch_all(world)
+    other.clocks.wall = world.clocks.wall
+    world.hand_over("a.test", other)
+    assert world.store.get(schema.demand_key("a.test")) is None
+    left = [world.store.get(schema.demand_key(f"{name}.test")) for name in "bc"]
+    planner(world).begin(world.store.batch())
+    total = sum(HostDemand.read(each).counted for each in left)
+    assert planner(world).crawl.total == pytest.approx(total)
+    before = {row.url: row.due for row in rows(other) if row}
+    assert set(before) == set(PAGES[:7])
+    assert all(before.values())
+    world.clocks.pass_(400 * DAY)
+    other.clocks.pass_(400 * DAY)
+    assert step(due) == len(PAGES) - 7
+    assert step(there) == 7
+    assert fetch_all(other) == Counter(PAGES[:7])
+    assert all(row.planned for row in rows(other) if row)
+
+
+def test_a_page_that_was_queued_is_asked_once_by_its_new_owner(world: World):
+    kept = KeptMemoryStore()
+    other = World(lambda: kept, node="there", limits=replace(LIMITS, again_share=SHARE))
+    due, there = scheduled(world), scheduled(other)
+    world.add(*PAGES[:7])
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    other.clocks.pass_(400 * DAY)
+    step(due)
+    world.hand_over("a.test", other)
+    for row in rows(other):
+        assert row is not None
+        assert there.has_fetched(row)
+    assert read_row(row.encode("a.test"), "a.test") == row
+    other.clocks.pass_(2 * TICK)
+    assert step(there) == 7
