@@ -165,8 +165,8 @@ def test_index_is_a_dict_that_keeps_the_latest_half(
     most: int, operations: list[tuple[str, list[int]]]
 ) -> None:
     """``model`` forgets nothing: a payload that is found is in it, with the record that was added
-    last and not lost before a sync. ``used`` are the payloads in the order of their use; one that is
-    added twice between two syncs is used once."""
+    last and not lost before a sync. ``used`` are the payloads in the order of their use.
+    One that is added twice between two syncs is used once."""
     with TemporaryDirectory() as folder:
         index = PayloadIndex(Path(folder), most=most, warn=pytest.fail)
         synced: dict[int, Original] = {}
