@@ -37,8 +37,9 @@ class Child:
     ``is_end`` returns whether an exit code is an end. After any other one, ``on_death`` is called
     and the process is started again. What it writes goes to the file ``log``, by default to the
     standard error of this process, or to the open file ``errors``. ``lock`` is an open file that it
-    keeps open. ``backoff`` are the seconds before the first restart; each further death within ten
-    minutes doubles them.
+    keeps open. ``last_signal`` is sent to it when the supervisor dies, once or several times.
+    ``backoff`` are the seconds before the first restart; each further death within ten minutes
+    doubles them.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Child:
         log: Path | None = None,
         errors: int | None = None,
         lock: int | None = None,
+        last_signal: signal.Signals = signal.SIGHUP,
         backoff: float = BACKOFF,
     ):
         self.name = name
@@ -63,6 +65,7 @@ class Child:
         self._log = log
         self._errors = errors
         self._lock = lock
+        self._last_signal = last_signal
         self._backoff = backoff
         self._process: asyncio.subprocess.Process | None = None
         self._stopped = asyncio.Event()
@@ -129,7 +132,11 @@ class Child:
         supervisor = os.getpid()
 
         def end_with_supervisor() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            # Under nohup the supervisor ignores SIGHUP, and a process would inherit that.
+            signal.signal(self._last_signal, signal.SIG_DFL)
+            # The kernel sends it when the main thread of the supervisor ends, and may send it again
+            # for each other thread. A second SIGTERM would end a crawl as a crash does.
+            _libc.prctl(_PR_SET_PDEATHSIG, self._last_signal)
             if os.getppid() != supervisor:
                 os.kill(os.getpid(), signal.SIGTERM)
 

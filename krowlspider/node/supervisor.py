@@ -77,6 +77,7 @@ class Supervisor:
         self._served = list(self._ids)
         self._redis = PrivateRedis(plan.redis, plan.tree.redis)
         self._figures = Figures(plan.tree, self._ids)
+        self._server: Child | None = None
         self._children: dict[str, Child] = {}
         self._ended: set[str] = set()
         self._releasing: list[asyncio.Task[None]] = []
@@ -116,13 +117,15 @@ class Supervisor:
         """:raises StoppedError: the crawl was stopped before it began"""
         folder = self._plan.tree.redis
         lock = await asyncio.to_thread(_locked, folder / "lock", self._stopped)
-        server = Child(
+        server = self._server = Child(
             "redis",
             lambda _: self._redis.command(),
             environment=os.environ,
             is_end=lambda _: False,
             log=folder / LOG,
             lock=lock,
+            # It ignores SIGHUP.
+            last_signal=signal.SIGTERM,
         )
         serving = asyncio.create_task(server.run())
         # Without it the processes could not send URLs to each other.
@@ -279,6 +282,9 @@ class Supervisor:
             logger.warning("Second signal: ending all processes at once, as a crash would")
             for child in self._children.values():
                 child.stop(signal.SIGKILL)
+            # It may be frozen, or hang at its last snapshot.
+            if self._server is not None and not self._running():
+                self._server.stop(signal.SIGKILL)
         else:
             self._is_interrupted = True
             logger.info("%s received: stopping all processes; a second one ends them", number.name)

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.disk import is_draft
 from krowlspider.crawl.folder import REGISTER, JobFolder, JobInUseError, lock_folder
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
 from krowlspider.crawl.parts import warc_folder
@@ -84,6 +85,8 @@ class Tree:
             self._check_content()
             # Until this process ends.
             lock_folder(self.path)
+            for draft in self._drafts():
+                draft.unlink()
             self.redis.mkdir(mode=0o700, exist_ok=True)
 
     def check(self) -> None:
@@ -103,7 +106,7 @@ class Tree:
             raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
 
     def _check_content(self) -> None:
-        names = {each.name for each in self.path.iterdir()}
+        names = {each.name for each in self.path.iterdir()} - {each.name for each in self._drafts()}
         if "job.json" in names:
             raise JobError(
                 f"JOBDIR {self.path} belongs to a crawl of one process: continue it with scrapy"
@@ -120,6 +123,10 @@ class Tree:
                 f"JOBDIR {self.path} is not empty and not of a crawl of several processes (it holds"
                 f" {min(strange)!r}): give a new or empty folder"
             )
+
+    def _drafts(self) -> list[Path]:
+        """Return the drafts of the register that killed supervisors have left."""
+        return [each for each in self.path.iterdir() if is_draft(each, REGISTER)]
 
     def wait(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Wait for the processes that a killed supervisor has left, which are ending.

@@ -104,6 +104,18 @@ def test_the_lease_of_a_dead_process_ends_at_once(tmp_path: Path) -> None:
     serve(tmp_path, use)
 
 
+def test_a_caller_that_gives_up_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(_: RegisterServer, register: LocalRegister) -> None:
+        _, writer = await asyncio.open_unix_connection(tmp_path / "socket")
+        writer.close()
+        assert await register.get(f"{ROOT}nodes/a") is None
+
+    serve(tmp_path, use)
+    assert caplog.messages == []
+
+
 def test_a_register_that_has_ended_does_not_answer(tmp_path: Path) -> None:
     register = LocalRegister(f"unix://{tmp_path / 'socket'}")
     with pytest.raises(UnansweredError, match=r"scrapy node at .* does not answer"):

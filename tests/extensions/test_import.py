@@ -306,6 +306,7 @@ def test_the_command_hands_a_file_to_the_running_crawl(
         "refused": {},
         "bad": 1,
         "sent": 0,
+        "pages": 0,
     }
     file.write_bytes(b"x\n")
     assert scrapy("frontier", crawl.jobdir, "--import", file, code=2).stdout.endswith(b"bad 1\n")

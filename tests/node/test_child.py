@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
+import time
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,3 +70,29 @@ def test_stopped_process_is_not_started_again(tmp_path: Path, script: str) -> No
 
     assert asyncio.run(stop_later()) == 0
     assert starts == [0]
+
+
+def test_dead_supervisor_hangs_up_its_processes(tmp_path: Path) -> None:
+    """Under nohup too. A process stops once for all SIGHUPs; for a second SIGTERM it would end as
+    by a crash."""
+    said = tmp_path / "said"
+    script = f"trap 'echo hangup >{said}; exit' HUP; echo >{tmp_path}/is-there; while :; do :; done"
+    supervisor = dedent(f"""
+        import asyncio, os, signal
+        from krowlspider.node.child import Child
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        command = ["/bin/sh", "-c", {script!r}]
+        process = Child("p1", lambda _: command, environment=os.environ, is_end=bool)
+        asyncio.run(process.run())
+    """)
+    with subprocess.Popen([sys.executable, "-c", supervisor]) as process:
+        wait_for_file(tmp_path / "is-there")
+        process.send_signal(signal.SIGKILL)
+    wait_for_file(said)
+
+
+def wait_for_file(path: Path) -> None:
+    end = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -170,6 +170,19 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         assert feeds == {"p1", "p2"}
 
 
+def test_frozen_redis_does_not_hold_up_an_operator(tmp_path: Path) -> None:
+    """The first signal ends the processes, and the second one the Redis too."""
+    with MockWeb(graph=GRAPH) as web:
+        crawl = node_crawl(web, tmp_path, 2).start()
+        crawl_until(web, crawl, 30)
+        redis = crawl.redis
+        os.kill(redis, signal.SIGSTOP)
+        crawl.process.send_signal(signal.SIGINT)
+        crawl.wait_until(lambda: crawl.ends == ["stopped"])
+        crawl.interrupt()
+        assert not Path(f"/proc/{redis}").exists()
+
+
 def order(folder: Path, name: str, /, **fields: object) -> str:
     """Give an order at the page of a process, or of all; return what it says."""
     request = urllib.request.Request(

@@ -16,6 +16,7 @@ from krowlspider.crawl.limits import Limits
 from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.node.figures import exit_code, reason
 from krowlspider.node.redis import PrivateRedis, find_redis
+from krowlspider.node.tree import Tree
 from krowlspider.node.words import DIVIDED, Words, shares
 from tests.support.crawling import CONTACT
 from tests.support.debian import program
@@ -63,6 +64,16 @@ def test_bad_input_stops_the_start(words: list[str], reason: str) -> None:
 def test_folder_of_something_else_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / name).touch()
     assert reason in refused("-s", f"JOBDIR={tmp_path}")
+
+
+def test_draft_of_the_register_that_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
+    for name in ("p1", "register", "register.4711.new"):
+        (tmp_path / name).touch()
+    tree = Tree(tmp_path)
+    tree.check()
+    tree.take()
+    assert not (tmp_path / "register.4711.new").exists()
+    assert (tmp_path / "register").exists()
 
 
 def test_missing_redis_server_names_the_way_out(

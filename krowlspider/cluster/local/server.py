@@ -83,7 +83,8 @@ class RegisterServer:
             self._changed.notify_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError), closing(writer):
+        # A caller that gives up, or dies, leaves a question without its end.
+        with suppress(ConnectionError, msgspec.DecodeError), closing(writer):
             question = msgspec.msgpack.decode(await reader.read(), type=Question)
             try:
                 answer = await self._call(question.method, question.arguments)
