@@ -79,6 +79,14 @@ UNMOVED = {
         *("krowl_politeness_blameless_total", "krowl_politeness_outages_total"),
     ],
     "tests/frontier/pages/test_rows.py": ["krowl_pages_validator_left_total"],
+    "tests/whole_crawls/test_recrawl.py": [
+        *("krowl_recrawl_asked_total", "krowl_recrawl_changed_total"),
+        "krowl_recrawl_not_modified_total",
+    ],
+    "tests/frontier/test_due_pages.py": [
+        *("krowl_recrawl_due_total", "krowl_recrawl_gone_total", "krowl_recrawl_late_seconds"),
+        *("krowl_recrawl_postponed_total", "krowl_recrawl_threshold"),
+    ],
     "tests/whole_crawls/test_proxies.py": ["krowl_politeness_parked_total"],
     "tests/whole_crawls/test_addresses.py": ["krowl_politeness_turned_back_total"],
     "tests/whole_crawls/test_seen.py": ["krowl_seen_false_positives_total", "krowl_seen_fill"],

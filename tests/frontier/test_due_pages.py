@@ -354,6 +354,21 @@ def test_a_page_in_flight_at_a_kill_is_asked_again(world: World):
     assert fetch_all(world) == Counter(PAGES[:1])
 
 
+def test_figures_say_how_late_pages_are(world: World):
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    due.step(2)
+    figures = planner(world).figures()
+    assert figures["krowl/recrawl/late_seconds"] > 300 * DAY
+    assert figures["krowl/recrawl/due_count"] >= 2
+    step(due)
+    figures = planner(world).figures()
+    assert figures["krowl/recrawl/late_seconds"] == 0
+    assert figures["krowl/recrawl/due_count"] == len(PAGES)
+
+
 def test_a_clock_that_goes_back_loses_no_page(world: World):
     due = scheduled(world)
     world.add(*PAGES)
