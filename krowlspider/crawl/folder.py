@@ -203,9 +203,12 @@ class JobFolder:
         except JobError:
             self.leave()
             raise
-        # It describes an earlier process.
-        (self.path / _STATUS).unlink(missing_ok=True)
+        self.forget_status()
         return head
+
+    def forget_status(self) -> None:
+        """Remove the status that an earlier process has left, if it was killed."""
+        (self.path / _STATUS).unlink(missing_ok=True)
 
     def seed_of(self, ring: str) -> int | None:
         """Return the seed with which the folder was begun, None for a new one; take no lock.

@@ -133,7 +133,7 @@ class Child:
 
         def end_with_supervisor() -> None:
             # Under nohup the supervisor ignores SIGHUP, and a process would inherit that.
-            signal.signal(self._last_signal, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             # The kernel sends it when the main thread of the supervisor ends, and may send it again
             # for each other thread. A second SIGTERM would end a crawl as a crash does.
             _libc.prctl(_PR_SET_PDEATHSIG, self._last_signal)

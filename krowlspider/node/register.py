@@ -16,6 +16,7 @@ from krowlspider.cluster.register.pending_nodes import PENDING, NodeInfo
 from krowlspider.cluster.register.port import step
 from krowlspider.cluster.ring.live_members import dead_record
 from krowlspider.cluster.ring.record import BadRecordError, load_counters
+from krowlspider.cluster.signals import SIGNAL, Signal
 from krowlspider.node.tree import process_folders
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class ProcessRegister:
             steps.append(step("set", seed, token_bytes(SEED_SIZE).hex()))
         if anew:
             steps.append(step("delete", self._root + PAGES))
+        # Without processes nobody could send another signal.
+        signal = self._server.store.get(self._root + SIGNAL)
+        if signal is not None and signal.value.decode() == Signal.STOP:
+            steps.append(step("delete", self._root + SIGNAL))
         # Nobody waits for a process whose folder a person has removed.
         gone = (each for part in ("nodes", PENDING) for each in self._below(part))
         steps += [step("delete", each.key) for each in gone if each.node not in self._all]

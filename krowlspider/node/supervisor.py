@@ -154,6 +154,8 @@ class Supervisor:
         for name in self._ids:
             folder = self._plan.tree.path / name
             forget_urls(folder)
+            # Its pages would count as those of this start.
+            self._plan.tree.folder(name).forget_status()
             self._children[name] = Child(
                 name,
                 partial(
@@ -171,6 +173,8 @@ class Supervisor:
                 },
                 is_end=lambda code: 0 <= code <= LAST_CODE,
                 on_death=partial(self._on_death, name),
+                # One that hands its hosts over would try so for a day, without a Redis.
+                last_signal=signal.SIGKILL if name in self._register.leaving else signal.SIGHUP,
                 errors=None if relay is None else relay.end,
             )
         plan = self._plan

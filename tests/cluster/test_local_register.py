@@ -110,8 +110,11 @@ def test_a_caller_that_gives_up_is_no_error(
     async def use(_: RegisterServer, register: LocalRegister) -> None:
         _, writer = await asyncio.open_unix_connection(tmp_path / "socket")
         writer.close()
+        index = await register.wait_for_change(f"{ROOT}nodes/", None, 5)
+        left.append(asyncio.create_task(register.wait_for_change(f"{ROOT}nodes/", index, 60)))
         assert await register.get(f"{ROOT}nodes/a") is None
 
+    left: list[asyncio.Task[str]] = []
     serve(tmp_path, use)
     assert caplog.messages == []
 

@@ -154,8 +154,12 @@ def test_dead_processes_lose_nothing(tmp_path: Path) -> None:
         assert found == {(node, str(path), "broad") for node, path in folders.items()}
         sockets = (crawl.jobdir / "redis" / "sockets").readlink()
         assert sockets.exists()
+        earlier = len(pages(web.log()))
         crawl = node_crawl(web, tmp_path, 1).run()
         assert crawl.ends == ["finished"]
+        # Those of the start that was killed are not of this one.
+        (done,) = re.findall(r"pages done +([0-9]+)", crawl.log)
+        assert int(done) <= len(pages(web.log())) - earlier
         assert not sockets.exists()
         entries = web.log()
         assert reachable(web.graph, web.seeds()).differences(entries, at_least=True) == []

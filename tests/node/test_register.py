@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.cluster.local.client import LocalRegister
 from krowlspider.cluster.register.membership import RegisteredMembership
+from krowlspider.cluster.register.port import step
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.errors import JobError
 from krowlspider.node.register import ProcessRegister
@@ -87,6 +88,26 @@ def test_a_process_has_joined_with_its_first_heartbeat(tmp_path: Path) -> None:
         assert supervised.joined() == set()
 
     start(tmp_path, ["p1"], act)
+
+
+@pytest.mark.parametrize(("sent", "kept"), [("STOP", None), ("PAUSED", b"PAUSED")])
+def test_a_start_lifts_the_signal_that_has_ended_the_last_one(
+    tmp_path: Path, sent: str, kept: bytes | None
+) -> None:
+    """While no process runs nobody could. A pause stays: a person at the page can end it."""
+    key = f"krowlspider/{NAME}/signal"
+    found: list[bytes | None] = []
+
+    async def send(_: ProcessRegister, register: LocalRegister) -> None:
+        await register.change(step("set", key, sent))
+
+    async def look(_: ProcessRegister, register: LocalRegister) -> None:
+        entry = await register.get(key)
+        found.append(None if entry is None else entry.value)
+
+    start(tmp_path, ["p1"], send)
+    start(tmp_path, ["p1"], look)
+    assert found == [kept]
 
 
 def test_folders_without_a_register_are_refused(tmp_path: Path) -> None:

@@ -83,8 +83,10 @@ class RegisterServer:
             self._changed.notify_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A caller that gives up, or dies, leaves a question without its end.
-        with suppress(ConnectionError, msgspec.DecodeError), closing(writer):
+        # A caller that gives up, or dies, leaves a question without its end, or one that waits
+        # until the event loop ends: asyncio would log that as an error.
+        given_up = ConnectionError, msgspec.DecodeError, asyncio.CancelledError
+        with suppress(*given_up), closing(writer):
             question = msgspec.msgpack.decode(await reader.read(), type=Question)
             try:
                 answer = await self._call(question.method, question.arguments)
