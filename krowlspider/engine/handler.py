@@ -27,12 +27,14 @@ from krowlspider.fetch.errors import FetchError, LocalExhausted, TooLarge
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.fetch.memory import FetchMemory
 from krowlspider.frontier.fetched import Fetched, validators_in
+from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -290,6 +292,11 @@ class DownloadHandler(BaseDownloadHandler):
         status = exchange.status
         etag, modified = validators_in(exchange.headers, self._count_left)
         meaning = Meaning.ORDINARY if asked is None else asked.meaning(status, etag, modified)
+        if modified and is_as_new_as(modified, _date_in(exchange.headers)):
+            # Only this answer tells by the clock of its server. A change in the rest of the second
+            # would go unseen.
+            self._count_left("modified")
+            modified = b""
         return Fetched(exchange.times.started, status, etag, modified, meaning, receipt)
 
     def _count_left(self, validator: str) -> None:
@@ -311,6 +318,10 @@ class DownloadHandler(BaseDownloadHandler):
         if not (self._failed and isinstance(error, ArchiveError)):
             logger.error("A capture was not archived: %s", error)
         self._failed |= isinstance(error, ArchiveError)
+
+
+def _date_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return next((value for name, value in headers if name.lower() == b"date"), b"")
 
 
 def _proxy_of(request: Request) -> Proxy:

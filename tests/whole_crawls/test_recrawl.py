@@ -130,6 +130,26 @@ def test_each_page_is_asked_again_with_its_validators(tmp_path: Path, answers: d
         assert len(done.items) == 5 - unmodified
 
 
+def test_a_date_that_is_not_before_its_answer_is_not_sent(tmp_path: Path):
+    """The Date of the answer is of the same clock. The pages agree with any date they are asked."""
+    later = b"Tue, 14 Nov 2023 22:13:21 GMT"
+    web_pages = {"/": Raw(answer(HTML, body=links("/before", "/same", "/after")))}
+    for path, sent_at in (("/before", later), ("/same", DATE), ("/after", DATE)):
+        changed = later if path == "/after" else DATE
+        dates = (b"Last-Modified: " + changed, b"Date: " + sent_at)
+        web_pages[path] = Raw(
+            answer(HTML, *dates, body=path.encode()), others={IF_DATE: answer(status=NOT_MODIFIED)}
+        )
+    with SimulatedRawWeb(web_pages) as web:
+        first = crawl(web, tmp_path, KROWL_RECRAWL="off")
+        asked(web)
+        jobdir = crawl(web, tmp_path).jobdir
+        requests = asked(web)
+    assert {path for path, request in requests.items() if IF_DATE in request} == {"/before"}
+    assert {path for path, row in rows(jobdir).items() if "last_modified" in row} == {"before"}
+    assert first.stats["krowl/pages/validator_left_count/modified"] == 2
+
+
 def test_a_304_is_a_revisit_of_the_record_that_it_confirms(tmp_path: Path):
     twin = {"/": tagged(links("/twin"), b'"a"'), "/twin": tagged(links("/twin"), b'"b"')}
     with SimulatedRawWeb(twin) as web:

@@ -145,7 +145,8 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
     "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
     "krowl/pages/validator_left_count": Stat(
-        "ETag and Last-Modified that no row of a page keeps: too long, binary or without quotes.",
+        "ETag and Last-Modified that no row of a page keeps: too long, binary, repeated, without"
+        " quotes, or not before the Date of the answer.",
         "reason",
         ("etag", "modified"),
     ),
