@@ -256,12 +256,17 @@ def take_in(world: World, lines: list[bytes]) -> list[str]:
     return mistakes
 
 
-def test_an_export_is_imported_as_it_was(world: World, other: World):
+def test_an_import_keeps_all_but_the_record_in_another_archive(world: World, other: World):
     world.add(A, "https://b.test/p?q=1")
     fetch_page(world, 1000.25, etag=b'W/"\xe4"', modified=b"Thu, 01 Jan 1970 00:10:00 GMT")
     fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32)
     assert take_in(other, lines_of(world)) == []
-    assert rows(other) == rows(world)
+    expected = rows(world)
+    for row in expected:
+        assert row is not None
+        assert row.stored
+        row.stored = 0.0
+    assert rows(other) == expected
     # The pages are known, and their hosts are handed over.
     assert other.add(A, "https://b.test/p?q=1") == 0
     world.frontier.close()
