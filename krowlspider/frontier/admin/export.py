@@ -70,6 +70,8 @@ def line_of(line: bytes, url_max: int) -> EntryLine | Seed | None:
 
     :raises ValueError: the line is neither; the message says why
     """
+    if is_page_line(line):
+        raise ValueError("the row of a page: import it while no crawl runs")
     if not line.lstrip(_BLANKS).startswith((b"{", b'"')):
         seed = parse_seed(line)
         if seed is not None and len(seed.url) > url_max:

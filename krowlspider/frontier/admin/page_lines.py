@@ -72,7 +72,11 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
         )
 
     def row(self, url_max: int) -> PageRow:
-        """:raises ValueError: a value cannot be that of a row; the message says why"""
+        """Return the row, which names no record: that is in the archive of another crawl, and a
+        revisit here must not refer to it.
+
+        :raises ValueError: a value cannot be that of a row; the message says why
+        """
         for url in (self.url, self.warc_url or self.url):
             if normalise(url) != url or len(url) > url_max:
                 raise ValueError(f"not a normalised URL of {url_max} characters: {url[:80]!r}")
@@ -83,8 +87,8 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             _seconds(self.last_fetch),
             self.depth,
             int(_seconds(self.last_change)),
-            _seconds(self.warc_date) if self.warc_date else 0.0,
-            self.warc_url or "",
+            0.0,
+            "",
             (self.etag or "").encode("latin-1"),
             (self.last_modified or "").encode("latin-1"),
             _raw(self.payload_digest) if self.payload_digest else b"",
