@@ -152,6 +152,11 @@ def supervisor_register(folder: Path) -> Iterator[Place]:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        # Questions that wait for a change.
+        waiting = asyncio.all_tasks(loop)
+        for task in waiting:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(waiting) if waiting else asyncio.sleep(0))
         loop.close()
 
 

@@ -135,9 +135,12 @@ def test_power_cuts_of_redis_lose_nothing(plain: Server, tmp_path: Path) -> None
                 count += 2000
                 await eventually(lambda: not finder.outbox.depth)
                 owner.disk.clear()
+                # The owner's turn has one message, and ends when its disk is back.
+                finder.put(messages(1, count))
+                await eventually(lambda: bool(owner.taken))
                 # Nothing, one batch, two and three are lost.
-                finder.put(messages(500 * cut, count))
-                count += 500 * cut
+                finder.put(messages(500 * cut, count + 1))
+                count += 1 + 500 * cut
                 await eventually(lambda: forwarder.stats.sent >= count)  # noqa: B023
                 plain.kill()
                 plain.wipe()
