@@ -98,10 +98,6 @@ def assert_no_row_is_lost(crawl: Crawl) -> None:
     assert_rows_agree(crawl)
 
 
-def test_rows_and_archive_agree_after_kills(tmp_path: Path) -> None:
-    assert_no_row_is_lost(killed_often(tmp_path, SMALL, 3, random.Random(1)))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_rows_and_archive_agree_after_many_kills(tmp_path: Path) -> None:
