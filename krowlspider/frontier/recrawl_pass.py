@@ -32,12 +32,14 @@ PASSES_MAX = 0xFFFF
 
 class _State(Struct):
     """``number`` is from 1 to PASSES_MAX, ``after`` the key of the last row that was looked at.
-    ``is_walked``: all were. ``is_over``: all pages are done too."""
+    ``is_walked``: all were. ``is_over``: all pages are done too. ``host``: the one whose pages were
+    queued last: the next row may be of it."""
 
     number: int
     after: bytes = PAGES
     is_walked: bool = False
     is_over: bool = False
+    host: str = ""
 
 
 class RecrawlPass:
@@ -81,7 +83,7 @@ class RecrawlPass:
         queued.
 
         They go behind what their hosts have queued, and no cap is asked: they were admitted once.
-        Those of deferred hosts that have entries are left out.
+        Those of deferred hosts that have other entries are left out.
 
         :raises StoreError: the store cannot be written
         """
@@ -96,7 +98,12 @@ class RecrawlPass:
         cache, batch = frontier.schedule.cache, self._store.batch()
         cache.evict()
         hosts = [cache.get(name) for name in by_host]
-        hosts = [host for host in hosts if not (host.state is DEFERRED and host.queue.queued)]
+        hosts = [
+            host
+            for host in hosts
+            if host.name == state.host or not (host.state is DEFERRED and host.queue.queued)
+        ]
+        state.host = hosts[-1].name if hosts else ""
         for host in hosts:
             frontier.queues.append(host, by_host[host.name], batch)
         cache.record(hosts, batch)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.recrawl_pass import PASSES_MAX, RecrawlPass
 from krowlspider.frontier.store import schema
@@ -146,6 +147,19 @@ def test_a_deferred_host_with_a_queue_is_left_out(world: World):
     world.frontier.schedule.deferral.defer(host)
     walk(world)
     assert world.frontier.queued == 1 + len(PAGES) * 2 // 3
+
+
+def test_all_pages_of_a_deferred_host_without_a_queue_are_queued(world: World):
+    """Though the first step leaves it with a queue."""
+    world.add("http://b.test/last")
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.schedule.deferral.defer(lease.host)
+    world.frontier.acknowledge(lease, dropped="dns")
+    assert lease.host.state is DEFERRED
+    assert not lease.host.queue.queued
+    walk(world)
+    assert world.frontier.queued == len(PAGES)
 
 
 def test_a_row_of_a_later_version_is_passed_over(world: World):
