@@ -152,11 +152,11 @@ class Entry(Struct, eq=False, gc=False):
             fields.append(_DUE.pack(self.due))
         if self.chain:
             flags |= _CHAINED
-            chain = "\n".join(_shorten(url, host) for url in self.chain).encode()
+            chain = "\n".join(shorten(url, host) for url in self.chain).encode()
             fields += [_CHAIN_LENGTH.pack(len(chain)), chain]
         if self.via:
             flags |= _VIA
-            via = f"{self.path or ' '}{_shorten(self.via, host)}".encode()
+            via = f"{self.path or ' '}{shorten(self.via, host)}".encode()
             fields += [_LENGTH.pack(len(via)), via]
         if self.request:
             flags |= _REQUEST
@@ -182,12 +182,12 @@ class Entry(Struct, eq=False, gc=False):
             at += _DUE.size
         if flags & _CHAINED:
             chain, at = _read_text(data, at, _CHAIN_LENGTH)
-            entry.chain = tuple(_lengthen(text, host) for text in chain.split("\n"))
+            entry.chain = tuple(lengthen(text, host) for text in chain.split("\n"))
         if flags & _VIA:
             via, at = _read_text(data, at, _LENGTH)
             # No shortened URL begins with a capital.
             url = via.lstrip(_PATH_LETTERS)
-            entry.path, entry.via = via[: -len(url)].strip(), _lengthen(url, host)
+            entry.path, entry.via = via[: -len(url)].strip(), lengthen(url, host)
         if flags & _REQUEST:
             (length,) = _LENGTH.unpack_from(data, at)
             at += _LENGTH.size
@@ -207,16 +207,16 @@ def _read_text(data: bytes, at: int, length: struct.Struct) -> tuple[str, int]:
     return data[start:end].decode(), end
 
 
-def _shorten(url: str, host: str) -> str:
-    """Return a URL as chains store it: for one on ``host``, a digit and what follows the host."""
+def shorten(url: str, host: str) -> str:
+    """Return a URL as it is stored: for one on ``host``, a digit and what follows the host."""
     is_https = url.startswith("https://")
     root = f"https://{host}" if is_https else f"http://{host}"
     return f"{is_https:d}{url[len(root) :]}" if url.startswith(f"{root}/") else url
 
 
-def _lengthen(text: str, host: str) -> str:
-    """Return the URL that `_shorten` has shortened; no whole URL begins with a digit."""
-    return f"http{'s' * (text[0] == '1')}://{host}{text[1:]}" if text[0] in "01" else text
+def lengthen(text: str, host: str) -> str:
+    """Return the URL that `shorten` has shortened; no whole URL begins with a digit."""
+    return f"http{'s' * (text[0] == '1')}://{host}{text[1:]}" if text[:1] in ("0", "1") else text
 
 
 def entry_of(key: bytes, value: bytes) -> Entry:

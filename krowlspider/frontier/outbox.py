@@ -160,14 +160,6 @@ class Outbox:
         found = islice(self._from(bucket, max(sequence + 1, bucket.head)), most)
         return [(_sequence(key), value.partition(b"\0")[2]) for key, value in found]
 
-    def lots(self) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-        """Yield an owner, and hosts and messages of some of its entries, until all were given."""
-        for owner in self.owners():
-            bucket = self._buckets[owner]
-            found = self._from(bucket, bucket.head)
-            while some := [value.partition(b"\0")[::2] for _, value in islice(found, _STEP)]:
-                yield owner, [(host.decode(), message) for host, message in some]
-
     def _from(self, bucket: _Bucket, sequence: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield key and value of a bucket's entries from a sequence on."""
         after = outbox_key(bucket.prefix, sequence - 1) if sequence else b""

@@ -44,11 +44,6 @@ class RegisterState:
         return _ring(self.members.values())
 
     @property
-    def live_ring(self) -> Ring | None:
-        """The ring without the dead."""
-        return _ring(record for record in self.members.values() if not record.dead)
-
-    @property
     def ended(self) -> dict[str, NodeInfo]:
         """The nodes that are waited for, because they are pending or dead, and are not live."""
         members = self.members.items()

@@ -9,6 +9,7 @@ from math import inf
 
 from msgspec import Struct
 
+from krowlspider.frontier.entry import lengthen, shorten
 from krowlspider.recrawl.gone import Absence, State
 from krowlspider.recrawl.validators import http_date
 
@@ -23,22 +24,20 @@ _FLOATS = struct.Struct(">ff")
 _LENGTH = _NUMBER = struct.Struct(">H")
 _PLAN = struct.Struct(">II")
 _ABSENCE = struct.Struct(">BBI")
-# Flags: the scheme, and the fields that follow the head, in this order.
-_HTTPS = 1
-_WHOLE = 2
-_HISTORICAL = 4
-_STORED = 8
-_UNSTORED = 16
-_ELSEWHERE = 32
-_ETAG = 64
-_DATED = 128
-_MODIFIED = 256
-_SHA1 = 512
-_SHA256 = 1024
-_ESTIMATE = 2048
-_PASS = 4096
-_PLANNED = 8192
-_ABSENT = 16384
+# Flags: the fields that follow the head, in this order.
+_HISTORICAL = 1
+_STORED = 2
+_UNSTORED = 4
+_ELSEWHERE = 8
+_ETAG = 16
+_DATED = 32
+_MODIFIED = 64
+_SHA1 = 128
+_SHA256 = 256
+_ESTIMATE = 512
+_PASS = 1024
+_PLANNED = 2048
+_ABSENT = 4096
 _KNOWN = 2 * _ABSENT - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
@@ -106,14 +105,7 @@ class PageRow(Struct):
 
     def encode(self, host: str) -> bytes:
         """Return the row as it is stored under a key of its host: only what is not default."""
-        url, root, flags = self.url, f"http://{host}/", 0
-        if url.startswith("https://"):
-            root, flags = f"https://{host}/", _HTTPS
-        if url.startswith(root):
-            path = url[len(root) - 1 :].encode()
-        else:
-            path = url.encode()
-            flags |= _WHOLE
+        flags = 0
         fields: list[bytes] = []
         if self.fetches != 1 or self.unmodified or self.changes or self.changed != self.first:
             flags |= _HISTORICAL
@@ -136,7 +128,7 @@ class PageRow(Struct):
         head = _HEAD.pack(
             _FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.first, self.last
         )
-        return b"".join((head, *fields, path))
+        return b"".join((head, *fields, shorten(self.url, host).encode()))
 
     def _put_schedule(self, fields: list[bytes]) -> int:
         """Add what decides when it is fetched again to the fields, and return their flags."""
@@ -203,9 +195,7 @@ def decode_row(data: bytes, host: str) -> PageRow:
         size = 20 if flags & _SHA1 else 32
         row.payload, at = data[at : at + size], at + size
     at = _read_schedule(row, flags, data, at)
-    row.url = data[at:].decode()
-    if not flags & _WHOLE:
-        row.url = f"{'https' if flags & _HTTPS else 'http'}://{host}{row.url}"
+    row.url = lengthen(data[at:].decode(), host)
     return row
 
 
