@@ -321,7 +321,10 @@ class DownloadHandler(BaseDownloadHandler):
 
 
 def _date_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return next((value for name, value in headers if name.lower() == b"date"), b"")
+    for name, value in headers:
+        if len(name) == 4 and name.lower() == b"date":
+            return value
+    return b""
 
 
 def _proxy_of(request: Request) -> Proxy:

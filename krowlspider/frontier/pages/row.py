@@ -47,6 +47,8 @@ _DAYS = (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun")
 _MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
 _DATE = re.compile(rb"(...), (\d\d) (...) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.DOTALL)
+# Bytes of an IMF-fixdate.
+_FIXDATE = 29
 # UTC, but naive: that is faster.
 _EPOCH = datetime(1970, 1, 1)
 
@@ -296,11 +298,16 @@ def is_as_new_as(changed: bytes, sent_at: bytes) -> bool:
     """
     if changed == sent_at:
         return True
-    of_page, of_answer = _seconds_of(changed), _seconds_of(sent_at)
+    first, then = _in_order(changed), _in_order(sent_at)
+    if first is not None and then is not None:
+        return first >= then
+    of_page, of_answer = http_date(changed), http_date(sent_at)
     return of_page is not None and of_answer is not None and of_page >= of_answer
 
 
-def _seconds_of(date: bytes) -> float | None:
-    # The parser for all forms takes ten times as long.
-    seconds = seconds_of_date(date)
-    return http_date(date) if seconds is None else seconds
+def _in_order(date: bytes) -> tuple[bytes, int, bytes, bytes] | None:
+    """Return what orders an IMF-fixdate, as nearly all are; None for another form."""
+    year, month, day = date[12:16], _MONTH_NUMBERS.get(date[8:11]), date[5:7]
+    if len(date) != _FIXDATE or month is None or not (year + day).isdigit():
+        return None
+    return year, month, day, date[17:25]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from datetime import datetime, timedelta
 from statistics import median
 
 import pytest
@@ -15,6 +16,7 @@ from krowlspider.frontier.pages.row import (
     PageRow,
     date_of_seconds,
     decode_row,
+    is_as_new_as,
     seconds_of_date,
 )
 from krowlspider.frontier.store.schema import page_prefix
@@ -119,3 +121,22 @@ def test_a_usual_row_has_150_bytes_at_most():
         row.etag, row.modified = b'"5e3f-60b4c1d2a8f00"', date_of_seconds(1_600_000_000)
         sizes.append(len(page_prefix(HOST)) + 8 + len(row.encode(HOST)))
     assert median(sizes) <= 150
+
+
+FORMS = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y")
+
+
+@given(
+    st.datetimes(min_value=datetime(1973, 1, 1), max_value=datetime(2065, 1, 1)),
+    st.timedeltas(min_value=timedelta(days=-800), max_value=timedelta(days=800)),
+    st.sampled_from(FORMS),
+    st.sampled_from(FORMS),
+)
+def test_dates_of_any_form_are_compared_by_the_second(
+    sent: datetime, since: timedelta, form: str, other: str
+) -> None:
+    """RFC 9110, section 5.6.7."""
+    changed = (sent + since).replace(microsecond=0)
+    sent = sent.replace(microsecond=0)
+    texts = (changed.strftime(form).encode(), sent.strftime(other).encode())
+    assert is_as_new_as(*texts) == (changed >= sent)
