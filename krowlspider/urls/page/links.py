@@ -57,7 +57,8 @@ def reading_plan(
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     columns: tuple[str, ...] = ()
     if requisites:
-        from krowlspider.urls.page.requisites.elements import COLUMNS as columns  # noqa: PLC0415 - for few crawls
+        # Few crawls fetch requisites.
+        from krowlspider.urls.page.requisites.elements import COLUMNS as columns  # noqa: PLC0415
     return Plan(
         [
             f":is(a, area){followed}, {_LINK}{followed}, :is(frame, iframe)[src]::attr(src)",
@@ -158,7 +159,8 @@ def _split_requisites(
     columns: list[list[str]],
 ) -> tuple[list[list[str]], Callable[[str, Callable[[], str]], Requisites]]:
     """Return the columns of the description, and what reads those of requisites."""
-    from krowlspider.urls.page.requisites.elements import COLUMNS, requisites_of  # noqa: PLC0415 - for few crawls
+    # Few crawls fetch requisites.
+    from krowlspider.urls.page.requisites.elements import COLUMNS, requisites_of  # noqa: PLC0415
 
     return columns[: -len(COLUMNS)], partial(requisites_of, columns[-len(COLUMNS) :])
 
