@@ -58,6 +58,7 @@ from krowlspider.frontier.store.owner import check_owner, put_owner
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import LevelStore, StoreError, delete, put
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
+from krowlspider.politeness.loop_cost import cpu_clock
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Job:
     wall = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
     # CPU seconds of the event loop's thread: other processes may hold the cores for longer.
-    cpu = staticmethod(time.thread_time)
+    cpu = staticmethod(cpu_clock())
     chance = staticmethod(random.random)
     writer = WarcWriter
 

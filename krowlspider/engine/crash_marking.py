@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Generator
 from functools import partial
-from time import monotonic, thread_time
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from scrapy.http import Response
@@ -38,33 +38,50 @@ _TURN = 0.01
 
 
 class Marked(Generator[Any, Any, _T]):
-    """A coroutine that runs each of its steps under a mark.
-
-    ``spent`` sums the CPU seconds of the steps, without what others take from a busy machine.
-    """
+    """A coroutine that runs each of its steps under a mark."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, page: bytes):
         self._coroutine = coroutine
         self._mark = mark
         self._page = page
-        self.spent = 0.0
 
     def __await__(self) -> Generator[Any, Any, _T]:
         return self
 
     def send(self, value: Any) -> Any:
-        begun = thread_time()
+        return self._mark.during(self._page, self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._mark.during(self._page, self._coroutine.throw, *error)
+
+
+class _Timed(Marked[_T]):
+    """``spent`` sums the CPU seconds of the steps, without what others take from a busy machine."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, _T],
+        mark: WorkMark,
+        page: bytes,
+        cpu: Callable[[], float],
+    ):
+        super().__init__(coroutine, mark, page)
+        self._cpu = cpu
+        self.spent = 0.0
+
+    def send(self, value: Any) -> Any:
+        begun = self._cpu()
         try:
             return self._mark.during(self._page, self._coroutine.send, value)
         finally:
-            self.spent += thread_time() - begun
+            self.spent += self._cpu() - begun
 
     def throw(self, *error: Any) -> Any:
-        begun = thread_time()
+        begun = self._cpu()
         try:
-            return self._mark.during(self._page, self._coroutine.throw, *error)
+            return super().throw(*error)
         finally:
-            self.spent += thread_time() - begun
+            self.spent += self._cpu() - begun
 
 
 @runtime_checkable
@@ -109,10 +126,12 @@ def mark_work(
                 work = scrape(result, request)
             in_flight = in_flight_of(request)
             mark = NOTHING if in_flight is None else in_flight.mark(job.frontier.queues)
-            step = Marked(work, job.mark, mark)
-            await step
             if reader and charge:
-                charge(request, step.spent)
+                timed = _Timed(work, job.mark, mark, job.cpu)
+                await timed
+                charge(request, timed.spent)
+            else:
+                await Marked(work, job.mark, mark)
 
         return scrape_marked
 

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from krowlspider.engine.crash_marking import mark_work
 from krowlspider.frontier.work_mark import MARK, NOTHING, WorkMark, mark_of
+from krowlspider.politeness.loop_cost import cpu_clock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -39,6 +40,7 @@ class FakeJob:
 
     def __init__(self, mark: WorkMark):
         self.mark = mark
+        self.cpu = cpu_clock()
         self.frontier = self.queues = self
 
 
