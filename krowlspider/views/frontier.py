@@ -154,8 +154,8 @@ def exported(count: int, left_out: int) -> str:
 
 
 def later_rows(count: int) -> str:
-    """Return the warning of rows that a later version has written."""
-    return f"left out {counted(count, 'row')} of pages that a later version has written"
+    """Return the warning of rows that another version has written."""
+    return f"left out {counted(count, 'row')} of pages that another version has written"
 
 
 def _moment(seconds: float) -> str:

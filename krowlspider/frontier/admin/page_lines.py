@@ -102,7 +102,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
 def page_lines(
     store: Store, host: str | None = None, status: int | None = None, since: float = 0.0
 ) -> Iterator[str | None]:
-    """Yield a line for each row, by host; None for one of a later version.
+    """Yield a line for each row, by host; None for one of another version.
 
     ``host``, ``status`` and ``since``: only those of a host, with a status, and fetched last at a
     time in seconds since the epoch or after it.

@@ -207,7 +207,7 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
 
 
 def _check_row(identity: bytes, row: bytes, name: str, url_max: int) -> None:
-    """Check a stored row of a page; that of a later version is kept as it is.
+    """Check a stored row of a page; that of another version is kept as it is.
 
     :raises ValueError: it is none of the host
     """

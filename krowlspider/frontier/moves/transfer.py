@@ -153,7 +153,7 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
 
 def _put_rows(frontier: Frontier, name: str, rows: list[tuple[bytes, bytes]], batch: Batch) -> None:
     """Put rows of pages into a batch. Where this frontier has a row too, the one with the later
-    fetch stays; one of a later version stays always."""
+    fetch stays; one of another version stays always."""
     prefix = schema.page_prefix(name)
     rows = sorted(rows)
     own = frontier.store.read([prefix + identity for identity, _ in rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.pages.row import COUNT_MAX, SECONDS_MAX, PageRow
+from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, second_of
 from krowlspider.recrawl.estimate import Estimate, observe
 from krowlspider.recrawl.prior import Kind, Site, prior
 from krowlspider.recrawl.trust import after_content, after_not_modified
@@ -26,7 +26,7 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         return _asked(row, fetched)
     started, receipt = fetched.started, fetched.receipt
     # The clock of the machine may say anything.
-    second = min(max(int(started), 0), SECONDS_MAX)
+    second = second_of(started)
     new = PageRow(
         entry.url,
         fetched.status,

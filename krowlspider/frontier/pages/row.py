@@ -10,14 +10,15 @@ from math import inf
 from msgspec import Struct
 
 from krowlspider.frontier.entry import lengthen, shorten
+from krowlspider.frontier.store.schema import KEY_SIZE
 from krowlspider.recrawl.gone import Absence, State
 from krowlspider.recrawl.validators import http_date
 
-# The first byte of each row. A row with another one, or with a flag that is not known here, is of a
-# later version: it is kept as it is.
-_FORMAT = 1
-_HEAD = struct.Struct(">BHHHId")
-_HISTORY = struct.Struct(">IHHH")
+# The first byte of each row. A row with another one, or with a flag that is not known here, is of
+# another version: it is kept as it is.
+_FORMAT = 2
+_HEAD = struct.Struct(">BIHHd")
+_HISTORY = struct.Struct(">IIHHH")
 _SECONDS = struct.Struct(">I")
 _EXACT = struct.Struct(">d")
 _FLOATS = struct.Struct(">ff")
@@ -38,7 +39,8 @@ _ESTIMATE = 512
 _PASS = 1024
 _PLANNED = 2048
 _ABSENT = 4096
-_KNOWN = 2 * _ABSENT - 1
+_SEED = 1 << 16
+_KNOWN = (2 * _ABSENT - 1) | _SEED
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -54,7 +56,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class LaterRow(Exception):
-    """A row of a later version, which this one cannot read."""
+    """A row of another version, which this one cannot read."""
 
 
 class PageRow(Struct):
@@ -78,6 +80,8 @@ class PageRow(Struct):
       time that it chose; 0 for a page that is not planned, or was planned by another node.
     - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
       schedule only.
+    - ``seed``: the identity of the seed that it came from; empty for a seed, and where it is not
+      known.
     """
 
     url: str
@@ -99,6 +103,7 @@ class PageRow(Struct):
     due: int = 0
     planned: int = 0
     absence: Absence = Absence()
+    seed: bytes = b""
 
     @property
     def is_planned(self) -> bool:
@@ -109,10 +114,12 @@ class PageRow(Struct):
         """Return the row as it is stored under a key of its host: only what is not default."""
         flags = 0
         fields: list[bytes] = []
-        if self.fetches != 1 or self.unmodified or self.changes or self.changed != self.first:
+        counts = (self.fetches, self.unmodified, self.changes)
+        if counts != (1, 0, 0) or not self.changed == self.first == second_of(self.last):
             flags |= _HISTORICAL
-            counts = (self.fetches, self.unmodified, self.changes)
-            fields.append(_HISTORY.pack(self.changed, *(min(each, COUNT_MAX) for each in counts)))
+            fields.append(
+                _HISTORY.pack(self.first, self.changed, *(min(each, COUNT_MAX) for each in counts))
+            )
         if not self.stored:
             flags |= _UNSTORED
         elif self.stored != self.last:
@@ -127,9 +134,10 @@ class PageRow(Struct):
             flags |= _SHA1 if len(self.payload) == 20 else _SHA256
             fields.append(self.payload)
         flags |= self._put_schedule(fields)
-        head = _HEAD.pack(
-            _FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.first, self.last
-        )
+        if self.seed:
+            flags |= _SEED
+            fields.append(self.seed)
+        head = _HEAD.pack(_FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.last)
         return b"".join((head, *fields, shorten(self.url, host).encode()))
 
     def _put_schedule(self, fields: list[bytes]) -> int:
@@ -147,8 +155,7 @@ class PageRow(Struct):
         if self.absence.answers:
             flags |= _ABSENT
             state, answers, since = self.absence
-            second = min(max(int(since), 0), SECONDS_MAX)
-            fields.append(_ABSENCE.pack(state, answers, second))
+            fields.append(_ABSENCE.pack(state, answers, second_of(since)))
         return flags
 
     def _put_validators(self, fields: list[bytes]) -> int:
@@ -171,18 +178,21 @@ class PageRow(Struct):
 def decode_row(data: bytes, host: str) -> PageRow:
     """Return the row that `PageRow.encode` stored under a key of ``host``.
 
-    :raises LaterRow: a later version stored it
+    :raises LaterRow: another version stored it
     """
-    if data[:1] != b"\1":
+    if data[:1] != b"\2":
         raise LaterRow(f"a row of format {data[:1].hex()}")
-    _, flags, status, depth, first, last = _HEAD.unpack_from(data)
+    _, flags, status, depth, last = _HEAD.unpack_from(data)
     if flags & ~_KNOWN:
         raise LaterRow(f"a row with flags {flags:x}")
     at = _HEAD.size
-    row = PageRow("", status, first, last, depth, changed=first)
+    row = PageRow("", status, 0, last, depth)
     if flags & _HISTORICAL:
-        row.changed, row.fetches, row.unmodified, row.changes = _HISTORY.unpack_from(data, at)
+        row.first, row.changed, *counts = _HISTORY.unpack_from(data, at)
+        row.fetches, row.unmodified, row.changes = counts
         at += _HISTORY.size
+    else:
+        row.first = row.changed = second_of(last)
     if flags & _STORED:
         (row.stored,) = _EXACT.unpack_from(data, at)
         at += _EXACT.size
@@ -197,12 +207,14 @@ def decode_row(data: bytes, host: str) -> PageRow:
         size = 20 if flags & _SHA1 else 32
         row.payload, at = data[at : at + size], at + size
     at = _read_schedule(row, flags, data, at)
+    if flags & _SEED:
+        row.seed, at = data[at : at + KEY_SIZE], at + KEY_SIZE
     row.url = lengthen(data[at:].decode(), host)
     return row
 
 
 def read_row(data: bytes, host: str) -> PageRow | None:
-    """Return a stored row; None for one of a later version."""
+    """Return a stored row; None for one of another version."""
     try:
         return decode_row(data, host)
     except LaterRow:
@@ -210,11 +222,16 @@ def read_row(data: bytes, host: str) -> PageRow | None:
 
 
 def last_fetch(data: bytes, host: str) -> float:
-    """Return the time of the last fetch in a stored row; infinity for one of a later version."""
+    """Return the time of the last fetch in a stored row; infinity for one of another version."""
     try:
         return decode_row(data, host).last
     except LaterRow:
         return inf
+
+
+def second_of(time: float) -> int:
+    """Return a time, which may be any, as the whole seconds that a row holds."""
+    return int(min(max(time, 0.0), SECONDS_MAX))
 
 
 def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:

@@ -129,7 +129,7 @@ class PageRows:
 
 
 def rows_in(store: Store, host: str | None = None) -> Iterator[PageRow | None]:
-    """Yield the rows of a host, or of all hosts; None for one of a later version."""
+    """Yield the rows of a host, or of all hosts; None for one of another version."""
     prefix = PAGES if host is None else page_prefix(host)
     for key, value in store.items(prefix):
         yield read_row(value, host_of_page(key))

@@ -54,7 +54,7 @@ def again(url: str, request: bytes = JSON + b"{}") -> Candidate:
 
 def later_row(world: World, url: str) -> bytes:
     """Put a row of a later version into a store, and return it."""
-    row = b"\2" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
+    row = b"\3" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
     assert world.frontier.pages is not None
     put(world.store, world.frontier.pages.key(url), row)
     return row
@@ -159,8 +159,8 @@ def test_a_later_row_goes_with_its_host(world: World, other: World):
         (bytes(8), PageRow("http://b.test/", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow(f"{A}{'a' * 3000}", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow("", 200, 1, 1.0).encode("a.test")),
-        (bytes(8), b"\1\0"),
-        (bytes(8), b"\1" + bytes(50_000)),
+        (bytes(8), b"\2\0"),
+        (bytes(8), b"\2" + bytes(50_000)),
     ],
 )
 def test_a_false_row_of_a_chunk_is_refused(world: World, other: World, identity: bytes, row: bytes):
