@@ -207,6 +207,45 @@ def test_a_page_that_was_dropped_comes_up_again(world: World):
         assert row_of(world, PAGES[0]).due > world.frontier.now() + INTERVAL_MIN
 
 
+def crawl_site(world: World, due: DuePages, days: int) -> None:
+    """Crawl for some days. The pages of a.test change at each fetch, all others never."""
+    for day in range(days):
+        step(due)
+        while (lease := world.pop()) is not None:
+            url, now = lease.entry.url, world.clocks.wall
+            payload = day.to_bytes(20) if lease.host.name == "a.test" else b"0" * 20
+            lease.fetched = fetched_at(now, url, payload)
+            world.frontier.schedule.release(lease.host, 0.25)
+            world.frontier.acknowledge(lease)
+            world.clocks.pass_(1)
+        world.commit()
+        world.clocks.pass_(DAY)
+
+
+def test_a_new_page_changes_as_its_site_does(world: World):
+    new = [f"http://{host}.test/new" for host in "ab"]
+    due = scheduled(world)
+    world.add(*PAGES)
+    crawl_site(world, due, 30)
+    world.restart()
+    due = scheduled(world)
+    world.add(*new)
+    crawl_site(world, due, 1)
+    changing, still = (row_of(world, url) for url in new)
+    assert changing.planned < still.planned / 3
+
+
+def test_an_answer_that_was_not_asked_for_says_nothing_of_its_site(world: World):
+    due = scheduled(world)
+    world.add(PAGES[0])
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    assert step(due) == 1
+    fetch_all(world, meaning=Meaning.UNASKED)
+    found = HostDemand.read(world.store.get(schema.demand_key("a.test")))
+    assert (found.seen, found.expected) == (0, 0)
+
+
 # --- what can be afforded ---
 
 

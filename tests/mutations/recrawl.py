@@ -59,6 +59,10 @@ _TABLE = (
         *("planned = demand_of(row)", "planned = 0.0"),
     ),
     (
+        *("sites-are-not-learnt", "a new page changes as its site does", _ROWS),
+        *("planning.score(lease.host, seen, new.last, changed=has_changed)", "pass"),
+    ),
+    (
         *("no-budget-of-the-crawl", "the higher threshold decides", _PLANNER),
         *("max(found.threshold, self._planner.crawl.threshold)", "found.threshold"),
     ),

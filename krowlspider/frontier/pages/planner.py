@@ -46,7 +46,7 @@ _STEPS_MAX = 60
 _DELAY_MIN = 0.001
 # Seconds of the wait that another node has planned: its clock may be ahead.
 _WAIT_MAX = 366 * 86_400
-_HOST = Struct(">ddff")
+_HOST = Struct(">ddffff")
 _CRAWL = Struct(">dfd")
 
 
@@ -54,13 +54,15 @@ class HostDemand(NamedTuple):
     """The demand of a host's pages, and its part that counts for the crawl (`counted`).
 
     ``threshold`` is that of its politeness, at the time ``stepped`` of its last step, in minutes of
-    the job clock.
+    the job clock. ``seen`` and ``expected`` are as of `Site`.
     """
 
     demand: float = 0.0
     counted: float = 0.0
     threshold: float = THRESHOLD_START
     stepped: float = 0.0
+    seen: float = 0.0
+    expected: float = 0.0
 
     def __bytes__(self) -> bytes:
         return _HOST.pack(*self)
@@ -77,6 +79,11 @@ class HostDemand(NamedTuple):
             for _ in range(min(int(minute - self.stepped), _STEPS_MAX)):
                 threshold = step(threshold, self.demand, requests)
         return self._replace(threshold=threshold, stepped=max(minute, self.stepped))
+
+    @property
+    def site(self) -> Site:
+        """What is known of the changes of its pages."""
+        return Site(self.seen, self.expected)
 
 
 class Demand(NamedTuple):
@@ -192,6 +199,18 @@ class Planner:
             batch.delete(key)
 
 
+class Seen(NamedTuple):
+    """What was known of a page before a fetch: its rate of change, and its last fetch."""
+
+    depth: int
+    rate: float
+    last: float
+
+    @classmethod
+    def of(cls, row: PageRow) -> Self:
+        return cls(row.depth, estimate_of(row).mean, row.last)
+
+
 class Planning:
     """Pages that are planned in one batch."""
 
@@ -210,6 +229,9 @@ class Planning:
         ``before`` is what `demand_of` returned for the row before its fetch, or before this plan.
         """
         found = self._demand_of_host(host)
+        if row.estimate is None:
+            # What it adds to the demand must not change with its site.
+            row.estimate = prior(Kind.PAGE, row.depth, found.site)
         wait = row.absence.wait
         if wait is None:
             threshold = max(found.threshold, self._planner.crawl.threshold)
@@ -235,6 +257,13 @@ class Planning:
             self._planner.counts["gone"] += 1
         else:
             self.plan(host, identity, row, self.now, before)
+
+    def score(self, host: Host, before: Seen, fetched: float, *, changed: bool) -> None:
+        """Learn how often the pages of a host change, from a page that was fetched again."""
+        found = self._demand_of_host(host)
+        interval = fetched - before.last
+        site = found.site.observed(Kind.PAGE, before.depth, before.rate, interval, changed=changed)
+        self._hosts[host.name] = host, found._replace(seen=site.seen, expected=site.expected)
 
     def count(self, *, is_confirmed: bool, has_changed: bool) -> None:
         """Count a page that was fetched again."""
@@ -321,7 +350,7 @@ def tick_at(due: float, now: float) -> int:
 
 
 def estimate_of(row: PageRow) -> Estimate:
-    """Return the estimate of a page's rate of change; before its second fetch, what is expected."""
+    """Return the estimate of a page's rate of change; without one, what is expected."""
     if row.estimate is None:
         return prior(Kind.PAGE, row.depth, Site())
     return Estimate(*row.estimate)

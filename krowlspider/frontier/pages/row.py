@@ -73,7 +73,7 @@ class PageRow(Struct):
     - ``fetches``: answers in all. ``unmodified``: those with status 304. ``changes``: those with
       another payload than before. Each counts up to COUNT_MAX.
     - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
-      floats; None before its second fetch.
+      floats; None before its second fetch, unless the schedule has planned it.
     - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
     - ``due``: when it is fetched again by the schedule, in whole seconds of the job clock; 0 for a
       page that is queued for it, or is not planned. ``planned``: the seconds from the plan to the

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
 from krowlspider.frontier.pages.after import row_after, trust_after
-from krowlspider.frontier.pages.planner import demand_of
+from krowlspider.frontier.pages.planner import Seen, demand_of
 from krowlspider.frontier.pages.row import PageRow, read_row
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import put
@@ -81,6 +81,7 @@ class PageRows:
                     trusts[host] = trust_after(trust, row, fetched)
             if planning is not None:
                 planned = demand_of(row)
+                seen = None if row is None else Seen.of(row)
                 absence = Absence() if row is None else row.absence
                 changes = 0 if row is None else row.changes
             new = row_after(row, entry, fetched)
@@ -88,10 +89,13 @@ class PageRows:
             new.due = new.planned = 0
             if planning is not None:
                 new.absence = absence.answered(fetched.status, new.last)
+                has_changed = new.changes > changes
+                if seen is not None and fetched.meaning is not Meaning.UNASKED:
+                    planning.score(lease.host, seen, new.last, changed=has_changed)
                 planning.fetched(lease.host, identity, new, planned)
                 if entry.is_again:
                     is_confirmed = fetched.meaning is Meaning.NOT_MODIFIED
-                    planning.count(is_confirmed=is_confirmed, has_changed=new.changes > changes)
+                    planning.count(is_confirmed=is_confirmed, has_changed=has_changed)
             batch.put(key, new.encode(host))
         for host, trust in trusts.items():
             batch.put(trust_key(host), bytes(trust))

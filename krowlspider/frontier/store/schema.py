@@ -59,7 +59,7 @@ key                          value
                              identities}``; ``tick`` has 4 bytes, ``number`` 8
 ``T``                        how far due pages are queued, see ``DuePages``: JSON
 ``U``                        the threshold of a crawl that goes on, see ``Demand``
-``U`` host                   the demand of a host, see ``HostDemand``
+``U`` host                   demand and changes of a host, see ``HostDemand``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
