@@ -199,7 +199,7 @@ def _recrawl(args: argparse.Namespace) -> None:
         days = 365
         figures = recrawl.measure(histories(sorted(args.sets.iterdir()), days), days)
     else:
-        figures = recrawl.measure(web())
+        figures = recrawl.measure(web(), our_crawl=recrawl.OnFrontier())
         recrawl.plot(figures, RESULTS / "recrawl.svg")
     print(recrawl.table(figures))
     _write("recrawl", figures)

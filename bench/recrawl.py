@@ -1,6 +1,7 @@
 """Simulate recrawls of a web whose changes are known, by our schedule and by others.
 
-No page is fetched: time is a number, and a schedule is what it computes. Freshness is the share of
+No page is fetched. Ours runs on the real frontier; of the others, and of histories, time is a
+number, and a schedule is what it computes. Freshness is the share of
 time in which the copy of a page is as the page is, over all pages since they were found. Each
 schedule is compared with ours, and with an oracle, at equal requests.
 """
@@ -14,12 +15,13 @@ from html import escape
 from math import ceil, floor, inf, log10
 from typing import TYPE_CHECKING, Any
 
+from bench.recrawlfrontier import FrontierCrawl, scratch
 from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, Ours, StormCrawler
 from bench.recrawlweb import DAY, DAYS
 from krowlspider.recrawl.threshold import PLANNED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from bench.recrawlpeers import Schedule
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 # Runs until ours makes as many requests as another schedule.
 _RUNS = 3
+# Share by which these may differ from its requests, on the frontier.
+_NEAR = 0.02
 # Between two runs the budget is at most multiplied by this.
 _FACTOR_MAX = 2.0
 
@@ -40,6 +44,8 @@ class Figures:
     by_kind: dict[str, float] = field(repr=False)
     late: float = 0.0
     """Mean seconds by which fetches were later than due."""
+    hurried: int = 0
+    """Requests that came sooner than the delay of their host."""
 
 
 def simulate(
@@ -93,33 +99,79 @@ def simulate(
 def peers() -> dict[str, Schedule]:
     return {
         "every day": Fixed(DAY),
-        "every 7 days": Fixed(7 * DAY),
-        "halving and doubling, from 1 day": Halving(),
-        "Nutch, from 30 days": Nutch(),
-        "Nutch, from 1 day": Nutch(DAY),
         "StormCrawler, from 1 day": StormCrawler(),
+        "halving and doubling, from 1 day": Halving(),
+        "Nutch, from 1 day": Nutch(DAY),
+        "every 7 days": Fixed(7 * DAY),
+        "Nutch, from 30 days": Nutch(),
     }
 
 
 def ours(pages: Sequence[Page], requests: float, days: float) -> Figures:
-    """Return what our schedule reaches with about so many requests a day."""
+    """Return what our schedule alone reaches with about so many requests a day."""
     budget = requests / PLANNED
     for _ in range(_RUNS):
         rate = budget / DAY
         figures = simulate(pages, Ours(pages, lambda _: rate), days, lambda _: rate)  # noqa: B023
-        budget *= min(requests / max(figures.requests, 1e-9), _FACTOR_MAX)
+        budget *= _more(requests, figures)
     return figures
 
 
-def measure(found: Sequence[Page], days: int = DAYS) -> dict[str, Any]:
-    """Return a row for each other schedule, and the freshness by kind at a request a day."""
+class OnFrontier:
+    """Runs our schedule on the real frontier. Each call learns for the next one what budget makes
+    how many requests."""
+
+    def __init__(self) -> None:
+        self._factor = 1 / PLANNED
+
+    def __call__(self, pages: Sequence[Page], requests: float, days: float) -> Figures:
+        """Return what it reaches with about so many requests a day."""
+        for _ in range(_RUNS):
+            figures = crawl(pages, requests * self._factor, days)
+            more = _more(requests, figures)
+            self._factor *= more
+            if abs(more - 1) < _NEAR:
+                break
+        return figures
+
+
+def _more(requests: float, figures: Figures) -> float:
+    """Return by what to multiply the budget for so many requests."""
+    return min(requests / max(figures.requests, 1e-9), _FACTOR_MAX)
+
+
+def crawl(pages: Sequence[Page], budget: float, days: float) -> Figures:
+    """Return what our schedule reaches on the real frontier, with a budget of requests a day."""
+    with scratch() as folder:
+        crawled = FrontierCrawl(pages, folder, budget / DAY)
+        crawled.run_until(days * DAY)
+        crawled.close()
+    parts = crawled.freshness()
+    whole = sum(time for _, time in parts.values())
+    fresh = sum(time for time, _ in parts.values()) / whole
+    by_kind = {kind: time / of for kind, (time, of) in parts.items()}
+    return Figures(fresh, crawled.again / days, by_kind, hurried=len(crawled.hurried))
+
+
+def measure(
+    found: Sequence[Page],
+    days: int = DAYS,
+    our_crawl: Callable[[Sequence[Page], float, float], Figures] = ours,
+    names: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return a row for each other schedule, or for those with ``names``, and the freshness by kind
+    at the requests of the first one."""
     rows: list[dict[str, Any]] = []
     kinds: dict[str, dict[str, float]] = {}
+    hurried = 0
     for name, schedule in peers().items():
+        if names and name not in names:
+            continue
         theirs = simulate(found, schedule, days)
-        mine = ours(found, theirs.requests, days)
+        mine = our_crawl(found, theirs.requests, days)
         made, end = mine.requests * days, days * DAY
         oracle = simulate(found, Oracle.affording(found, made, end), days)
+        hurried += mine.hurried
         rows.append(
             {
                 "schedule": name,
@@ -131,6 +183,7 @@ def measure(found: Sequence[Page], days: int = DAYS) -> dict[str, Any]:
                 "ours of oracle": round(mine.freshness / oracle.freshness, 3),
             }
         )
+        print(rows[-1], flush=True)
         if not kinds:
             parts = {"fixed": theirs, "ours": mine, "oracle": oracle}
             kinds = {name: part.by_kind for name, part in parts.items()}
@@ -138,6 +191,7 @@ def measure(found: Sequence[Page], days: int = DAYS) -> dict[str, Any]:
         "pages": len(found),
         "days": days,
         "changes": sum(len(page.changes) for page in found),
+        "hurried": hurried,
         "rows": rows,
         "kinds": kinds,
     }
@@ -150,7 +204,10 @@ def table(figures: Mapping[str, Any]) -> str:
         {"kind": kind, **{name: round(part[kind], 3) for name, part in figures["kinds"].items()}}
         for kind in figures["kinds"]["ours"]
     ]
-    head = f"{figures['pages']:,} pages, {figures['days']} days, {figures['changes']:,} changes"
+    head = (
+        f"{figures['pages']:,} pages, {figures['days']} days, {figures['changes']:,} changes,"
+        f" {figures['hurried']} requests too soon"
+    )
     return "\n\n".join([head, _markdown(rows), _markdown(by_kind)])
 
 

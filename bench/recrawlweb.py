@@ -46,7 +46,11 @@ class Page:
         return min(self.changes[at] if at < len(self.changes) else inf, until) - fetched
 
     def changed(self, since: float, until: float) -> bool:
-        return bisect_right(self.changes, since) < bisect_right(self.changes, until)
+        return self.version(since) < self.version(until)
+
+    def version(self, at: float) -> int:
+        """Return the number of changes until a time."""
+        return bisect_right(self.changes, at)
 
 
 def web(pages: int = PAGES, days: int = DAYS, seed: int = SEED) -> list[Page]:

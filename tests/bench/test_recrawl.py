@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
+from contextlib import contextmanager
 from itertools import pairwise
 from math import expm1
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.recrawl import measure, ours, plot, simulate, table
+from bench.recrawl import OnFrontier, measure, ours, plot, simulate, table
+from bench.recrawlfrontier import FrontierCrawl
 from bench.recrawlhistory import histories
 from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, StormCrawler
 from bench.recrawlweb import DAY, SHARES, web
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 DAYS = 30
@@ -102,6 +106,84 @@ def test_the_table_and_the_plot_have_all_schedules(tmp_path: Path) -> None:
     text = (tmp_path / "plot.svg").read_text()
     assert text.count("<circle") == len(figures["rows"]) == 6
     assert text.endswith("</svg>\n")
+
+
+# --- on the real frontier ---
+
+FEW = web(pages=100, days=20, seed=3)
+
+
+@contextmanager
+def crawled(folder: Path, days: float) -> Iterator[FrontierCrawl]:
+    """A crawl of FEW by the real frontier after some days, at a request a day for each page."""
+    few = FrontierCrawl(FEW, folder, len(FEW) / DAY)
+    try:
+        few.run_until(days * DAY)
+        yield few
+    finally:
+        few.close()
+
+
+def requests_by_day(few: FrontierCrawl) -> Counter[int]:
+    return Counter(int(at / DAY) for at, _ in few.asked)
+
+
+def test_the_real_frontier_keeps_delays_and_budget(tmp_path: Path) -> None:
+    with crawled(tmp_path, 4) as few:
+        assert few.hurried == []
+        assert few.unplanned() == []
+        assert len(few.asked) - few.again == sum(page.found <= few.now for page in FEW)
+        # It learns in the first days, and then spends what it is given.
+        assert 0.75 * len(FEW) < requests_by_day(few)[3] < 1.25 * len(FEW)
+
+
+def test_kills_of_the_real_frontier_lose_no_page(tmp_path: Path) -> None:
+    with crawled(tmp_path, 1) as few:
+        for kill in range(20):
+            few.kill()
+            few.run_until(few.now + 1800 + 7 * kill)
+        assert few.unplanned() == []
+        assert few.hurried == []
+        asked = few.again
+        few.run_until(few.now + DAY)
+        assert 0.6 * len(FEW) < few.again - asked < 1.25 * len(FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jump", [365 * DAY, -DAY], ids=["a year ahead", "a day back"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+def test_a_clock_that_jumps_makes_no_storm(
+    tmp_path: Path, jump: float, *, is_restarted: bool
+) -> None:
+    """A machine that starts a year later finds all pages due: each is asked once for that."""
+    with crawled(tmp_path, 8) as few:
+        few.lead = jump
+        if is_restarted:
+            few.restart_machine()
+        few.run_until(13 * DAY)
+        is_all_due = is_restarted and jump > 0
+        by_day = requests_by_day(few)
+        usual = sum(by_day[day] for day in range(5, 8)) / 3
+        assert by_day[8] < 1.3 * usual + is_all_due * len(FEW)
+        for day in range(9, 13):
+            assert 0.5 * usual < by_day[day] < 1.5 * usual
+        assert few.hurried == []
+        assert few.unplanned() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_real_frontier_is_near_the_oracle() -> None:
+    """With equal requests, and as fresh as the schedule alone but for a point."""
+    real = OnFrontier()(PAGES, 1000, DAYS)
+    alone = ours(PAGES, real.requests, DAYS)
+    oracle = simulate(PAGES, Oracle.affording(PAGES, real.requests * DAYS, DAYS * DAY), DAYS)
+    fixed = simulate(PAGES, Fixed(1000 * DAY / real.requests), DAYS)
+    assert real.hurried == 0
+    assert real.requests == pytest.approx(1000, rel=0.03)
+    assert real.freshness > 0.95 * oracle.freshness
+    assert real.freshness > fixed.freshness
+    assert real.freshness > alone.freshness - 0.01
 
 
 def test_a_history_of_files_is_one_of_pages(tmp_path: Path) -> None:
