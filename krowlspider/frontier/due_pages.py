@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from krowlspider.frontier.entry import AGAIN, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.hosts.queue import AGAIN_PRIORITY
+from krowlspider.frontier.pages.hinted import HintedRows
 from krowlspider.frontier.pages.planner import TICK, Planner, demand_of, read_chunk
-from krowlspider.frontier.pages.row import read_row
+from krowlspider.frontier.pages.row import entry_again, read_row
 from krowlspider.frontier.store.schema import (
     DUE_AGAIN,
     DUE_PLACE,
@@ -98,6 +98,9 @@ class DuePages:
             budget=budget,
             generation=self._place.starts,
         )
+        self.hinted = HintedRows(
+            self._store, self._planner, frontier.schedule.cache.get, self._wall
+        )
         self._has_more = True
 
     def text(self) -> str:
@@ -169,8 +172,7 @@ class DuePages:
                     taken.add(page_key)
                     host = self._frontier.schedule.cache.get(name)
                     if self._is_asked(planning, host, page_key, row):
-                        entry = Entry(row.url, row.depth, request=AGAIN)
-                        candidate = Candidate(name, None, entry, AGAIN_PRIORITY)
+                        candidate = Candidate(name, None, entry_again(row), AGAIN_PRIORITY)
                         by_host.setdefault(name, []).append(candidate)
                     batch.put(page_key, row.encode(name))
         self._planner.late = planning.now - place.tick * TICK if self._has_more else 0.0

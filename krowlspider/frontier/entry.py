@@ -47,7 +47,8 @@ SITEMAP = b"S"
 OPT_OUT = b"O"
 AWAITED = b"A"
 # Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
-# its row, and one that was queued whether it is known or not.
+# its row, and one that was queued whether it is known or not. For a sitemap or a feed that is
+# fetched again, SITEMAP and what its row keeps of it follow.
 AGAIN = b"G"
 UNMARKED = b"U"
 JSON = b"J"
@@ -119,7 +120,8 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def file(self) -> str:
         """Return the word in FILES for an entry that is no page; "" for a page."""
-        return FILES.get(self.request[:1], "")
+        request = self.request
+        return FILES.get(request[1:2] if request[:1] == AGAIN else request[:1], "")
 
     @property
     def hops_from_seed(self) -> str:

@@ -77,7 +77,8 @@ class Lease(Struct, eq=False):
 
     ``answer`` is the last one to its request. ``kind`` is PAGE, REDIRECT, NOT_MODIFIED, or a word
     in `krowlspider.frontier.entry.FILES`, from the acknowledgement on. ``fetched`` is what its last
-    answer says of the page, None without rows of pages.
+    answer says of the page, None without rows of pages. ``listing`` is what the row of a sitemap or
+    a feed keeps of it, as in `PageRow`; empty where it gets no row.
     """
 
     host: Host
@@ -87,6 +88,7 @@ class Lease(Struct, eq=False):
     answer: Answer | None = None
     kind: str = PAGE
     fetched: Fetched | None = None
+    listing: bytes = b""
 
     @property
     def is_redirect(self) -> bool:

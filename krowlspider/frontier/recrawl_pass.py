@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from krowlspider.frontier.entry import AGAIN, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED
-from krowlspider.frontier.pages.row import LaterRow, decode_row
+from krowlspider.frontier.pages.row import LaterRow, decode_row, entry_again
 from krowlspider.frontier.store.schema import PAGES, RECRAWL_PASS, host_of_page
 from krowlspider.frontier.store.store import put
 
 if TYPE_CHECKING:
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.pages.row import PageRow
     from krowlspider.frontier.pages.rows import PageRows
@@ -119,7 +119,7 @@ class RecrawlPass:
             return None
         if self.has_fetched(page):
             return None
-        return Entry(page.url, page.depth, request=AGAIN)
+        return entry_again(page)
 
     def end(self) -> None:
         """End the pass, as all its pages are done: the next start begins another one."""

@@ -52,6 +52,11 @@ class Source(IntEnum):
     FEED = 2
 
 
+# In what a row keeps of who named its page, `Source` s are bits; this one is its site itself, by
+# IndexNow.
+PUSHED = 1 << len(Source)
+
+
 class Precision(NamedTuple):
     """How often pages that a source named had changed, and had not. Two bytes."""
 

@@ -52,15 +52,15 @@ _TABLE = (
     ),
     (
         *("a-page-gone-comes-back", "pages that are missing are dropped", _ROWS),
-        *("new.absence = absence.answered(fetched.status, new.last)", "new.absence = absence"),
+        *("seen.absence.answered(fetched.status, new.last)", "seen.absence"),
     ),
     (
         *("demands-pile-up", "a page that is planned anew adds the difference", _ROWS),
-        *("planned = demand_of(row)", "planned = 0.0"),
+        *("new, seen.demand)", "new, 0.0)"),
     ),
     (
         *("sites-are-not-learnt", "a new page changes as its site does", _ROWS),
-        *("planning.score(lease.host, seen, new.last, changed=has_changed)", "pass"),
+        *("planning.learn(lease.host, seen, new.last, changed=has_changed)", "pass"),
     ),
     (
         *("no-budget-of-the-crawl", "the higher threshold decides", _PLANNER),

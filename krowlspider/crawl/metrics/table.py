@@ -154,6 +154,8 @@ STATS: dict[str, Stat] = {
     "krowl/recrawl/changed_count": Stat("Those of asked that had another body or status."),
     "krowl/recrawl/due_count": Stat("Pages queued since they were due again."),
     "krowl/recrawl/gone_count": Stat("Pages dropped from the schedule as they are gone."),
+    "krowl/recrawl/hinted_changed_count": Stat("Those of hinted that had changed."),
+    "krowl/recrawl/hinted_count": Stat("Pages brought forward by what their site says."),
     "krowl/recrawl/late_seconds": Stat("Time for which the pages queued next have been due."),
     "krowl/recrawl/not_modified_count": Stat("Those of asked that were answered 304."),
     "krowl/recrawl/postponed_count": Stat("Pages that came up and are not worth a fetch yet."),

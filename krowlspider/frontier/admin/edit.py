@@ -87,7 +87,10 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
     batch = change_batch(store)
     if host is not None:
         give_back(store, name, host.queue.done, batch)
-    own = (schema.deferred_key, schema.host_key, schema.hold_key, schema.trust_key)
+    own = (
+        *(schema.deferred_key, schema.host_key, schema.hold_key),
+        *(schema.trust_key, schema.hints_key),
+    )
     # Without the sum, the next start adds up the demands of the hosts.
     demands = (schema.demand_key(name), schema.DEMAND)
     for key in (*(key_of(name) for key_of in own), *demands, *robots):

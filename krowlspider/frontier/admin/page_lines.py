@@ -102,7 +102,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
 def page_lines(
     store: Store, host: str | None = None, status: int | None = None, since: float = 0.0
 ) -> Iterator[str | None]:
-    """Yield a line for each row, by host; None for one of another version.
+    """Yield a line for each row of a page, by host; None for one of another version.
 
     ``host``, ``status`` and ``since``: only those of a host, with a status, and fetched last at a
     time in seconds since the epoch or after it.
@@ -110,6 +110,9 @@ def page_lines(
     for row in rows_in(store, host):
         if row is None:
             yield None
+        elif row.listing:
+            # A sitemap or a feed is no page.
+            continue
         elif (status is None or row.status == status) and row.last >= since:
             yield msgspec.json.encode(PageLine.of_row(row)).decode()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, second_of
 from krowlspider.recrawl.estimate import Estimate, observe
-from krowlspider.recrawl.prior import Kind, Site, prior
+from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.trust import after_content, after_not_modified
 from krowlspider.recrawl.validators import Meaning, Validators
 
@@ -77,7 +77,7 @@ def has_changed(row: PageRow, new: PageRow) -> bool:
 
 def _estimate(row: PageRow, fetched: Fetched, *, changed: bool) -> tuple[float, float]:
     """Return the estimate of a page's rate of change after a fetch."""
-    before = prior(Kind.PAGE, row.depth, Site()) if row.estimate is None else row.estimate
+    before = prior(row.kind, row.depth, Site()) if row.estimate is None else row.estimate
     return observe(Estimate(*before), fetched.started - row.last, changed=changed)
 
 

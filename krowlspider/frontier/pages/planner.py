@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
+from krowlspider.frontier.pages.hint_records import HintRecords, Trials
 from krowlspider.frontier.pages.row import SECONDS_MAX, PageRow, read_row
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_again_key
 from krowlspider.recrawl.estimate import Estimate
-from krowlspider.recrawl.prior import Kind, Site, prior
+from krowlspider.recrawl.hints import PUSHED
+from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.threshold import EVERY, THRESHOLD_START, counted, demand, step
 from krowlspider.recrawl.value import due_time, is_due
 
@@ -28,13 +30,18 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import Batch, Store
+    from krowlspider.recrawl.gone import Absence
+    from krowlspider.recrawl.prior import Kind
 
     # Identities by tick and host.
     _Buckets = defaultdict[int, defaultdict[str, list[bytes]]]
 
 # Seconds.
 TICK = 60
-COUNTED = ("due", "asked", "not_modified", "changed", "postponed", "gone")
+COUNTED = (
+    *("due", "asked", "not_modified", "changed", "postponed", "gone"),
+    *("hinted", "hinted_changed"),
+)
 # Pages of a key: those of some milliseconds.
 CHUNK = 200
 # A bucket is at most this part of the wait wide, as the jitter is.
@@ -129,6 +136,7 @@ class Planner:
         self.budget = budget
         self.counts: Counter[str] = Counter()
         self.late = 0.0
+        self.trials = Trials()
         self._numbers = count(generation << 32)
         # What counted of hosts that are forgotten.
         self._left: deque[float] = deque()
@@ -200,15 +208,23 @@ class Planner:
 
 
 class Seen(NamedTuple):
-    """What was known of a page before a fetch: its rate of change, and its last fetch."""
+    """What was known of a page before a fetch; its row may become the new one."""
 
+    kind: Kind
     depth: int
     rate: float
     last: float
+    changes: int
+    demand: float
+    absence: Absence
+    named: int
+    tried: int
 
     @classmethod
     def of(cls, row: PageRow) -> Self:
-        return cls(row.depth, estimate_of(row).mean, row.last)
+        rate, demand = estimate_of(row).mean, demand_of(row)
+        known = (row.kind, row.depth, rate, row.last, row.changes, demand, row.absence)
+        return cls(*known, row.named, row.tried)
 
 
 class Planning:
@@ -220,6 +236,7 @@ class Planning:
         self._hosts: dict[str, tuple[Host, HostDemand]] = {}
         self._buckets: _Buckets = defaultdict(lambda: defaultdict(list))
         self.now = planner.now()
+        self.hints = HintRecords(planner.store, planner.trials)
 
     def plan(
         self, host: Host, identity: bytes, row: PageRow, last: float, before: float = 0.0
@@ -231,15 +248,32 @@ class Planning:
         found = self._demand_of_host(host)
         if row.estimate is None:
             # What it adds to the demand must not change with its site.
-            row.estimate = prior(Kind.PAGE, row.depth, found.site)
+            row.estimate = prior(row.kind, row.depth, found.site)
         wait = row.absence.wait
         if wait is None:
-            threshold = max(found.threshold, self._planner.crawl.threshold)
+            threshold = self.threshold(host)
             due = due_time(estimate_of(row), _WEIGHT, threshold, last, identity)
         else:
             due = last + wait
         tick = tick_at(due, self.now)
         row.due, row.planned = tick * TICK, max(int(due - last), 1)
+        self._add(host, found, demand_of(row) - before)
+        self._buckets[tick][host.name].append(identity)
+        self.hints.trials.end(host.name, row.tried)
+        row.tried = 0
+
+    def threshold(self, host: Host) -> float:
+        """Return what a fetch of a page of a host must be worth."""
+        return max(self._demand_of_host(host).threshold, self._planner.crawl.threshold)
+
+    def bring_forward(
+        self, host: Host, identity: bytes, row: PageRow, at: float, last: float
+    ) -> None:
+        """Have a page that is planned come up at a time before its own, ``last`` being its last
+        fetch."""
+        found, before = self._demand_of_host(host), demand_of(row)
+        tick = tick_at(at, self.now)
+        row.due, row.planned = tick * TICK, max(int(tick * TICK - last), 1)
         self._add(host, found, demand_of(row) - before)
         self._buckets[tick][host.name].append(identity)
 
@@ -258,11 +292,11 @@ class Planning:
         else:
             self.plan(host, identity, row, self.now, before)
 
-    def score(self, host: Host, before: Seen, fetched: float, *, changed: bool) -> None:
+    def learn(self, host: Host, before: Seen, fetched: float, *, changed: bool) -> None:
         """Learn how often the pages of a host change, from a page that was fetched again."""
         found = self._demand_of_host(host)
-        interval = fetched - before.last
-        site = found.site.observed(Kind.PAGE, before.depth, before.rate, interval, changed=changed)
+        kind, interval = before.kind, fetched - before.last
+        site = found.site.observed(kind, before.depth, before.rate, interval, changed=changed)
         self._hosts[host.name] = host, found._replace(seen=site.seen, expected=site.expected)
 
     def count(self, *, is_confirmed: bool, has_changed: bool) -> None:
@@ -271,6 +305,11 @@ class Planning:
         counts["asked"] += 1
         counts["not_modified"] += is_confirmed
         counts["changed"] += has_changed
+
+    def score(self, name: str, named: int, tried: int, *, changed: bool | None) -> None:
+        """Score who named a page of a host, after its fetch, as `HintRecords.score`."""
+        self.hints.score(name, named, tried, changed=changed)
+        self._planner.counts["hinted_changed"] += bool(tried and changed)
 
     def adopt(self, host: Host, row: PageRow) -> None:
         """Count the demand of a page that another node has planned."""
@@ -281,8 +320,10 @@ class Planning:
         """Return whether a page that comes up is asked, by the thresholds that hold now."""
         if not row.planned or row.absence.wait is not None:
             return True
-        threshold = max(self._demand_of_host(host).threshold, self._planner.crawl.threshold)
-        return is_due(estimate_of(row), _WEIGHT, threshold, self.elapsed(row))
+        if row.tried & PUSHED:
+            return True
+        hinted = self.hints.probability(host.name, row.tried) if row.tried else 0.0
+        return is_due(estimate_of(row), _WEIGHT, self.threshold(host), self.elapsed(row), hinted)
 
     def elapsed(self, row: PageRow) -> float:
         """Return the seconds since the last fetch of a page that is due, on the job clock."""
@@ -301,8 +342,9 @@ class Planning:
         self._hosts[host.name] = host, found._replace(demand=max(found.demand + more, 0.0))
 
     def end(self) -> None:
-        """Put the buckets and demands into the batch."""
+        """Put the buckets, the demands and the records of hints into the batch."""
         planner, batch = self._planner, self._batch
+        self.hints.put(batch)
         _put_buckets(self._buckets, planner.next_number, batch)
         if not self._hosts:
             return
@@ -352,7 +394,7 @@ def tick_at(due: float, now: float) -> int:
 def estimate_of(row: PageRow) -> Estimate:
     """Return the estimate of a page's rate of change; without one, what is expected."""
     if row.estimate is None:
-        return prior(Kind.PAGE, row.depth, Site())
+        return prior(row.kind, row.depth, Site())
     return Estimate(*row.estimate)
 
 

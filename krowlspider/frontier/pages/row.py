@@ -9,9 +9,10 @@ from math import inf
 
 from msgspec import Struct
 
-from krowlspider.frontier.entry import lengthen, shorten
+from krowlspider.frontier.entry import AGAIN, SITEMAP, Entry, lengthen, shorten
 from krowlspider.frontier.store.schema import KEY_SIZE
 from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.prior import Kind
 from krowlspider.recrawl.validators import http_date
 
 # The first byte of each row. A row with another one, or with a flag that is not known here, is of
@@ -25,6 +26,7 @@ _FLOATS = struct.Struct(">ff")
 _LENGTH = _NUMBER = struct.Struct(">H")
 _PLAN = struct.Struct(">II")
 _ABSENCE = struct.Struct(">BBI")
+_BITS = struct.Struct(">B")
 # Flags: the fields that follow the head, in this order.
 _HISTORICAL = 1
 _STORED = 2
@@ -39,8 +41,10 @@ _ESTIMATE = 512
 _PASS = 1024
 _PLANNED = 2048
 _ABSENT = 4096
+_NAMED = 1 << 14
+_LIST = 1 << 15
 _SEED = 1 << 16
-_KNOWN = (2 * _ABSENT - 1) | _SEED
+_KNOWN = (2 * _ABSENT - 1) | _NAMED | _LIST | _SEED
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -78,6 +82,10 @@ class PageRow(Struct):
     - ``due``: when it is fetched again by the schedule, in whole seconds of the job clock; 0 for a
       page that is queued for it, or is not planned. ``planned``: the seconds from the plan to the
       time that it chose; 0 for a page that is not planned, or was planned by another node.
+    - ``named``: who said since its last fetch that it has changed, ``tried``: by which of them it
+      was brought forward. Bits of `Source` and PUSHED, see `krowlspider.recrawl.hints`.
+    - ``listing``: of a sitemap or a feed: its level, a byte, and the host that it speaks for, see
+      `SitemapReader`; empty for a page.
     - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
       schedule only.
     - ``seed``: the identity of the seed that it came from; empty for a seed, and where it is not
@@ -104,6 +112,14 @@ class PageRow(Struct):
     planned: int = 0
     absence: Absence = Absence()
     seed: bytes = b""
+    named: int = 0
+    tried: int = 0
+    listing: bytes = b""
+
+    @property
+    def kind(self) -> Kind:
+        """Return what it is, as far as its estimate goes."""
+        return Kind.LIST if self.listing else Kind.PAGE
 
     @property
     def is_planned(self) -> bool:
@@ -156,6 +172,12 @@ class PageRow(Struct):
             flags |= _ABSENT
             state, answers, since = self.absence
             fields.append(_ABSENCE.pack(state, answers, second_of(since)))
+        if self.named or self.tried:
+            flags |= _NAMED
+            fields.append(_BITS.pack(self.named | self.tried << 4))
+        if self.listing:
+            flags |= _LIST
+            fields.append(_with_length(self.listing))
         return flags
 
     def _put_validators(self, fields: list[bytes]) -> int:
@@ -221,6 +243,12 @@ def read_row(data: bytes, host: str) -> PageRow | None:
         return None
 
 
+def entry_again(row: PageRow) -> Entry:
+    """Return the entry of a page that is fetched again."""
+    what = AGAIN + SITEMAP + row.listing if row.listing else AGAIN
+    return Entry(row.url, row.depth, request=what)
+
+
 def last_fetch(data: bytes, host: str) -> float:
     """Return the time of the last fetch in a stored row; infinity for one of another version."""
     try:
@@ -249,6 +277,12 @@ def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
         state, answers, since = _ABSENCE.unpack_from(data, at)
         row.absence = Absence(State(state), answers, since)
         at += _ABSENCE.size
+    if flags & _NAMED:
+        (bits,) = _BITS.unpack_from(data, at)
+        row.named, row.tried = bits & 15, bits >> 4
+        at += _BITS.size
+    if flags & _LIST:
+        row.listing, at = _read(data, at)
     return at
 
 

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.entry import FILES, SITEMAP
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
 from krowlspider.frontier.pages.after import row_after, trust_after
 from krowlspider.frontier.pages.planner import Seen, demand_of
 from krowlspider.frontier.pages.row import PageRow, read_row
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import put
-from krowlspider.recrawl.gone import Absence
 from krowlspider.recrawl.trust import Trust
-from krowlspider.recrawl.validators import Meaning
+from krowlspider.recrawl.validators import ASK_IN_FULL, Meaning
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.fetched import Fetched
     from krowlspider.frontier.pages.planner import Planner, Planning
     from krowlspider.frontier.store.store import Batch, Store
 
 _KINDS = {PAGE, REDIRECT, NOT_MODIFIED}
+_SITEMAP = FILES[SITEMAP]
+# Before the first fetch of a page.
+_NO_PAGE = PageRow("", 0, 0, 0.0)
+
+
+def _has_row(lease: Lease) -> bool:
+    """Return whether a page that was fetched has a row. A sitemap has one if it is fetched again by
+    a schedule."""
+    is_list = lease.kind == _SITEMAP and (lease.listing or lease.entry.is_again)
+    return lease.kind in _KINDS or bool(is_list)
 
 
 class PageRows:
@@ -65,12 +76,12 @@ class PageRows:
         planning = None if self.planner is None else self.planner.begin(batch)
         for lease, dropped in acknowledged:
             fetched = lease.fetched
-            if fetched is None or dropped is not None or lease.kind not in _KINDS:
+            if fetched is None or dropped is not None or not _has_row(lease):
                 if lease.entry.is_again:
                     self._put_unfetched(lease, planning, batch)
                 continue
             entry, host = lease.entry, lease.host.name
-            identity, row, planned = self._key_of(entry.url), None, 0.0
+            identity, row = self._key_of(entry.url), None
             key = page_prefix(host) + identity
             if entry.request and (found := self._store.get(key)) is not None:
                 row = read_row(found, host)
@@ -79,28 +90,47 @@ class PageRows:
                 if row.etag or row.modified:
                     trust = trusts.get(host) or self.trust(host)
                     trusts[host] = trust_after(trust, row, fetched)
-            if planning is not None:
-                planned = demand_of(row)
-                seen = None if row is None else Seen.of(row)
-                absence = Absence() if row is None else row.absence
-                changes = 0 if row is None else row.changes
-            new = row_after(row, entry, fetched)
-            new.passed = self.pass_number
-            new.due = new.planned = 0
-            if planning is not None:
-                new.absence = absence.answered(fetched.status, new.last)
-                has_changed = new.changes > changes
-                if seen is not None and fetched.meaning is not Meaning.UNASKED:
-                    planning.score(lease.host, seen, new.last, changed=has_changed)
-                planning.fetched(lease.host, identity, new, planned)
-                if entry.is_again:
-                    is_confirmed = fetched.meaning is Meaning.NOT_MODIFIED
-                    planning.count(is_confirmed=is_confirmed, has_changed=has_changed)
+            new = self._row_after(row, lease, fetched, planning, identity)
             batch.put(key, new.encode(host))
         for host, trust in trusts.items():
             batch.put(trust_key(host), bytes(trust))
         if planning is not None:
             planning.end()
+
+    def _row_after(
+        self,
+        row: PageRow | None,
+        lease: Lease,
+        fetched: Fetched,
+        planning: Planning | None,
+        identity: bytes,
+    ) -> PageRow:
+        """Return the row of a page that was fetched, and plan when that is done again."""
+        entry = lease.entry
+        # What was known of the page: its row may be the new one.
+        before = _NO_PAGE if row is None else row
+        listing = lease.listing or (before.listing if entry.request and entry.file else b"")
+        if planning is None:
+            new = row_after(row, entry, fetched)
+        else:
+            seen = Seen.of(before)
+            new = row_after(row, entry, fetched)
+            new.absence = seen.absence.answered(fetched.status, new.last)
+        new.passed, new.listing = self.pass_number, listing
+        new.due = new.planned = new.named = new.tried = 0
+        if planning is not None:
+            has_changed = new.changes > seen.changes
+            in_full = fetched.meaning in ASK_IN_FULL
+            if row is not None and not in_full:
+                planning.learn(lease.host, seen, new.last, changed=has_changed)
+            if seen.named or seen.tried:
+                says = None if in_full else has_changed
+                planning.score(lease.host.name, seen.named, seen.tried, changed=says)
+            planning.fetched(lease.host, identity, new, seen.demand)
+            if entry.is_again:
+                is_confirmed = fetched.meaning is Meaning.NOT_MODIFIED
+                planning.count(is_confirmed=is_confirmed, has_changed=has_changed)
+        return new
 
     def _put_unfetched(self, lease: Lease, planning: Planning | None, batch: Batch) -> None:
         """Plan a page anew that was to be fetched again, and was not. Without a schedule, a later

@@ -1,9 +1,9 @@
 """Read a sitemap, which names pages or further sitemaps (sitemaps.org protocol, version 0.9).
 
 One reader serves every form: ``urlset``, ``sitemapindex``, text, RSS and Atom, each plain or gzip.
-Only the locations of pages and sitemaps are read. ``lastmod``, ``changefreq`` and ``priority`` are
-claims of the site and are ignored. Images and videos are no pages; alternates have entries of their
-own.
+The locations of pages and sitemaps are read, and where asked for, what it says of their changes:
+``lastmod``, ``changefreq``, dates of feeds. ``priority`` is ignored. Images and videos are no
+pages; alternates have entries of their own.
 
 The bytes are parsed incrementally, without a tree, so the work can be split into short steps.
 """
@@ -11,12 +11,13 @@ The bytes are parsed incrementally, without a tree, so the work can be split int
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct, field
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.sitemap_scan import PLACE_MAX, TOKEN_MAX
+from krowlspider.urls.page.sitemap_scan import PLACE_MAX, TOKEN_MAX, Claim
 from krowlspider.urls.page.sitemap_xml import ELEMENTS_MAX, BrokenSitemap, SitemapOver, XmlReader
 
 if TYPE_CHECKING:
@@ -32,9 +33,12 @@ STEP = 32 * 1024
 MEMBERS_MAX = 1000
 IDLE_MAX = 256 * 1024
 PACKED_PER_BYTE = 16
+# Bytes of a JSON Feed, which is decoded in one step of some milliseconds.
+JSON_MAX = 1024 * 1024
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's ``wbits``
+_JSON_FEED = "https://jsonfeed.org/version/"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 # The UTF-8 byte order mark, and whitespace that some generators write before the declaration.
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
@@ -51,6 +55,9 @@ class Sitemap(Struct, eq=False):
 
     ``truncated`` is True if a limit was reached. ``error`` is the first error, or None. The URLs
     read before still count; after broken XML, those that can be recognised count too.
+
+    ``claims`` is what it says of changes, since the caller emptied the list; None: it is not read,
+    and neither are JSON Feeds.
     """
 
     url: str | None = None
@@ -61,6 +68,7 @@ class Sitemap(Struct, eq=False):
     size: int = 0
     truncated: bool = False
     error: str | None = None
+    claims: list[Claim] | None = None
     _pages: list[str] = field(default_factory=list)
 
     def read(self, body: bytes) -> Iterator[list[str]]:
@@ -68,7 +76,7 @@ class Sitemap(Struct, eq=False):
 
         Yield after each step the normalised URLs of the pages found in it, often an empty list.
         """
-        form: XmlReader | _Text | None = None
+        form: XmlReader | _JsonFeed | _Text | None = None
         try:
             for piece in _pieces(body):
                 self.size += len(piece)
@@ -76,8 +84,7 @@ class Sitemap(Struct, eq=False):
                 if form is None:
                     rest = piece if piece.startswith(_UTF16_BOMS) else piece.lstrip(_BEFORE)
                     if rest:
-                        xml = rest.startswith((b"<", *_UTF16_BOMS))
-                        form = XmlReader(self) if xml else _Text(self)
+                        form = self._form_of(rest)
                 if form is not None:
                     form.feed(rest)
                 yield self._take_pages()
@@ -91,12 +98,18 @@ class Sitemap(Struct, eq=False):
         if self._pages:
             yield self._take_pages()
 
+    def _form_of(self, start: bytes) -> XmlReader | _JsonFeed | _Text:
+        if start.startswith((b"<", *_UTF16_BOMS)):
+            return XmlReader(self)
+        return _JsonFeed(self) if self.claims is not None and start[:1] == b"{" else _Text(self)
+
     def _take_pages(self) -> list[str]:
         pages, self._pages = self._pages, []
         return pages
 
-    def add(self, place: str, *, is_child: bool = False, base: str | None = None) -> None:
-        """Count the location of a page or a child, and keep its URL if it is an http(s) URL.
+    def add(self, place: str, *, is_child: bool = False, base: str | None = None) -> str | None:
+        """Count the location of a page or a child, and keep its URL if it is an http(s) URL. Return
+        the URL, None for another place.
 
         A location is joined to ``base``, if that is given; text of several words, or none, is not.
 
@@ -111,6 +124,7 @@ class Sitemap(Struct, eq=False):
         else:
             self.found += 1
             (self.children if is_child else self._pages).append(url)
+        return url
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
@@ -157,6 +171,50 @@ def _inflated(body: bytes) -> Iterator[bytes]:
                 decoder, members = zlib.decompressobj(_GZIP), members + 1
     if not decoder.eof:
         raise BrokenSitemap("the gzip data is cut short")
+
+
+class _JsonItem(Struct):
+    """An item of a JSON Feed; the URL of one without is its id, if that is one."""
+
+    id: Any = None
+    url: Any = None
+    date_published: Any = None
+    date_modified: Any = None
+
+
+class _JsonDocument(Struct):
+    version: str
+    items: list[_JsonItem] = []
+
+
+class _JsonFeed:
+    """Reads a JSON Feed (version 1.1); `feed` and `end` raise as those of `XmlReader`."""
+
+    def __init__(self, sitemap: Sitemap):
+        self._sitemap = sitemap
+        self._body = b""
+
+    def feed(self, piece: bytes) -> None:
+        self._body += piece
+        if len(self._body) > JSON_MAX:
+            raise BrokenSitemap(f"a JSON Feed of more than {JSON_MAX:,} bytes")
+
+    def end(self) -> None:
+        sitemap, claims = self._sitemap, self._sitemap.claims
+        try:
+            found = msgspec.json.decode(self._body, type=_JsonDocument)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise BrokenSitemap(f"it is no JSON Feed: {error}") from error
+        if not found.version.startswith(_JSON_FEED):
+            raise BrokenSitemap("it is no JSON Feed")
+        sitemap.kind = "jsonfeed"
+        for item in found.items:
+            place = item.url or item.id
+            url = sitemap.add(place, base=sitemap.url) if isinstance(place, str) else None
+            dates = (item.date_published, item.date_modified)
+            texts = tuple(text for text in dates if isinstance(text, str))
+            if url is not None and texts and claims is not None:
+                claims.append(Claim(url, texts))
 
 
 class _Text:

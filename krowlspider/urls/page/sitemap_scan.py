@@ -1,4 +1,5 @@
-"""Decide which texts and attributes of a sitemap are locations of pages or sitemaps.
+"""Decide which texts and attributes of a sitemap are locations of pages or sitemaps, and which say
+when these have changed.
 
 `LocationScan` finds them where the XML is not well-formed, from its first error on.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from krowlspider.urls.canonical import REFERENCE_MAX, URL_MAX, normalise
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # Kinds of text. A sitemap, or an entry without ``loc``, may name its URL as plain text.
 PAGE, CHILD, LINK, GUID = "page", "child", "link", "guid"
 PAGE_TEXT, CHILD_TEXT = "page text", "child text"
+DATE, FREQUENCY = "date", "frequency"
 # Such a text ends at the next tag, others at the end of their element.
 PLAIN = frozenset({PAGE_TEXT, CHILD_TEXT})
 # Elements that name one page or sitemap each.
@@ -31,19 +33,38 @@ _KINDS = {
     ("item", "link"): LINK,
     ("item", "guid"): GUID,
 }
+# What an entry says of changes: sitemaps, RSS 2.0 and 1.0, Atom 1.0 and 0.3.
+_CLAIM_KINDS = {
+    **dict.fromkeys((("url", "lastmod"), ("sitemap", "lastmod")), DATE),
+    ("url", "changefreq"): FREQUENCY,
+    **dict.fromkeys((("item", name) for name in ("pubdate", "date", "updated")), DATE),
+    **dict.fromkeys((("entry", name) for name in ("updated", "published", "modified")), DATE),
+}
+_ALL_KINDS = _KINDS | _CLAIM_KINDS
+# Dates of one entry that are kept.
+_DATES_MAX = 4
 _PLAIN_KINDS = {"url": PAGE_TEXT, "sitemap": CHILD_TEXT}
 _PROTOCOL = frozenset({"urlset", "sitemapindex"})
 _ENTRY_LINK = ("entry", "link")
 
 
+class Claim(NamedTuple):
+    """What a document says of a page: the texts of its dates, and how often it changes."""
+
+    url: str
+    dates: tuple[str, ...]
+    frequency: str = ""
+
+
 class Found(Protocol):
-    """What was found in a document: `Sitemap`."""
+    """What was found in a document: `Sitemap`. ``claims`` is None where they are not read."""
 
     url: str | None
     kind: str | None
     error: str | None
+    claims: list[Claim] | None
 
-    def add(self, place: str, *, is_child: bool = False, base: str | None = None) -> None: ...
+    def add(self, place: str, *, is_child: bool = False, base: str | None = None) -> str | None: ...
 
 
 class Locations:
@@ -54,20 +75,26 @@ class Locations:
     """
 
     def __init__(self, found: Found, root: str):
-        self._add = found.add
+        self._add = found.add if found.claims is None else self._add_to_entry
+        self._found = found
+        self._kinds = _KINDS if found.claims is None else _ALL_KINDS
         self.root = root
         self.base = found.url
+        # Of the entry that is being read: its URLs, dates and frequency.
+        self._urls: list[str] = []
+        self._dates: list[str] = []
+        self._frequency = ""
         # Of the item that is being read: whether it has a link, and its guid if that is a URL.
         self._is_linked = False
         self._guid = ""
 
     def start(self, parent: str, name: str, attributes: Mapping[str, str]) -> str | None:
         """Take a start tag; return the kind of the text that follows, None if it is no location."""
-        kind = _KINDS.get((parent, name))
+        kind = self._kinds.get((parent, name))
         if kind is not None:
             return None if kind == GUID and _is_no_url(attributes) else kind
         if name in ENTRIES:
-            self.end_item()
+            self.end_entry()
             return _PLAIN_KINDS.get(name) if self.root in _PROTOCOL else None
         if (parent, name) == _ENTRY_LINK and attributes.get("rel", "alternate") == "alternate":
             self._add(attributes.get("href", ""), base=self.base)
@@ -81,6 +108,11 @@ class Locations:
                 self._add(text, is_child=kind == CHILD_TEXT)
         elif kind == GUID:
             self._guid = text
+        elif kind == DATE:
+            if len(self._dates) < _DATES_MAX:
+                self._dates.append(text)
+        elif kind == FREQUENCY:
+            self._frequency = text
         elif kind != LINK:
             self._add(text, is_child=kind == CHILD)
         elif text.strip():
@@ -88,11 +120,26 @@ class Locations:
             self._is_linked = True
             self._add(text, base=self.base)
 
-    def end_item(self) -> None:
-        """End an item of RSS: the page of one without link is its guid, if that is a URL."""
+    def _add_to_entry(
+        self, place: str, *, is_child: bool = False, base: str | None = None
+    ) -> str | None:
+        url = self._found.add(place, is_child=is_child, base=base)
+        if url is not None:
+            self._urls.append(url)
+        return url
+
+    def end_entry(self) -> None:
+        """End an entry. The page of an item of RSS without link is its guid, if that is a URL."""
         if self._guid and not self._is_linked and normalise(self._guid.strip()) is not None:
             self._add(self._guid)
         self._guid, self._is_linked = "", False
+        if (claims := self._found.claims) is None:
+            return
+        if self._dates or self._frequency:
+            dates = tuple(self._dates)
+            claims += [Claim(url, dates, self._frequency) for url in self._urls]
+            self._dates, self._frequency = [], ""
+        self._urls.clear()
 
     def joined(self, base: str) -> str | None:
         """Return the base within an element with this ``xml:base``, the outer one if it is bad."""
@@ -166,7 +213,7 @@ class LocationScan:
         text, tag, _ = self._rest.partition(b"<")
         if tag:
             self._end_text(text)
-        self._locations.end_item()
+        self._locations.end_entry()
 
     def _end_text(self, data: bytes) -> None:
         if self._kind is not None:
@@ -186,12 +233,11 @@ class LocationScan:
         name = (text.split(None, 1) or [""])[0].rstrip("/").rpartition(":")[2].lower()
         opened = self._opened
         if closes:
-            if name == "item":
-                self._locations.end_item()
             if name in opened:
                 while opened.pop() != name:
                     pass
             if name in ENTRIES:
+                self._locations.end_entry()
                 self._end_entry()
             return
         if name in ENTRIES:

@@ -155,8 +155,8 @@ class XmlReader:
             if self._kind is not None:
                 self._end_text()
             self._start_of_scan = self._parser.CurrentByteIndex + 1
-            if local == "item":
-                self._locations.end_item()
+            if local in ENTRIES:
+                self._locations.end_entry()
         if self._bases and self._bases[-1][0] == len(self._open):
             self._locations.base = self._bases.pop()[1]
 

@@ -53,6 +53,9 @@ ROWS = st.builds(
     absence=st.just(Absence())
     | st.builds(Absence, st.sampled_from(State), st.integers(1, 255), SECONDS),
     seed=st.just(b"") | st.binary(min_size=8, max_size=8),
+    named=st.integers(0, 15),
+    tried=st.integers(0, 15),
+    listing=st.binary(max_size=300),
 )
 
 
@@ -82,7 +85,7 @@ def test_a_row_of_another_format_is_not_read(change: bytes):
 def test_a_row_with_an_unknown_flag_is_not_read():
     row = PageRow(f"http://{HOST}/", 200, 1, 1.0).encode(HOST)
     with pytest.raises(LaterRow):
-        decode_row(row[:1] + bytes([row[1] | 0x80]) + row[2:], HOST)
+        decode_row(row[:1] + bytes([row[1] | 0x20]) + row[2:], HOST)
 
 
 @given(SECONDS)
