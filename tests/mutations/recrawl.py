@@ -64,7 +64,10 @@ _TABLE = (
     ),
     (
         *("no-budget-of-the-crawl", "the higher threshold decides", _PLANNER),
-        *("max(found.threshold, self._planner.crawl.threshold)", "found.threshold"),
+        *(
+            "max(self._demand_of_host(host).threshold, self._planner.crawl.threshold)",
+            "self._demand_of_host(host).threshold",
+        ),
     ),
     (
         *("demand-of-hosts-that-left", "a host that leaves takes its demand along", _PLANNER),
