@@ -70,6 +70,14 @@ class RequisiteSpider(Protocol):
         """Return the request for ``meta["krowl_requisite"]``, a kind and a level."""
 
 
+@runtime_checkable
+class SitemapSpider(Protocol):
+    """A spider that makes the request of a sitemap that is fetched again."""
+
+    def sitemap_request(self, url: str, meta: dict[str, Any], listing: bytes) -> Request:
+        """Return the request for a sitemap; its row has ``listing``."""
+
+
 def request_limits(settings: BaseSettings) -> dict[str, float]:
     """Return the limits, by meta key, of a request that sets none of its own."""
     return {
@@ -90,6 +98,7 @@ class RequestCodec:
         self._limits = dict.fromkeys(_LEAST, -1.0) if limits is None else limits
         self._page_spider = spider if isinstance(spider, PageSpider) else None
         self._requisite_spider = spider if isinstance(spider, RequisiteSpider) else None
+        self._sitemap_spider = spider if isinstance(spider, SitemapSpider) else None
         page = self._page("http://plain.invalid/", {})
         self._plain = (page.callback, page.errback)
         self._plain_meta = page.meta
@@ -137,7 +146,10 @@ class RequestCodec:
         )
 
     def request(self, entry: Entry) -> Request:
-        if entry.is_plain:
+        if entry.request and entry.is_again and entry.file and self._sitemap_spider is not None:
+            about: dict[str, Any] = {"depth": entry.depth}
+            request = self._sitemap_spider.sitemap_request(entry.url, about, entry.request[2:])
+        elif entry.is_plain:
             request = self._page(entry.url, {"depth": entry.depth})
         elif entry.is_requisite:
             request = self._requisite(entry)

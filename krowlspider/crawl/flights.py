@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.in_flight import End
 from krowlspider.crawl.seeds_first import SeedsFirst
-from krowlspider.frontier.entry import JSON
+from krowlspider.frontier.entry import AGAIN, JSON
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
@@ -189,7 +189,7 @@ class Flights:
             in_flight.fail("unserializable", defers=in_flight.defers)
             return None
         entry.strikes, entry.via, entry.path = before.strikes, before.via, before.path
-        if before.is_plain and not entry.request:
+        if before.is_again or (before.is_plain and not entry.request):
             entry.request = before.request
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
@@ -231,9 +231,15 @@ class Flights:
         if in_flight is None or in_flight.lease is None or self._budget.is_spent:
             return False
         entry = in_flight.lease.entry
-        entry.request = JSON + entry.request[1:]
+        entry.request = AGAIN if entry.is_again else JSON + entry.request[1:]
         self._budget.take()
         return True
+
+    def keep_listing(self, request: Request | None, listing: bytes) -> None:
+        """Have the row of a sitemap in flight say what it is, so that it is fetched again."""
+        in_flight = None if request is None else self._requests.get(request)
+        if in_flight is not None and in_flight.lease is not None:
+            in_flight.lease.listing = listing
 
     def not_modified(self, request: Request, in_flight: InFlight) -> None:
         """Acknowledge a page that has not changed: nothing else is done with its answer, and it
@@ -246,7 +252,8 @@ class Flights:
             self._job.notes.hand_in(note, request.meta)
             in_flight.note = None
         in_flight.lease = None
-        self._budget.give_back()
+        if _counts(lease):
+            self._budget.give_back()
         self._frontier.acknowledge(lease)
 
     def keep_all(self) -> None:

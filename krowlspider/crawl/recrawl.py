@@ -10,6 +10,7 @@ from krowlspider.archive.payloads.digests import Original, label
 from krowlspider.archive.write.records import warc_date
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
 from krowlspider.frontier.recrawl_pass import RecrawlPass
+from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
     NO_VALIDATORS,
@@ -23,12 +24,13 @@ from krowlspider.recrawl.validators import (
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from scrapy.settings import BaseSettings
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.pages.hinted import Hint
     from krowlspider.frontier.pages.row import PageRow
     from krowlspider.frontier.pages.rows import PageRows
 
@@ -65,7 +67,8 @@ class Asked(NamedTuple):
 
 class Recrawl:
     """The pages that a start fetches again, queued by ``work``. While ``is_full`` returns true,
-    none is queued. ``between_commits`` returns a context in which no commit is under way."""
+    none is queued. ``between_commits`` returns a context in which no commit is under way. ``fail``
+    is called with an error of the frontier."""
 
     def __init__(
         self,
@@ -75,12 +78,14 @@ class Recrawl:
         is_full: Callable[[], bool],
         wake: Callable[[], None],
         between_commits: Callable[[], AbstractAsyncContextManager[None]],
+        fail: Callable[[Exception], None],
     ):
         self._pages = pages
         self._work = work
         self._is_full = is_full
         self._wake = wake
         self._between_commits = between_commits
+        self._fail = fail
 
     def text(self) -> str:
         """Return in words what this start asks again."""
@@ -136,6 +141,32 @@ class Recrawl:
                 self._wake()
             await asyncio.sleep(max(took / _LOOP_SHARE, self._work.rest))
         self._wake()
+
+    @property
+    def takes_hints(self) -> bool:
+        """Return whether there is a schedule, in which hints bring pages forward."""
+        return isinstance(self._work, DuePages)
+
+    def key(self, url: str) -> bytes:
+        """Return the key of the row of a URL, which need not exist."""
+        return self._pages.key(url)
+
+    async def take_hints(self, hints: Sequence[Hint]) -> None:
+        """Bring pages forward of which hints say that they have changed, step by step.
+
+        :raises StoreError: the store cannot be written; the crawl has failed
+        """
+        assert isinstance(self._work, DuePages)
+        for at in range(0, len(hints), _STEP):
+            async with self._between_commits():
+                begun = perf_counter()
+                try:
+                    self._work.hinted.step(hints[at : at + _STEP])
+                except STORE_ERRORS as error:
+                    self._fail(error)
+                    raise
+                took = perf_counter() - begun
+            await asyncio.sleep(took / _LOOP_SHARE)
 
     def end(self) -> None:
         """End a pass: the crawl has nothing left to fetch."""

@@ -225,6 +225,7 @@ class Scheduler(BaseScheduler):
             ),
             wake=self._waker.wake,
             between_commits=self._job.commits.between,
+            fail=self._job.fail,
         )
         logger.info("Fetch again: %s", recrawl.text())
         self._recrawling = asyncio.ensure_future(self._queue_again(recrawl))

@@ -20,6 +20,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.answers.retries import TRUNCATED
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import trap_rules
+from krowlspider.crawl.recrawl import CONTINUOUS
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.redirects import Redirects
@@ -208,6 +209,10 @@ class BroadSpider(Spider):
         self._notes = "metadata" in settings.getlist("KROWL_WARC_ALSO")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._redirects = Redirects(settings)
+        # Only a schedule has a use for feeds.
+        self._reads_feeds = settings["KROWL_RECRAWL"] == CONTINUOUS and settings.getbool(
+            "KROWL_PAGES"
+        )
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
         self._set_yields_items(yields=True)
@@ -219,6 +224,7 @@ class BroadSpider(Spider):
             follow_nofollow=self._follow_nofollow,
             described=yields,
             requisites=self._requisites is not None,
+            feeds=self._reads_feeds,
         )
 
     @cached_property
@@ -325,6 +331,10 @@ class BroadSpider(Spider):
         request.headers["Accept"] = ACCEPT[meta["krowl_requisite"][0]]
         return request
 
+    def sitemap_request(self, url: str, meta: dict[str, Any], listing: bytes) -> Request:
+        """Return the request for a sitemap that is fetched again; its row has ``listing``."""
+        return self._sitemaps.request(url, meta, listing)
+
     def only_reads(self, request: Request) -> bool:
         """Return whether the callback of a request yields nothing, because nobody wants items."""
         return not self._yields_items and request.callback == self.parse
@@ -353,6 +363,9 @@ class BroadSpider(Spider):
             self._opt_outs.of_page(response)
         if self._requisites is not None:
             await self._requisites.of_page(page, response)
+        if page.feeds and not (page.nofollow and not self._follow_nofollow):
+            path = meta.get("krowl_path", "")
+            self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path)
         await self._follow(page, response, depth)
         return page
 
@@ -395,7 +408,9 @@ class BroadSpider(Spider):
         url, headers = response.url, response.headers
         media_type, charset = _type_of(response)
         is_html = media_type in HTML
-        page = read_page(response.body, url, charset, self._plan) if is_html else Page()
+        page = Page()
+        if is_html:
+            page = read_page(response.body, url, charset, self._plan, feeds=self._reads_feeds)
         if links := values_of(headers, b"Link"):
             header_links, canonical = read_links(
                 map(escape_octets, links), url, follow_nofollow=self._follow_nofollow

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
+from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.redirects import Redirects
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.words import counted
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from krowlspider.crawl.intake import Intake
+    from krowlspider.spiders.site_claims import SiteClaims
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +38,19 @@ logger = logging.getLogger(__name__)
 LEVELS_MAX = 3
 # Sitemaps taken from one robots.txt. Large sites name a few dozen.
 NAMED_MAX = 200
-# Unpacked bytes after which no further sitemap of a domain is read in a run: a domain that names
+# Unpacked bytes after which no further sitemap of a domain is read in a day: a domain that names
 # sitemaps without end must not delay other hosts. The last one is read to its end, at most 50 MB.
+# The count begins anew after a day: a crawl that goes on reads sitemaps again.
 DOMAIN_BYTES_MAX = 4 * BYTES_MAX
 # Domains whose byte count is kept; the least recently read one is forgotten first.
 _DOMAINS = 16_384
+_DAY = 86_400.0
+# Feeds of one host that are read in a run. Many sites have one for each page.
+_FEEDS_MAX = 10
+# The level of a feed, which a page names. Its URLs are links, and it names no sitemaps.
+_FEED_LEVEL = 0
+# Addresses of data that many pages name as alternates of themselves.
+_NO_FEED = "/wp-json/"
 # Asked for at each authority, whatever its robots.txt names.
 _GUESSED = "/sitemap.xml"
 # Page URLs and sitemaps queued between two turns of the event loop, so that no turn is long.
@@ -56,7 +66,7 @@ class SitemapReader:
     ``meta["krowl_sitemap"]`` of a request is [level, host]. The level is 1 for a sitemap that a
     robots.txt names; the host is that of this robots.txt. A sitemap may name URLs of two domains:
     its own, and the domain of this host. ``meta["krowl_guess"]`` is true for a sitemap that no
-    robots.txt names.
+    robots.txt names. A feed that a page names has level 0, and the host of this page.
     """
 
     def __init__(
@@ -71,8 +81,11 @@ class SitemapReader:
         self._redirects = Redirects(crawler.settings)
         # Only one sitemap is read at a time, because each step takes a turn of the event loop.
         self._reading = asyncio.Lock()
-        self._taken: OrderedDict[str, int] = OrderedDict()
+        # When the count of a domain began, in seconds of the monotonic clock, and its bytes.
+        self._taken: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._broken: set[str] = set()
+        # Feeds by the host whose pages name them.
+        self._feeds: OrderedDict[str, set[str]] = OrderedDict()
 
     @property
     def _intake(self) -> Intake:
@@ -98,6 +111,19 @@ class SitemapReader:
         if (guess := authority + _GUESSED) not in found:
             queue([guess], is_guess=True)
 
+    def look_at_feeds(self, feeds: list[str], page: str, depth: int, path: str) -> None:
+        """Queue the feeds that a page names; known ones are not queued again."""
+        host = host_of(page)
+        known = self._feeds.pop(host, set())
+        self._feeds[host] = known
+        if len(self._feeds) > _DOMAINS:
+            self._feeds.popitem(last=False)
+        for url in feeds:
+            if len(known) < _FEEDS_MAX and url not in known and _NO_FEED not in url:
+                known.add(url)
+                of = (_FEED_LEVEL, host)
+                self._queue([url], depth=depth + 1, of=of, page=page, path=path)
+
     def _queue(
         self,
         urls: Sequence[str],
@@ -115,12 +141,7 @@ class SitemapReader:
         the document that names them, ``path`` its path from the seed, ``chain`` the URLs whose
         redirects led to them. ``is_guess``: no robots.txt names them.
         """
-        meta = {
-            "depth": depth,
-            "krowl_sitemap": list(of),
-            "download_maxsize": BYTES_MAX,
-            "handle_httpstatus_all": True,
-        }
+        meta = {"depth": depth, **self._meta(of)}
         if chain:
             meta |= {"redirect_times": len(chain), "redirect_urls": list(chain)}
         if is_guess:
@@ -181,9 +202,13 @@ class SitemapReader:
         )
 
     def _charge(self, domain: str, size: int) -> int:
-        """Add to the bytes read from a domain, and return their sum so far."""
-        taken = self._taken.pop(domain, 0) + size
-        self._taken[domain] = taken
+        """Add to the bytes read from a domain, and return their sum of a day so far."""
+        now = job_of(self._crawler).monotonic()
+        begun, taken = self._taken.pop(domain, (now, 0))
+        if now - begun >= _DAY:
+            begun, taken = now, 0
+        taken += size
+        self._taken[domain] = begun, taken
         if len(self._taken) > _DOMAINS:
             self._taken.popitem(last=False)
         return taken
@@ -191,20 +216,27 @@ class SitemapReader:
     async def _read(self, response: Response) -> Sitemap:
         level, named_by = response.meta["krowl_sitemap"]
         depth, path = response.meta["depth"], response.meta.get("krowl_path", "")
+        hop = "L" if level == _FEED_LEVEL else "M"
         spoken_for = {domain_of(host_of(response.url)), domain_of(named_by)}
-        sitemap = Sitemap(response.url)
+        claims = self._claims()
+        sitemap = Sitemap(response.url, claims=None if claims is None else [])
         for found in sitemap.read(response.body):
-            urls = self._spoken_for(found, spoken_for)
+            if claims is not None:
+                claims.take(sitemap, spoken_for)
+            urls = found if level == _FEED_LEVEL else self._spoken_for(found, spoken_for)
             for start in range(0, len(urls), _URLS_AT_ONCE):
                 part = urls[start : start + _URLS_AT_ONCE]
                 self._intake.discover(
-                    part, depth=depth, via=named_by, page=response.url, hop="M", path=path
+                    part, depth=depth, via=named_by, page=response.url, hop=hop, path=path
                 )
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         self._drop("url", sitemap.invalid)
+        if claims is not None:
+            claims.take(sitemap, spoken_for)
+            await self._hint(response, sitemap, claims)
         children = self._spoken_for(sitemap.children, spoken_for)
-        if level >= LEVELS_MAX:
+        if level >= LEVELS_MAX or level == _FEED_LEVEL:
             self._drop("sitemap_depth", len(children))
             return sitemap
         for start in range(0, len(children), _SITEMAPS_AT_ONCE):
@@ -213,10 +245,49 @@ class SitemapReader:
             await asyncio.sleep(0)
         return sitemap
 
+    def _claims(self) -> SiteClaims | None:
+        """Return what collects the claims of a sitemap; None where nobody asks for them."""
+        recrawl = Scheduler.of(self._crawler).recrawl
+        if recrawl is None or not recrawl.takes_hints:
+            return None
+        # Few crawls have a schedule.
+        from krowlspider.spiders.site_claims import SiteClaims  # noqa: PLC0415
+
+        return SiteClaims(recrawl.key)
+
+    async def _hint(self, response: Response, sitemap: Sitemap, claims: SiteClaims) -> None:
+        """Bring pages forward by the claims of a sitemap, and have it fetched again itself."""
+        scheduler = Scheduler.of(self._crawler)
+        assert scheduler.recrawl is not None
+        if sitemap.kind is None:
+            return
+        level, named_by = response.meta["krowl_sitemap"]
+        scheduler.flights.keep_listing(
+            response.request, bytes([min(level, LEVELS_MAX)]) + named_by.encode()
+        )
+        now = job_of(self._crawler).wall()
+        await scheduler.recrawl.take_hints(claims.hints(sitemap.kind, now))
+
     def _spoken_for(self, urls: list[str], domains: set[str]) -> list[str]:
         own = [url for url in urls if domain_of(host_of(url)) in domains]
         self._drop("sitemap_domain", len(urls) - len(own))
         return own
+
+    def request(self, url: str, meta: dict[str, Any], listing: bytes) -> Request:
+        """Return the request for a sitemap that is fetched again, by what its row has kept."""
+        level, named_by = min(listing[0], LEVELS_MAX) if listing else 1, listing[1:]
+        meta |= self._meta((level, named_by.decode(errors="replace") or host_of(url)))
+        if url == authority_of(url) + _GUESSED:
+            meta["krowl_guess"] = True
+        return Request(url, callback=self._callback, errback=self._errback, meta=meta)
+
+    @staticmethod
+    def _meta(of: tuple[int, str]) -> dict[str, Any]:
+        return {
+            "krowl_sitemap": list(of),
+            "download_maxsize": BYTES_MAX,
+            "handle_httpstatus_all": True,
+        }
 
     def _redirect(self, response: Response, location: bytes) -> None:
         """Queue the target of a redirect as a sitemap of the same level, on any host."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Links taken from one page. Pages with more are generated, and one page must not fill the frontier.
 MAX_LINKS = 10_000
+# Feeds taken from one page.
+FEEDS_MAX = 4
 # Characters of a title that are kept.
 MAX_TITLE = 512
 # Characters of a page's text that are kept. A viewer loads the texts of all pages to search them;
@@ -41,18 +43,29 @@ _LINK = (
 )
 # Columns of a plan that only items need: title, canonical, language. Each column costs time per
 # page, even if nothing is found.
+# Feeds are sought only where a schedule has a use for them.
+_FEED = (
+    "link[rel~=alternate i]:is([type='application/rss+xml' i], [type='application/atom+xml' i],"
+    " [type='application/feed+json' i], [type='application/json' i])[href]::attr(href)"
+)
 _DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
 
 
 @lru_cache(maxsize=16)
 def reading_plan(
-    agent: str, *, follow_nofollow: bool, described: bool = True, requisites: bool = False
+    agent: str,
+    *,
+    follow_nofollow: bool,
+    described: bool = True,
+    requisites: bool = False,
+    feeds: bool = False,
 ) -> Plan:
     """Return the frostwork plan of the texts and attributes that are read from a page.
 
     ``agent`` is the product token that ``<meta name=...>`` may address in addition to "robots".
     With ``follow_nofollow``, links with ``rel=nofollow`` are read too. Only with ``described`` are
-    the title, canonical and language of the page read, and only with ``requisites`` those.
+    the title, canonical and language of the page read, only with ``requisites`` those, and only
+    with ``feeds`` its feeds.
     """
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     columns: tuple[str, ...] = ()
@@ -65,6 +78,7 @@ def reading_plan(
             "meta[http-equiv=refresh i]::attr(content)",
             "base[href]::attr(href)",
             f"meta:is([name=robots i], [name={agent} i])::attr(content)",
+            *((_FEED,) if feeds else ()),
             *(_DESCRIPTION if described else ()),
             *columns,
         ],
@@ -86,7 +100,8 @@ class Page(Struct, eq=False):
     are the prohibitions of the page as a whole. ``canonical`` is the normalised target of
     ``rel=canonical``.
 
-    ``requisites`` is None unless the plan reads them.
+    ``requisites`` is None unless the plan reads them. ``feeds`` are the normalised URLs of its
+    first feeds, where they are read.
 
     ``refused`` counts links that are no http(s) URL, ``oversize`` those too long to be parsed, and
     ``surplus`` those after the first MAX_LINKS.
@@ -102,16 +117,21 @@ class Page(Struct, eq=False):
     oversize: int = 0
     surplus: int = 0
     requisites: Requisites | None = None
+    feeds: list[str] = field(default_factory=list)
 
 
-def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
+def read_page(
+    body: bytes, url: str, charset: str | None, plan: Plan = _PLAN, *, feeds: bool = False
+) -> Page:
     """Return what the HTML of ``url``, a normalised URL, contains; no bytes raise an error.
+    ``feeds``: the plan reads feeds.
 
     ``charset`` is the WHATWG name of the encoding by the HTTP header, if any; `encoding_of` finds
     the encoding. A page is read up to a bound on its tags (`bounded`).
     """
     html = bounded(body)
     hrefs, refreshes, bases, robots, *more = plan.extract(html, _label(body, charset))
+    feed_places = more.pop(0)[:FEEDS_MAX] if feeds else []
     read_requisites = None
     if len(more) > len(_DESCRIPTION):
         more, read_requisites = _split_requisites(more)
@@ -143,6 +163,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         oversize=len(oversize),
         surplus=surplus,
         requisites=requisites,
+        feeds=normalise_all(feed_places, base, [], []) if feed_places else [],
     )
 
 

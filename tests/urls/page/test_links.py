@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.page.headers import read_links, read_refresh
 from krowlspider.urls.page.links import (
+    FEEDS_MAX,
     MAX_LANG,
     MAX_LINKS,
     MAX_TEXT,
@@ -46,6 +47,33 @@ def test_all_parts_of_a_page_are_read() -> None:
     assert (page.nofollow, page.noindex) == (True, False)
     assert page.canonical == "https://example.com/base/c"
     assert page.lang == "de-AT"
+
+
+FEEDS = b"""<base href="/base/"><link rel="alternate" type="application/rss+xml" href="rss">
+    <LINK REL="Alternate home" TYPE="Application/Atom+XML" HREF=/atom>
+    <link rel=alternate type=application/feed+json href=feed.json>
+    <link rel=alternate type=application/json+oembed href=oembed>
+    <link rel=stylesheet type=application/rss+xml href=no><a href=a>1</a>"""
+
+
+@pytest.mark.parametrize("described", [True, False])
+@pytest.mark.parametrize("requisites", [True, False])
+def test_feeds_are_read_where_they_are_sought(described: bool, requisites: bool) -> None:
+    for feeds in (True, False):
+        plan = reading_plan(
+            "k", follow_nofollow=False, described=described, requisites=requisites, feeds=feeds
+        )
+        page = read_page(FEEDS, URL, None, plan, feeds=feeds)
+        paths = [url.removeprefix("https://example.com/") for url in page.feeds]
+        assert paths == (["base/rss", "atom", "base/feed.json"] if feeds else [])
+        assert page.links == ["https://example.com/base/a"]
+        assert (page.requisites is not None) is requisites
+
+
+def test_a_page_has_few_feeds() -> None:
+    body = b"".join(b"<link rel=alternate type=application/rss+xml href=%d>" % n for n in range(99))
+    plan = reading_plan("k", follow_nofollow=False, feeds=True)
+    assert len(read_page(body, URL, None, plan, feeds=True).feeds) == FEEDS_MAX
 
 
 def test_undescribed_page_has_links_and_rules() -> None:

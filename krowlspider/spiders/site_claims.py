@@ -1,0 +1,56 @@
+"""What one sitemap or feed says of the changes of pages, until it is read to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.pages.hinted import Hint
+from krowlspider.recrawl.hints import Source, credible, period, read_date
+from krowlspider.urls.host import domain_of, host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.urls.page.sitemap import Sitemap
+
+# The kinds of `Sitemap` that are lists of pages for search engines. All others are feeds.
+_SITEMAPS = frozenset({"urlset", "sitemapindex"})
+
+
+class SiteClaims:
+    """The claims of one document, at most 50,000. ``key`` returns the key of the row of a URL.
+
+    Whether a date is one of a page, only all dates of the document show.
+    """
+
+    def __init__(self, key: Callable[[str], bytes]):
+        self._key = key
+        self._keys: list[bytes] = []
+        self._dates: list[float | None] = []
+        self._periods: list[float | None] = []
+
+    def take(self, sitemap: Sitemap, domains: set[str]) -> None:
+        """Take what was read since the last call, about pages of these domains. Of several dates of
+        an entry, the last one counts."""
+        for url, dates, frequency in sitemap.claims or ():
+            if domain_of(host_of(url)) not in domains:
+                continue
+            known = [date for text in dates if (date := read_date(text)) is not None]
+            self._keys.append(self._key(url))
+            self._dates.append(max(known, default=None))
+            self._periods.append(period(frequency))
+        if sitemap.claims:
+            sitemap.claims.clear()
+
+    def hints(self, kind: str | None, now: float) -> list[Hint]:
+        """Return the hints of a document of a kind, as in `Sitemap`, that is read at a time."""
+        source = Source.LASTMOD if kind in _SITEMAPS else Source.FEED
+        found = []
+        for key, date, every in zip(
+            self._keys, credible(self._dates, now), self._periods, strict=True
+        ):
+            if date is not None:
+                found.append(Hint(key, source, date))
+            if every is not None:
+                found.append(Hint(key, Source.CHANGEFREQ, every))
+        return found
