@@ -103,8 +103,9 @@ class Cluster:
 
     # --- acts on nodes ---
 
-    def start(self, node: str) -> Crawl:
-        """Start a node; a former one goes on with its JOBDIR and its Redis."""
+    def start(self, node: str, **settings: object) -> Crawl:
+        """Start a node; a former one goes on with its JOBDIR and its Redis. ``settings`` are those
+        of this start only."""
         if node not in self.redis:
             server = redis_server(self.folder / f"redis-{node}")
             self.redis[node] = self._stack.enter_context(server)
@@ -112,7 +113,7 @@ class Cluster:
         crawl = Crawl(
             self.folder / node,
             arguments={"seeds": self._file},
-            settings={**self.place(node), **agent, **self._settings},
+            settings={**self.place(node), **agent, **self._settings, **settings},
             feed=False,
         ).start()
         self.runs.append(Run(node, crawl))
@@ -120,10 +121,10 @@ class Cluster:
             self._network.processes[crawl.process.pid] = node
         return crawl
 
-    def start_together(self, *nodes: str) -> dict[str, Crawl]:
+    def start_together(self, *nodes: str, **settings: object) -> dict[str, Crawl]:
         """Start nodes that fetch nothing before all of them have a lease."""
         self.put("signal", "PAUSED")
-        crawls = {node: self.start(node) for node in nodes}
+        crawls = {node: self.start(node, **settings) for node in nodes}
         self.until(lambda: all("is valid" in crawl.log for crawl in crawls.values()))
         self.put("signal", "RUNNING")
         return crawls

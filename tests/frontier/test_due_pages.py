@@ -542,3 +542,45 @@ def test_a_page_that_was_queued_is_asked_once_by_its_new_owner(world: World):
     assert read_row(row.encode("a.test"), "a.test") == row
     other.clocks.pass_(2 * TICK)
     assert step(there) == 7
+
+
+def test_a_link_found_before_its_host_arrives_is_no_new_page(world: World):
+    """The new owner finds links to a page while its host, which has it queued again, is on its way.
+    As a new page it would lose what its row knows."""
+    kept = KeptMemoryStore()
+    other = World(lambda: kept, node="there", limits=replace(LIMITS, again_share=SHARE))
+    due, there = scheduled(world), scheduled(other)
+    world.add(*PAGES[:7])
+    fetch_all(world)
+    world.clocks.pass_(400 * DAY)
+    other.clocks.pass_(400 * DAY + world.clocks.wall - other.clocks.wall)
+    step(due)
+    other.add(*PAGES[:3], "http://a.test/new")
+    world.hand_over("a.test", other)
+    queued = other.queued("a.test")
+    assert Counter(queued) == Counter([*PAGES[:7], "http://a.test/new"])
+    again = fetch_again(other, there)
+    other.clocks.pass_(2 * TICK)
+    step(there)
+    again += fetch_again(other, there)
+    assert again == Counter([*PAGES[:7], "http://a.test/new"])
+    fetches = {row.url: row.fetches for row in rows(other) if row}
+    assert fetches == {**dict.fromkeys(PAGES[:7], 2), "http://a.test/new": 1}
+
+
+def fetch_again(world: World, due: DuePages) -> Counter[str]:
+    """Fetch what is queued, without what the schedule has planned meanwhile; return it."""
+    found: Counter[str] = Counter()
+    assert world.frontier.pages is not None
+    while (lease := world.pop()) is not None:
+        url = lease.entry.url
+        row = world.frontier.pages.get(url)
+        is_done = lease.entry.is_again and row is not None and due.has_fetched(row)
+        if not is_done:
+            found[url] += 1
+            lease.fetched = fetched_at(world.clocks.wall, url)
+        world.frontier.schedule.release(lease.host, 0.25)
+        world.frontier.acknowledge(lease, dropped="recrawled" if is_done else None)
+        world.commit()
+        world.clocks.pass_(1)
+    return found

@@ -246,4 +246,5 @@ def _read_entry(
     if item.state == "poison":
         part.poison.append((item.priority, entry))
     else:
-        part.entries.append((item.priority, entry, None if item.free else key))
+        is_free = item.free or entry.is_again
+        part.entries.append((item.priority, entry, None if is_free else key))

@@ -254,7 +254,9 @@ class Departure:
             if stays(entry, identify):
                 self._stays[key] = None
                 continue
-            identity = identify(entry) if state == "queued" else None
+            # A page that is fetched again is done: a link to it is not.
+            is_new = state == "queued" and not entry.is_again
+            identity = identify(entry) if is_new else None
             free = identity in queued
             if identity is not None:
                 queued.add(identity)

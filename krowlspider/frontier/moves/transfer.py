@@ -193,8 +193,8 @@ def _merge(frontier: Frontier, host: Host, other: Host) -> None:
 
 
 def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
-    """Remove the entries from a host's queue that the other frontier has done, except leased
-    ones."""
+    """Remove the entries from a host's queue that the other frontier has done, except leased ones
+    and those of pages that are fetched again."""
     queue = host.queue
     doubtful = frontier.seen.marked_among(host.name, part.done)
     if not doubtful or not queue.queued:
@@ -202,7 +202,9 @@ def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
     removed = 0
     for key, value in entries(frontier.store, host.name):
         entry = entry_of(key, value)
-        if split_queue_key(key) in queue.leased or part.identity(entry) not in doubtful:
+        if split_queue_key(key) in queue.leased or entry.is_again:
+            continue
+        if part.identity(entry) not in doubtful:
             continue
         batch.delete(key)
         removed += 1
