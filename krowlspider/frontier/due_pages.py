@@ -169,7 +169,7 @@ class DuePages:
                     taken.add(page_key)
                     host = self._frontier.schedule.cache.get(name)
                     if self._is_asked(planning, host, page_key, row):
-                        entry = Entry(row.url, row.depth, request=AGAIN)
+                        entry = Entry(row.url, row.depth, request=AGAIN, seed=row.seed)
                         candidate = Candidate(name, None, entry, AGAIN_PRIORITY)
                         by_host.setdefault(name, []).append(candidate)
                     batch.put(page_key, row.encode(name))

@@ -119,7 +119,7 @@ class RecrawlPass:
             return None
         if self.has_fetched(page):
             return None
-        return Entry(page.url, page.depth, request=AGAIN)
+        return Entry(page.url, page.depth, request=AGAIN, seed=page.seed)
 
     def end(self) -> None:
         """End the pass, as all its pages are done: the next start begins another one."""

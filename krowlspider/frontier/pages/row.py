@@ -10,7 +10,7 @@ from math import inf
 from msgspec import Struct
 
 from krowlspider.frontier.entry import lengthen, shorten
-from krowlspider.frontier.store.schema import KEY_SIZE
+from krowlspider.frontier.store.schema import SEED_SIZE
 from krowlspider.recrawl.gone import Absence, State
 from krowlspider.recrawl.validators import http_date
 
@@ -80,8 +80,7 @@ class PageRow(Struct):
       time that it chose; 0 for a page that is not planned, or was planned by another node.
     - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
       schedule only.
-    - ``seed``: the identity of the seed that it came from; empty for a seed, and where it is not
-      known.
+    - ``seed``: the key of the seed that it came from, as in its entry.
     """
 
     url: str
@@ -208,7 +207,7 @@ def decode_row(data: bytes, host: str) -> PageRow:
         row.payload, at = data[at : at + size], at + size
     at = _read_schedule(row, flags, data, at)
     if flags & _SEED:
-        row.seed, at = data[at : at + KEY_SIZE], at + KEY_SIZE
+        row.seed, at = data[at : at + SEED_SIZE], at + SEED_SIZE
     row.url = lengthen(data[at:].decode(), host)
     return row
 

@@ -60,6 +60,8 @@ key                          value
 ``T``                        how far due pages are queued, see ``DuePages``: JSON
 ``U``                        the threshold of a crawl that goes on, see ``Demand``
 ``U`` host                   the demand of a host, see ``HostDemand``
+``V`` key                    the URL of a seed whose pages have led to others, see ``SeedNames``;
+                             ``key`` has 6 bytes
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -122,9 +124,13 @@ TRUST = b"R"
 DUE_AGAIN = b"S"
 DUE_PLACE = b"T"
 DEMAND = b"U"
+SEED_NAME = b"V"
 
 # Bytes of an identity.
 KEY_SIZE = 8
+# Bytes of the identity of a seed that are its key. In one of 500 jobs with a million seeds, two of
+# these share a key.
+SEED_SIZE = 6
 # Scrapy's priorities have no limit; greater ones are cut to this.
 PRIORITY_LIMIT = 2**31 - 1
 
@@ -185,6 +191,10 @@ def trust_key(host: str) -> bytes:
 
 def demand_key(host: str) -> bytes:
     return DEMAND + host.encode()
+
+
+def seed_name_key(key: bytes) -> bytes:
+    return SEED_NAME + key
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:
