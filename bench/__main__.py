@@ -21,6 +21,7 @@
 - ``recrawl``: the schedule of recrawls beside others', on a simulated web or on histories of
   documentation (``--sets DIR``; docs/recrawl-schedule.md)
 - ``requisites``: what it costs to find the requisites of a page
+- ``rows``: the frontier with rows of pages (``--urls 50000000 --queued-hosts 500000``)
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
 - ``handover``: hosts sent from node to node through Redis
@@ -52,6 +53,7 @@ from bench import (
     handover,
     join,
     page,
+    pagerows,
     pair,
     plot,
     profile,
@@ -89,6 +91,12 @@ def _frontier(args: argparse.Namespace) -> None:
     ]
     print(frontier.table(rows))
     _write("frontier", rows)
+
+
+def _rows(args: argparse.Namespace) -> None:
+    figures = pagerows.measure(args.urls[0], args.queued_hosts[0], args.scratch)
+    print(pagerows.table(figures))
+    _write("rows", figures)
 
 
 def _page(args: argparse.Namespace) -> None:
@@ -293,6 +301,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "stages": _stages,
     "recrawl": _recrawl,
     "requisites": _requisites,
+    "rows": _rows,
     "ring": _ring,
     "forwarding": _forwarding,
     "handover": _handover,
@@ -306,6 +315,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
     "follow": {"rounds": 2, "pages": 150_000},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
+    "rows": {"urls": [50_000_000], "queued_hosts": [500_000]},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
     "trees": {"hosts": [80], "pages": 4000, "rounds": 12},

@@ -56,13 +56,13 @@ def measure(urls: int, hosts: int, scratch: Path | None = None) -> dict[str, Any
     figures: dict[str, Any] = {"urls": urls, "hosts": hosts}
     try:
         for step in (_fill, _pop, _crawl, _enqueue, _enqueue_scattered):
-            figures |= _in_process(step, folder, urls, hosts)
+            figures |= in_process(step, folder, urls, hosts)
     finally:
         shutil.rmtree(folder)
     return figures
 
 
-def _in_process(step: Any, folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+def in_process(step: Any, folder: Path, urls: int, hosts: int) -> dict[str, Any]:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=_run, args=(step, theirs, folder, urls, hosts)
@@ -125,14 +125,14 @@ def _fill(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
         names = [web.host(number) for number in numbers[at : at + _HOSTS_A_BATCH]]
         web.add(frontier, [web.page(name) for name in names for _ in range(each)])
         if at % 5000 == 0:
-            _commit(frontier)
+            commit(frontier)
     spent = time.process_time() - begun
     rss = _memory()
     frontier.close()
     return {
         "fill_us_per_url": round(spent / urls * 1e6, 1),
         "rss_mb_filling": rss["rss_mb"],
-        "disk_bytes_per_url": round(_size(folder) / urls),
+        "disk_bytes_per_url": round(size(folder) / urls),
     }
 
 
@@ -152,7 +152,7 @@ def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
         if _next(frontier) is not None:
             latencies.append(time.perf_counter() - before)
         if count % COMMIT_EVERY == 0:
-            _commit(frontier)
+            commit(frontier)
     spent, own = time.process_time() - spent, time.thread_time() - own
     latencies.sort()
     memory = _memory()
@@ -206,7 +206,7 @@ def _crawl(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
         web.add(frontier, links)
         pages += 1
         if pages % COMMIT_EVERY == 0:
-            _commit(frontier)
+            commit(frontier)
         spent += popped + time.process_time() - begun
     latencies.sort()
     memory = _memory()
@@ -235,13 +235,13 @@ def _enqueued(folder: Path, hosts: int, own: int) -> int:
         begun = time.process_time()
         web.add(frontier, links)
         if page % COMMIT_EVERY == 0:
-            _commit(frontier)
+            commit(frontier)
         spent += time.process_time() - begun
     frontier.close()
     return round(PAGES * LINKS / spent)
 
 
-def _commit(frontier: Frontier) -> None:
+def commit(frontier: Frontier) -> None:
     commit = frontier.begin_commit()
     commit.write()
     frontier.end_commit(commit)
@@ -257,7 +257,7 @@ def _memory() -> dict[str, int]:
     return {"rss_mb": found["VmRSS"], "anonymous_mb": found["RssAnon"]}
 
 
-def _size(folder: Path) -> int:
+def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

@@ -13,24 +13,20 @@ that a new node moves, and the traffic of forwarding and of Consul.
 from __future__ import annotations
 
 import json
-import re
-import subprocess
 import time
 from base64 import b64encode
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
+from bench.realurls import real_urls
 from krowlspider.cluster.ring import ring
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.forwarder import BATCH
 from krowlspider.crawl.nodes.heartbeats import BEAT
-from krowlspider.urls.canonical import normalise
 from tests.support.domains import real_domains
 
 if TYPE_CHECKING:
@@ -57,7 +53,6 @@ RENEWAL, WAIT = 5, 5
 # request with its HTTP head.
 _ENTRY, _REQUEST = 165, 250
 _COUNTERS = {f"a counter of a dozen {number}": 12_345_678 for number in range(12)}
-_URL = re.compile(rb"https?://[A-Za-z0-9.-]+\.[A-Za-z]{2,}[^\s\"'<>)\]}\\`]*")
 
 
 def measure() -> dict[str, Any]:
@@ -81,22 +76,6 @@ def members(count: int) -> list[Member]:
         Member(f"crawl-{number}", 1, f"redis://crawl-{number}:6379/0", f"crawl-{number}:6023")
         for number in range(count)
     ]
-
-
-def real_urls() -> list[str]:
-    """Return the normalised URLs in the Python packages of this environment and in Debian's package
-    lists."""
-    found: set[bytes] = set()
-    for path in Path(np.__file__).parents[1].rglob("*"):
-        if path.suffix in {"", ".py", ".txt", ".rst", ".md"} and path.is_file():
-            found.update(_URL.findall(path.read_bytes()))
-    for path in Path("/var/lib/apt/lists").glob("*Packages*"):
-        listed = subprocess.run(
-            ["/usr/lib/apt/apt-helper", "cat-file", path], capture_output=True, check=True
-        )
-        found.update(_URL.findall(listed.stdout))
-    normal = (normalise(url.decode("ascii", "ignore")) for url in found)
-    return sorted({url for url in normal if url and urlsplit(url).hostname})
 
 
 def _ring(count: int, named: Sequence[str]) -> dict[str, Any]:

@@ -209,8 +209,8 @@ KROWL_DOMAIN_BUDGET: Annotated[int, integer(0, "URLs")] = 0
 # free, further ones are dropped with the reason "frontier", seeds and imported URLs excepted.
 KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
 # True: the frontier keeps a row of each page that was fetched: URL, status, times, validators,
-# digest, record in the archive. `scrapy frontier JOBDIR --pages` prints them. Each takes about 120
-# bytes of disk.
+# digest, record in the archive, seed. `scrapy frontier JOBDIR --pages` prints them. Each takes
+# about 130 bytes of disk.
 KROWL_PAGES: bool = True
 # Fetch pages again: off; once: this start asks each page that an earlier start has fetched, once,
 # beside what is new, and then ends; continuous: each page by how often it changes, until the crawl
@@ -352,6 +352,7 @@ SPIDER_MIDDLEWARES_BASE = {
     "middlewares.joining.Joining": 10,
     "scrapy.spidermiddlewares.start.StartSpiderMiddleware": 25,
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": 50,
+    "middlewares.seeds.SeedMiddleware": 890,
     "scrapy.spidermiddlewares.depth.DepthMiddleware": 900,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": 1000,
 }

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from krowlspider.frontier.pages.seed_names import SeedNames
+
 # What a meta key of a broad spider's request says that it is for.
 _FILES = {"krowl_sitemap": SITEMAP, "krowl_opt_out": OPT_OUT}
 # Request classes that may come from another node, besides Request itself.
@@ -46,6 +48,7 @@ _TRANSIENT = {
     "krowl_charset",
     "krowl_bare",
     "krowl_path",
+    "krowl_seed",
     "is_start_request",
 }
 _OF_PROXY = {"proxy", "_auth_proxy", "_scheme_proxy"}
@@ -91,10 +94,17 @@ class RequestCodec:
     """Converts the requests of one spider to entries and back.
 
     ``limits`` are the highest values that a request from outside may set; None: it may set none.
+    ``seeds`` names the seeds that pages came from; None: that is not kept.
     """
 
-    def __init__(self, spider: Spider, limits: Mapping[str, float] | None = None):
+    def __init__(
+        self,
+        spider: Spider,
+        limits: Mapping[str, float] | None = None,
+        seeds: SeedNames | None = None,
+    ):
         self._spider = spider
+        self._seeds = seeds
         self._limits = dict.fromkeys(_LEAST, -1.0) if limits is None else limits
         self._page_spider = spider if isinstance(spider, PageSpider) else None
         self._requisite_spider = spider if isinstance(spider, RequisiteSpider) else None
@@ -134,6 +144,7 @@ class RequestCodec:
             packed = REQUISITE + Requisite.checked(meta["krowl_requisite"]).pack()
         else:
             packed = b"" if self._is_plain(request) else self._pack(request)
+        seed = meta.get("krowl_seed", "")
         return Entry(
             url,
             depth=meta.get("depth", 0),
@@ -143,7 +154,21 @@ class RequestCodec:
             bare=meta.get("krowl_bare", False),
             request=packed,
             chain=() if packed and not is_requisite else tuple(meta.get("redirect_urls", ())),
+            seed=b"" if seed == url else self._key_of(seed),
         )
+
+    def _key_of(self, seed: str) -> bytes:
+        """Return the key of a seed; empty where seeds are not kept."""
+        return b"" if self._seeds is None or not isinstance(seed, str) else self._seeds.key_of(seed)
+
+    def seed_of(self, entry: Entry) -> str:
+        """Return the URL of the seed that an entry came from, which may be itself; empty where that
+        is not known."""
+        if self._seeds is None:
+            return ""
+        if not (entry.seed or entry.depth or entry.file):
+            return entry.url
+        return self._seeds.url_of(entry.seed)
 
     def request(self, entry: Entry) -> Request:
         if entry.request and entry.is_again and entry.file and self._sitemap_spider is not None:
@@ -171,6 +196,8 @@ class RequestCodec:
             meta["krowl_bare"] = True
         if entry.path:
             meta["krowl_path"] = entry.path
+        if seed := self.seed_of(entry):
+            meta["krowl_seed"] = seed
         return request
 
     def message(self, entry: Entry, priority: int = 0, *, always: bool = False) -> bytes:
@@ -199,6 +226,7 @@ class RequestCodec:
                 via=entry.via,
                 # The receiver counts the hops before.
                 hop=entry.path[-1:],
+                seed=self._seeds.url_of(entry.seed) if self._seeds is not None else "",
                 meta=_requisite_meta(entry),
             )
         )
@@ -213,6 +241,7 @@ class RequestCodec:
             chain=message.chain,
             via=message.via,
             path=message.hop,
+            seed=self._key_of(message.seed),
         )
 
     def whole(self, message: Message) -> Request:

@@ -189,6 +189,7 @@ class Flights:
             in_flight.fail("unserializable", defers=in_flight.defers)
             return None
         entry.strikes, entry.via, entry.path = before.strikes, before.via, before.path
+        entry.seed = before.seed
         if before.is_again or (before.is_plain and not entry.request):
             entry.request = before.request
         tries = entry.retries + entry.throttling

@@ -102,6 +102,7 @@ class Intake:
         self.identify = identify
         self.wake = wake
         self._keeps_via = "metadata" in settings.getlist("KROWL_WARC_ALSO")
+        self._seeds = None if frontier.pages is None else frontier.pages.seeds
         self.exclusions = PatternList()
         self.seed_redirects = SeedRedirects()
         self.requisite_budget = RequisiteBudget()
@@ -236,6 +237,7 @@ class Intake:
         page: str = "",
         hop: str = "L",
         path: str = "",
+        seed: str = "",
         redirects: int = 0,
         chain: tuple[str, ...] = (),
         bare: frozenset[str] = frozenset(),
@@ -250,10 +252,12 @@ class Intake:
 
         ``via`` is the host of the page, ``page`` its URL, ``path`` its path from the seed, and
         ``hop`` the letter of the next hop, as in `Entry`. ``page``, ``path`` and ``hop`` are kept
-        if KROWL_WARC_ALSO has metadata. URLs in ``bare`` are seeds without a scheme, which fall
-        back to http. ``request`` makes the request of each URL that is no plain page; such a URL
-        may have any file extension. ``is_first``: they are popped before the other URLs of their
-        host, and rules about hosts and ``allow``, which say what pages are followed, do not apply.
+        if KROWL_WARC_ALSO has metadata. ``seed`` is the URL of that seed, which may be the page
+        itself; it is kept with rows of pages. URLs in ``bare`` are seeds without a scheme, which
+        fall back to http. ``request`` makes the request of each URL that is no plain page; such a
+        URL may have any file extension. ``is_first``: they are popped before the other URLs of
+        their host, and rules about hosts and ``allow``, which say what pages are followed, do not
+        apply.
 
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
@@ -290,13 +294,21 @@ class Intake:
         are_seeds = via is None or (bool(chain) and not depth and request is None)
         priority = SEED_PRIORITY + is_first if are_seeds or is_first else 0
         keeps = bool(page) and self._keeps_via
+        seed_key = self.key_of_seed(seed)
         is_plain = not (redirects or bare or chain)
         if priority == SEED_PRIORITY and len(new) < len(urls):
             old = [
                 Candidate(
                     host_in(urls[at]),
                     found[at],
-                    Entry(urls[at], depth, redirects, bare=urls[at] in bare, chain=chain),
+                    Entry(
+                        urls[at],
+                        depth,
+                        redirects,
+                        bare=urls[at] in bare,
+                        chain=chain,
+                        seed=seed_key,
+                    ),
                     priority,
                 )
                 for at, is_known in enumerate(known)
@@ -318,6 +330,7 @@ class Intake:
                 entry = Entry(url, depth)
             else:
                 entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
+            entry.seed = seed_key
             if keeps:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
@@ -443,6 +456,17 @@ class Intake:
                 yield
                 begun = self._frontier.now()
 
+    def key_of_seed(self, url: str) -> bytes:
+        """Return the key of a seed; empty where seeds are not kept.
+
+        :raises StoreError: as of `add`
+        """
+        try:
+            return b"" if self._seeds is None else self._seeds.key_of(url)
+        except STORE_ERRORS as error:
+            self._fail(error)
+            raise
+
     def _note_seed(self, url: str, outcome: str, chain: tuple[str, ...] = ()) -> None:
         """Note a seed that is not queued here, with its outcome."""
         try:
@@ -471,7 +495,7 @@ class Intake:
     def fall_back(self, entry: Entry) -> None:
         """Queue the http URL of a seed that was given without a scheme and has no https."""
         url = entry.url.replace("https:", "http:", 1)
-        self.discover([url], depth=entry.depth, bare=frozenset([url]))
+        self.discover([url], depth=entry.depth, seed=entry.url, bare=frozenset([url]))
 
     def fall_back_at(self, host: Host) -> None:
         """Queue the http URLs in place of the next pages of a host, whose https robots.txt has

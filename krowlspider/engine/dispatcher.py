@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.recrawl import Asked, Recrawl
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.engine.waker import Waker
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
 
@@ -56,7 +57,7 @@ def _ignore(response: object) -> None:
 class Dispatcher:
     """Pops the next page that may be fetched, or the robots fetch that must come first.
 
-    ``on_page`` is called with the host, the authority and the depth of a page before its fetch, if
+    ``on_page`` is called with the host, the authority and the entry of a page before its fetch, if
     the page before it had another authority, or the host was not in memory.
     """
 
@@ -71,7 +72,7 @@ class Dispatcher:
         awaited: AwaitedRequests,
         recrawl: Recrawl | None,
         obey_robots: bool,
-        on_page: Callable[[Host, str, int], None] | None,
+        on_page: Callable[[Host, str, Entry], None] | None,
     ):
         self._job = job
         self._frontier = job.frontier
@@ -279,7 +280,7 @@ class Dispatcher:
         assert self._on_page is not None
         if not lease.entry.is_requisite:
             host.robots.looked_at = authority
-            self._on_page(host, authority, lease.entry.depth)
+            self._on_page(host, authority, lease.entry)
 
     def _page(self, host: Host, lease: Lease, asked: Asked | None) -> tuple[Request, InFlight]:
         entry = lease.entry

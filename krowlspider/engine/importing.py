@@ -119,7 +119,7 @@ class LineIntake:
 
         :raises ValueError: it cannot be imported; the message says why
         """
-        entry = line.entry(self._url_max)
+        entry = line.entry(self._url_max, self._intake.key_of_seed)
         identity = self._identity(entry)
         if (aside := self._poison.pop(entry.url, None)) is not None:
             identity = None

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.urls.scope import Scope
 
@@ -87,7 +88,7 @@ class Scheduler(BaseScheduler):
         self.throttle = self._job.throttle
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
-        self._on_robots: Callable[[str, list[str], int], None] | None = None
+        self._on_robots: Callable[[str, list[str], int, str], None] | None = None
         self.reads_sitemaps = crawler.settings.getbool("KROWL_SITEMAPS")
         self.warnings = RequestWarnings(
             cookies=crawler.settings.getbool("COOKIES_ENABLED"), agent=self._job.user_agent
@@ -133,7 +134,9 @@ class Scheduler(BaseScheduler):
         settings, engine = self._crawler.settings, self._crawler.engine
         self._frontier = job.frontier
         self._waker = Waker(engine, job.frontier.now)
-        self._codec = RequestCodec(spider, request_limits(settings))
+        pages = job.frontier.pages
+        seeds = None if pages is None else pages.seeds
+        self._codec = RequestCodec(spider, request_limits(settings), seeds)
         self.budget = PageBudget(
             None if node is None else node.allowance,
             is_limited=any(map(settings.getint, _LIMITS)),
@@ -256,14 +259,14 @@ class Scheduler(BaseScheduler):
         *,
         scope: Scope | None = None,
         page_budget: int | None = None,
-        on_robots: Callable[[str, list[str], int], None] | None = None,
+        on_robots: Callable[[str, list[str], int, str], None] | None = None,
     ) -> None:
         """Connect to the other nodes, if any, and return when the owner of each URL is known.
 
         Await it before anything is queued. ``scope`` decides which URLs are queued; None queues
         all. ``page_budget`` is the number of pages that may be popped; None is no limit.
         ``on_robots`` is called for each robots.txt that came or is known to be missing: authority,
-        sitemaps as written there (none if missing), depth of the page that waits.
+        sitemaps as written there (none if missing), depth and seed of the page that waits.
 
         :raises CloseSpider: the owners will never be known
         """
@@ -396,24 +399,24 @@ class Scheduler(BaseScheduler):
         if lease.entry.is_requisite:
             # Its host need not be one whose pages are crawled: see `_look_at_robots`.
             return
-        self._report_robots(robots_fetch.host, robots_fetch.authority, sitemaps, lease.entry.depth)
+        self._report_robots(robots_fetch.host, robots_fetch.authority, sitemaps, lease.entry)
 
-    def _look_at_robots(self, host: Host, authority: str, depth: int) -> None:
+    def _look_at_robots(self, host: Host, authority: str, page: Entry) -> None:
         """Report a robots.txt that may have come for a requisite, as a page is fetched now.
 
         Sitemaps that are known are not queued again.
         """
         _, rules = self._job.robots_fetches.cache.look_up(authority)
         if self._on_robots is not None and self.reads_sitemaps and rules is not None:
-            self._report_robots(host, authority, rules.sitemaps, depth)
+            self._report_robots(host, authority, rules.sitemaps, page)
 
-    def _report_robots(self, host: Host, authority: str, sitemaps: list[str], depth: int) -> None:
+    def _report_robots(self, host: Host, authority: str, sitemaps: list[str], page: Entry) -> None:
         assert self._on_robots is not None
         base = authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.
         if self.intake.scope.refusal(base, host_of(base), 0, host.name) != "host":
-            self._on_robots(authority, sitemaps, depth)
+            self._on_robots(authority, sitemaps, page.depth, self._codec.seed_of(page))
 
     # --- the next request ---
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import struct
 from string import ascii_uppercase
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from krowlspider.frontier.store.schema import PRIORITY_LIMIT, host_in
+from krowlspider.frontier.store.schema import PRIORITY_LIMIT, SEED_SIZE, host_in
 from krowlspider.urls.canonical import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _HEAD = struct.Struct(">BH")
 _TRIES = struct.Struct(">BBBB")
@@ -26,9 +29,12 @@ _HTTPS = 16
 _WHOLE = 32
 _CHAINED = 64
 _VIA = 128
+# In the depth, of which 15 bits are enough: the seed follows.
+_SEEDED = 0x8000
+DEPTH_MAX = _SEEDED - 1
 # The highest counts that an entry holds, and more URLs than any crawl makes a chain of.
 Count = Annotated[int, Meta(ge=0, le=0xFF)]
-_Depth = Annotated[int, Meta(ge=0, le=0xFFFF)]
+_Depth = Annotated[int, Meta(ge=0, le=DEPTH_MAX)]
 _Chain = Annotated[tuple[str, ...], Meta(max_length=0xFF)]
 _Priority = Annotated[int, Meta(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 _Path = Annotated[str, Meta(pattern="^[LMERP]{0,50}$")]
@@ -75,6 +81,8 @@ class Entry(Struct, eq=False, gc=False):
     - ``via``: the URL that led to it; ``path``: the last HOPS_MAX hops from the seed, as in
       Heritrix: L link, R redirect, M sitemap, P robots.txt, E requisite. Both are empty for a seed,
       and where that is not kept.
+    - ``seed``: the key of the seed that it came from, see `SeedNames`; empty for a seed, and where
+      it is not known.
     """
 
     url: str
@@ -89,6 +97,7 @@ class Entry(Struct, eq=False, gc=False):
     chain: tuple[str, ...] = ()
     via: str = ""
     path: str = ""
+    seed: bytes = b""
 
     @property
     def is_requisite(self) -> bool:
@@ -163,7 +172,8 @@ class Entry(Struct, eq=False, gc=False):
         if self.request:
             flags |= _REQUEST
             fields.append(_LENGTH.pack(len(path)))
-        head = _HEAD.pack(flags, min(65535, self.depth))
+        depth = min(DEPTH_MAX, self.depth)
+        head = _HEAD.pack(flags, depth | _SEEDED if self.seed else depth) + self.seed
         if not fields:
             # The short way: nearly all entries are plain links.
             return head + path
@@ -174,7 +184,9 @@ class Entry(Struct, eq=False, gc=False):
         """Return the entry that `encode` stored under a key of ``host``."""
         flags, depth = _HEAD.unpack_from(data)
         at, end = _HEAD.size, len(data)
-        entry = cls("", depth, bare=bool(flags & _BARE))
+        entry = cls("", depth & DEPTH_MAX, bare=bool(flags & _BARE))
+        if depth & _SEEDED:
+            entry.seed, at = data[at : at + SEED_SIZE], at + SEED_SIZE
         if flags & _TRIED:
             counts = _TRIES.unpack_from(data, at)
             entry.redirects, entry.retries, entry.throttling, entry.strikes = counts
@@ -243,6 +255,8 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     via: str | UnsetType = UNSET
     # The path.
     hop: _Path | UnsetType = UNSET
+    # The URL of the seed that it came from.
+    seed: str | UnsetType = UNSET
     request: bytes | UnsetType = UNSET
     state: _State = "queued"
 
@@ -263,10 +277,15 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             line.request = entry.request
         return line
 
-    def entry(self, url_max: int) -> Entry:
-        """:raises ValueError: a URL is not valid, or has more than ``url_max`` characters"""
+    def entry(self, url_max: int, key_of_seed: Callable[[str], bytes] = lambda _: b"") -> Entry:
+        """Return the entry; ``key_of_seed`` returns the key of a seed.
+
+        :raises ValueError: a URL is not valid, or has more than ``url_max`` characters
+        """
+        url = _normalised(self.url, url_max)
+        seed = _normalised(self.seed, url_max) if self.seed else url
         return Entry(
-            _normalised(self.url, url_max),
+            url,
             self.depth,
             self.redirects,
             self.retries,
@@ -276,6 +295,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             chain=tuple([_normalised(url, url_max) for url in self.chain or ()]),
             via=_normalised(self.via, url_max) if self.via else "",
             path=(self.via and self.hop) or "",
+            seed=b"" if seed == url else key_of_seed(seed),
         )
 
 

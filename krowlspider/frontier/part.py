@@ -32,7 +32,7 @@ class Part:
     - ``entries``: (priority, entry, identity); an entry without one is queued even if known.
     - ``poison``: (priority, entry). ``done``: identities that are not queued any more.
     - ``robots``: (authority, record). ``seeds``: (URL, state), as in the table of seeds. ``pages``:
-      (identity, stored row).
+      (identity, stored row). ``seed_names``: URLs of the seeds that these came from.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Part:
     robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
     seeds: list[tuple[str, str]] = field(default_factory=list)
     pages: list[tuple[bytes, bytes]] = field(default_factory=list)
+    seed_names: list[str] = field(default_factory=list)
 
     def identity(self, entry: Entry) -> bytes | None:
         """Return the identity of an entry; None without one, or if only this job can read it."""

@@ -105,6 +105,7 @@ def import_into(
     The first bad lines are reported on standard error with their numbers. The store is left as
     after a crash: at the next start, each host waits its delay once.
     """
+    pages = PageRows(store, IdentityHasher(head.seed).key)
     frontier = Frontier(
         store,
         seen_set(settings, folder, store),
@@ -112,11 +113,12 @@ def import_into(
         delay_policy(settings),
         monotonic=time.monotonic,
         wall=time.time,
-        pages=PageRows(store, IdentityHasher(head.seed).key),
+        pages=pages,
     )
     url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
     identify = ImportedIdentity(offline(settings), head.seed)
-    parse = partial(parse_line, identify=identify, url_max=url_max)
+    key_of_seed = pages.seeds.key_of
+    parse = partial(parse_line, identify=identify, url_max=url_max, key_of_seed=key_of_seed)
     return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)
 
 

@@ -72,6 +72,7 @@ _RESTS = 3
 # The spider accepts every status and yields no requests.
 _NEEDLESS_SPIDER_MIDDLEWARES = (
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
+    "middlewares.seeds.SeedMiddleware",
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
@@ -460,6 +461,7 @@ class BroadSpider(Spider):
             via=host,
             page=url,
             path=response.meta.get("krowl_path", ""),
+            seed=response.meta.get("krowl_seed", ""),
         )
         await self._discover(page.links, discover)
 
@@ -498,6 +500,7 @@ class BroadSpider(Spider):
                 page=response.url,
                 hop="R",
                 path=response.meta.get("krowl_path", ""),
+                seed=response.meta.get("krowl_seed", ""),
                 redirects=response.meta.get("redirect_times", 0) + 1,
                 chain=chain,
             )

@@ -91,12 +91,12 @@ class SitemapReader:
     def _intake(self) -> Intake:
         return Scheduler.of(self._crawler).intake
 
-    def look(self, authority: str, sitemaps: list[str], depth: int) -> None:
+    def look(self, authority: str, sitemaps: list[str], depth: int, seed: str) -> None:
         """Queue the sitemaps that an authority's robots.txt names, and ``/sitemap.xml``.
 
-        ``sitemaps`` are the URLs as written there; known ones are not queued again. ``depth`` is
-        that of the page that waits for this robots.txt. Sitemaps, and the URLs they name, have
-        ``depth`` + 1, as links of that page have. So max_depth bounds them too.
+        ``sitemaps`` are the URLs as written there; known ones are not queued again. ``depth`` and
+        ``seed`` are those of the page that waits for this robots.txt. Sitemaps, and the URLs they
+        name, have ``depth`` + 1, as links of that page have. So max_depth bounds them too.
         """
         base = authority + "/"
         named = list(dict.fromkeys(sitemaps))
@@ -105,7 +105,12 @@ class SitemapReader:
         self._drop("sitemap_count", len(named) - len(urls))
         found = list(dict.fromkeys(url for url in urls if url is not None))
         queue = partial(
-            self._queue, depth=depth + 1, of=(1, host_of(base)), page=base + "robots.txt", path="P"
+            self._queue,
+            depth=depth + 1,
+            of=(1, host_of(base)),
+            page=base + "robots.txt",
+            path="P",
+            seed=seed,
         )
         queue(found)
         if (guess := authority + _GUESSED) not in found:
@@ -132,14 +137,15 @@ class SitemapReader:
         of: tuple[int, str],
         page: str,
         path: str,
+        seed: str,
         chain: tuple[str, ...] = (),
         is_guess: bool = False,
     ) -> None:
         """Queue the URLs of sitemaps.
 
         ``of`` is their level, and the host whose robots.txt led to them. ``page`` is the URL of
-        the document that names them, ``path`` its path from the seed, ``chain`` the URLs whose
-        redirects led to them. ``is_guess``: no robots.txt names them.
+        the document that names them, ``path`` its path from the seed ``seed``, ``chain`` the URLs
+        whose redirects led to them. ``is_guess``: no robots.txt names them.
         """
         meta = {"depth": depth, **self._meta(of)}
         if chain:
@@ -154,6 +160,7 @@ class SitemapReader:
             page=page,
             hop="R" if chain else "M",
             path=path,
+            seed=seed,
             chain=chain,
             request=make,
         )
@@ -217,6 +224,7 @@ class SitemapReader:
         level, named_by = response.meta["krowl_sitemap"]
         depth, path = response.meta["depth"], response.meta.get("krowl_path", "")
         hop = "L" if level == _FEED_LEVEL else "M"
+        seed = response.meta.get("krowl_seed", "")
         spoken_for = {domain_of(host_of(response.url)), domain_of(named_by)}
         claims = self._claims()
         sitemap = Sitemap(response.url, claims=None if claims is None else [])
@@ -227,7 +235,13 @@ class SitemapReader:
             for start in range(0, len(urls), _URLS_AT_ONCE):
                 part = urls[start : start + _URLS_AT_ONCE]
                 self._intake.discover(
-                    part, depth=depth, via=named_by, page=response.url, hop=hop, path=path
+                    part,
+                    depth=depth,
+                    via=named_by,
+                    page=response.url,
+                    hop=hop,
+                    path=path,
+                    seed=seed,
                 )
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -241,7 +255,8 @@ class SitemapReader:
             return sitemap
         for start in range(0, len(children), _SITEMAPS_AT_ONCE):
             part = children[start : start + _SITEMAPS_AT_ONCE]
-            self._queue(part, depth=depth, of=(level + 1, named_by), page=response.url, path=path)
+            of = (level + 1, named_by)
+            self._queue(part, depth=depth, of=of, page=response.url, path=path, seed=seed)
             await asyncio.sleep(0)
         return sitemap
 
@@ -302,6 +317,7 @@ class SitemapReader:
                 of=(level, named_by),
                 page=response.url,
                 path=meta.get("krowl_path", ""),
+                seed=meta.get("krowl_seed", ""),
                 chain=chain,
                 is_guess=bool(meta.get("krowl_guess")),
             )

@@ -15,9 +15,12 @@ from scrapy.loader import ItemLoader
 from krowlspider.cluster.transport.message import Message, decode
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.spiders.broad import BroadSpider
+from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX
+from tests.frontier.conftest import KeptMemoryStore
 
 URL = "http://a.test/"
 
@@ -43,6 +46,10 @@ def through(request: Request, spider: Spider | None = None) -> tuple[Entry, Requ
     host = host_of(request.url)
     entry = Entry.decode(codec.entry(request, request.url).encode(host), host)
     return entry, codec.request(entry)
+
+
+def keeping_seeds() -> RequestCodec:
+    return RequestCodec(Plain(), LIMITS, SeedNames(KeptMemoryStore(), IdentityHasher(1).key))
 
 
 def test_a_plain_page_is_its_url_and_its_counts() -> None:
@@ -122,6 +129,34 @@ def test_everything_else_of_a_request_comes_back_too() -> None:
     assert {name: getattr(again, name) for name in names} == {
         name: getattr(request, name) for name in names
     }
+
+
+def test_a_seed_goes_to_the_next_node_and_back() -> None:
+    """With a plain page, and with a whole request."""
+    codec, there, seed = keeping_seeds(), keeping_seeds(), "https://seed.test/"
+    plain = codec.entry(Request(URL, meta={"depth": 1, "krowl_seed": seed}), URL)
+    assert codec.request(plain).meta["krowl_seed"] == seed
+    received = there.received(decode(codec.message(plain)))
+    assert (received.request, there.request(received).meta["krowl_seed"]) == (b"", seed)
+    whole = codec.entry(Request(URL, method="POST", meta={"depth": 1, "krowl_seed": seed}), URL)
+    sent = there.whole(decode(codec.message(whole)))
+    assert there.request(there.entry(sent, URL)).meta["krowl_seed"] == seed
+
+
+def test_a_page_of_depth_0_is_its_own_seed() -> None:
+    codec = keeping_seeds()
+    given = codec.request(Entry(URL))
+    assert given.meta["krowl_seed"] == URL
+    # As on a retry, and on a redirect by Scrapy's middleware.
+    assert codec.entry(given, URL).seed == b""
+    target = f"{URL}target"
+    redirected = codec.entry(given.replace(url=target), target)
+    assert codec.request(redirected).meta["krowl_seed"] == URL
+
+
+@pytest.mark.parametrize("bad", [7, "no URL", "https://B.test/"])
+def test_what_is_no_seed_is_not_kept(bad: object) -> None:
+    assert keeping_seeds().entry(Request(URL, meta={"krowl_seed": bad}), URL).seed == b""
 
 
 def test_proxy_of_the_environment_is_not_stored() -> None:

@@ -86,6 +86,35 @@ def no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validators, "IN_FULL_EVERY", 1 << 62)
 
 
+def test_each_row_names_the_seed_that_its_page_came_from(tmp_path: Path):
+    """Over links, a redirect and a sitemap, and when a page is asked again."""
+    moved = answer(b"Location: /moved", status=b"HTTP/1.1 301 Moved Permanently")
+    web_answers = {
+        "/": Raw(answer(HTML, body=links("/one"))),
+        "/one": Raw(answer(HTML, body=links("/two", "/other"))),
+        "/two": Raw(answer(HTML, body=b"two")),
+        "/other": Raw(moved),
+        "/moved": Raw(answer(HTML, body=links("/four"))),
+        "/four": Raw(answer(HTML, body=b"four")),
+        "/listed": Raw(answer(HTML, body=b"listed")),
+    }
+    with SimulatedRawWeb(web_answers) as web:
+        listed = f"<urlset><url><loc>{web.url(HOST, '/listed')}</loc></url></urlset>".encode()
+        web_answers["/sitemap.xml"] = Raw(answer(b"Content-Type: text/xml", body=listed))
+        seeds = write_seeds(tmp_path / "seeds.txt", [web.url(HOST, "/"), web.url(HOST, "/other")])
+        settings = {**ONCE, "KROWL_SITEMAPS": 1}
+        simulated: Any = {"arguments": {"seeds": seeds}, "settings": settings}
+        SimulatedCrawl(tmp_path / "job", **simulated).run()
+        # A page that is asked again passes its seed on too.
+        web_answers["/four"] = Raw(answer(HTML, body=links("/new")))
+        web_answers["/new"] = Raw(answer(HTML, body=b"new"))
+        done = SimulatedCrawl(tmp_path / "job", **simulated).run()
+        assert {path: row["seed"] for path, row in rows(done.jobdir).items()} == {
+            **dict.fromkeys(("", "one", "two", "listed"), web.url(HOST, "/")),
+            **dict.fromkeys(("other", "moved", "four", "new"), web.url(HOST, "/other")),
+        }
+
+
 @pytest.fixture
 def answers() -> dict[str, Raw]:
     return {

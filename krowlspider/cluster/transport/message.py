@@ -7,6 +7,7 @@ They never name a class to load or contain a pickle.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -41,8 +42,9 @@ _Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 class Message(Struct, omit_defaults=True):
     """A URL on its way to its owner; ``hops`` counts the owners to which it was sent.
 
-    ``bare``, ``chain``, ``via`` and ``hop`` are as in a queue entry. ``meta`` is a user's own data,
-    ``rest`` what a request has besides GET and URL, by the names of Scrapy's ``Request``.
+    ``bare``, ``chain``, ``via`` and ``hop`` are as in a queue entry, ``seed`` is the URL of the
+    seed that it came from. ``meta`` is a user's own data, ``rest`` what a request has besides GET
+    and URL, by the names of Scrapy's ``Request``.
     """
 
     url: str
@@ -54,6 +56,7 @@ class Message(Struct, omit_defaults=True):
     chain: tuple[str, ...] = ()
     via: str = ""
     hop: str = ""
+    seed: str = ""
     meta: dict[str, Any] = {}
     rest: dict[str, Any] = {}
 
@@ -85,6 +88,7 @@ class _LinkMeta(Struct, omit_defaults=True, forbid_unknown_fields=True, frozen=T
     krowl_bare: bool = False
     krowl_via: str = ""
     krowl_hop: Annotated[str, Meta(max_length=1)] = ""
+    krowl_seed: str = ""
 
 
 _NO_META = _LinkMeta()
@@ -110,6 +114,8 @@ class _Start(Struct, forbid_unknown_fields=True):
 
 _REST = [name for name in _Request.__struct_fields__ if name not in {"url", "priority", "meta"}]
 _PLAIN = _Request("")
+# Many messages have the same seed.
+_check_seed = lru_cache(4096)(check_url)
 _encode = msgspec.json.Encoder().encode
 _decode_link = msgspec.json.Decoder(_Link).decode
 _decode_request = msgspec.json.Decoder(_Request).decode
@@ -125,6 +131,7 @@ def encode(message: Message) -> bytes:
         message.bare,
         message.via,
         message.hop if message.via else "",
+        message.seed,
     )
     if not (message.meta or message.rest or message.chain):
         # msgspec leaves out this very object, not one that equals it.
@@ -235,6 +242,7 @@ def _message_of(url: str, priority: int, meta: _LinkMeta) -> Message:
         meta.krowl_bare,
         via=via,
         hop=check_hop(meta.krowl_hop) if via else "",
+        seed=_check_seed(meta.krowl_seed) if meta.krowl_seed else "",
     )
 
 

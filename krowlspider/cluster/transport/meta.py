@@ -17,7 +17,7 @@ _COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_CO
 # Counts of whole requests, which stay in meta.
 _TRIES = ("retry_times", "throttling_times")
 # Names that are used only between nodes.
-_BETWEEN_NODES = frozenset({"krowl_hops", "krowl_bare", "krowl_via", "krowl_hop"})
+_BETWEEN_NODES = frozenset({"krowl_hops", "krowl_bare", "krowl_via", "krowl_hop", "krowl_seed"})
 # Names in meta by which Scrapy, its middlewares and this project decide what to do with a request:
 # those that a message may carry, and those that are left out. All other names are a spider's own.
 CARRIED = frozenset(

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from krowlspider.frontier.admin.page_lines import is_page_line, page_in, take_rows
 from krowlspider.frontier.entry import Entry, EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.pages.row import PageRow
+from krowlspider.frontier.pages.seed_names import seed_reader
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
@@ -37,11 +39,14 @@ _OF_URLFRONTIER = re.compile(rb'\s*{\s*"(discovered|known)"')
 
 def export_lines(store: Store) -> Iterator[str]:
     """Yield a line for each queued entry, then for each poison one, by host."""
-    poison = store.items(schema.POISON)
+    poison, seed_of = store.items(schema.POISON), seed_reader(store)
     for state, found in (("queued", all_entries(store)), ("poison", poison)):
         for key, value in found:
             priority = split_queue_key(key)[0]
-            line = EntryLine.of_entry(entry_of(key, value), priority, state)
+            entry = entry_of(key, value)
+            line = EntryLine.of_entry(entry, priority, state)
+            if entry.seed:
+                line.seed = seed_of(entry) or UNSET
             yield msgspec.json.encode(line).decode()
 
 
@@ -90,25 +95,29 @@ def line_of(line: bytes, url_max: int) -> EntryLine | Seed | None:
 
 
 def parse_line(
-    line: bytes, identify: Callable[[Entry], bytes | None], *, url_max: int
+    line: bytes,
+    identify: Callable[[Entry], bytes | None],
+    *,
+    url_max: int,
+    key_of_seed: Callable[[str], bytes] = lambda _: b"",
 ) -> Candidate | PageRow | None:
     """Return the candidate of a line as `line_of` reads it, or the row of a page, as `page_lines`
     writes it; None for a blank line and a comment.
 
     ``identify`` returns the identity of an entry, None for one that is queued without, and raises
-    ValueError for a request that cannot be imported.
+    ValueError for a request that cannot be imported. ``key_of_seed`` returns the key of a seed.
 
     :raises ValueError: the line cannot be imported; the message says why
     """
     if is_page_line(line):
-        return page_in(line, url_max)
+        return page_in(line, url_max, key_of_seed)
     found = line_of(line, url_max)
     if found is None:
         return None
     if isinstance(found, Seed):
         entry, priority = Entry(found.url, bare=found.bare), 0
     else:
-        entry, priority = found.entry(url_max), found.priority
+        entry, priority = found.entry(url_max, key_of_seed), found.priority
     return Candidate(host_of(entry.url), identify(entry), entry, priority)
 
 

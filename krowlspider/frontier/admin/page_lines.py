@@ -13,11 +13,12 @@ from krowlspider.frontier.due_pages import leave_unplanned
 from krowlspider.frontier.fetched import ETAG_MAX, MODIFIED_MAX
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow
 from krowlspider.frontier.pages.rows import rows_in
+from krowlspider.frontier.pages.seed_names import seed_reader
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.store.store import Store
@@ -32,10 +33,12 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     """A row as JSON. Dates are in UTC; octets of ``etag`` and ``last_modified`` are characters.
 
     ``warc_date`` is the WARC-Date of the record that has the payload. ``warc_url`` is its URL if it
-    is another one. ``estimate``: changes seen, and in how many seconds.
+    is another one. ``estimate``: changes seen, and in how many seconds. ``seed``: the URL of the
+    seed that it came from, which may be itself; missing where that is not known.
     """
 
     url: str
+    seed: str | UnsetType = UNSET
     status: Annotated[int, Meta(ge=0, le=999)]
     depth: Annotated[int, Meta(ge=0, le=0xFFFF)] = 0
     first_fetch: datetime
@@ -52,9 +55,10 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
 
     @classmethod
-    def of_row(cls, row: PageRow) -> Self:
+    def of_row(cls, row: PageRow, seed: str) -> Self:
         return cls(
             url=row.url,
+            seed=seed or UNSET,
             status=row.status,
             depth=row.depth,
             first_fetch=_date(row.first),
@@ -71,13 +75,14 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             estimate=row.estimate or UNSET,
         )
 
-    def row(self, url_max: int) -> PageRow:
+    def row(self, url_max: int, key_of_seed: Callable[[str], bytes]) -> PageRow:
         """Return the row, which names no record: that is in the archive of another crawl, and a
-        revisit here must not refer to it.
+        revisit here must not refer to it. ``key_of_seed`` returns the key of a seed.
 
         :raises ValueError: a value cannot be that of a row; the message says why
         """
-        for url in (self.url, self.warc_url or self.url):
+        seed = self.seed or self.url
+        for url in (self.url, self.warc_url or self.url, seed):
             if normalise(url) != url or len(url) > url_max:
                 raise ValueError(f"not a normalised URL of {url_max} characters: {url[:80]!r}")
         return PageRow(
@@ -96,6 +101,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             self.not_modified,
             self.changes,
             self.estimate or None,
+            seed=b"" if seed == self.url else key_of_seed(seed),
         )
 
 
@@ -107,6 +113,7 @@ def page_lines(
     ``host``, ``status`` and ``since``: only those of a host, with a status, and fetched last at a
     time in seconds since the epoch or after it.
     """
+    seed_of = seed_reader(store)
     for row in rows_in(store, host):
         if row is None:
             yield None
@@ -114,7 +121,7 @@ def page_lines(
             # A sitemap or a feed is no page.
             continue
         elif (status is None or row.status == status) and row.last >= since:
-            yield msgspec.json.encode(PageLine.of_row(row)).decode()
+            yield msgspec.json.encode(PageLine.of_row(row, seed_of(row))).decode()
 
 
 def is_page_line(line: bytes) -> bool:
@@ -122,12 +129,12 @@ def is_page_line(line: bytes) -> bool:
     return b'"first_fetch"' in line
 
 
-def page_in(line: bytes, url_max: int) -> PageRow:
-    """Return the row in a line of `page_lines`.
+def page_in(line: bytes, url_max: int, key_of_seed: Callable[[str], bytes]) -> PageRow:
+    """Return the row in a line of `page_lines`; ``key_of_seed`` returns the key of a seed.
 
     :raises ValueError: it is none; the message says why
     """
-    return msgspec.json.decode(line, type=PageLine).row(url_max)
+    return msgspec.json.decode(line, type=PageLine).row(url_max, key_of_seed)
 
 
 def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> None:

@@ -17,7 +17,7 @@ from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
 from krowlspider.frontier.pages.row import LaterRow, decode_row
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.seed_table import check_state
-from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
+from krowlspider.frontier.store.schema import KEY_SIZE, SEED_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.canonical import normalise
@@ -44,6 +44,7 @@ _HOST_MAX = 2048
 
 _Number = Annotated[int, Meta(ge=0, le=0xFFFFFFFF)]
 _Seconds = Annotated[float, Meta(ge=0)]
+_SeedKey = Annotated[bytes, Meta(min_length=SEED_SIZE, max_length=SEED_SIZE)]
 
 
 class BadChunk(ValueError):
@@ -111,11 +112,13 @@ class EntryItem(EntryLine, omit_defaults=True):
     """An entry; ``free`` if another one of the same identity is queued before it.
 
     ``wait`` is the time until its next try, missing for an entry that was never tried.
+    ``seed_key`` is the key of its seed.
     """
 
     strikes: Count = 0
     free: bool = False
     wait: _Seconds | UnsetType = UNSET
+    seed_key: _SeedKey = b""
 
 
 class ChunkId(Struct):
@@ -131,6 +134,7 @@ class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     - ``number``: counts from 0. ``last``: no chunk follows. ``record``: in the first chunk.
     - ``robots``: pairs of authority and record. ``seeds``: pairs of URL and state. ``pages``: pairs
       of identity and stored row. ``done``: identities that are not queued any more, in a row.
+    - ``seed_names``: URLs of the seeds that entries and pages, in any chunk, came from.
     """
 
     number: _Number
@@ -141,6 +145,7 @@ class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     entries: list[EntryItem] = []
     pages: list[tuple[bytes, bytes]] = []
     done: bytes = b""
+    seed_names: list[str] = []
 
 
 encode_chunk = msgspec.json.Encoder().encode
@@ -203,6 +208,10 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
     for identity, row in chunk.pages:
         _check_row(identity, row, name, url_max)
     part.pages = chunk.pages
+    for url in chunk.seed_names:
+        if len(url) > url_max or normalise(url) != url:
+            raise ValueError(f"no normalised URL of a seed: {url[:80]!r}")
+    part.seed_names = chunk.seed_names
     return part
 
 
@@ -239,7 +248,7 @@ def _read_entry(
     # The name of a host may be written in two ways.
     if not entry.url.startswith(own) and host_of(entry.url) != part.name:
         raise ValueError(f"a URL of another host than {part.name}")
-    entry.strikes = item.strikes
+    entry.strikes, entry.seed = item.strikes, item.seed_key
     if item.wait is not UNSET:
         entry.due = now + min(item.wait, WAIT_MAX)
     key = part.identify(entry)

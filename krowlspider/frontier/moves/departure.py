@@ -25,6 +25,8 @@ from krowlspider.frontier.moves.chunks import (
     HostRecord,
 )
 from krowlspider.frontier.moves.transfer import entries_of, give_up
+from krowlspider.frontier.pages.row import read_row
+from krowlspider.frontier.pages.seed_names import read_seed
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.seed_table import states_of
 from krowlspider.frontier.store import schema
@@ -233,6 +235,7 @@ class Departure:
         chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
         chunk.robots, chunk.entries = items["robots"], items["entries"]
         chunk.seeds, chunk.pages = items["seeds"], items["pages"]
+        chunk.seed_names = items["seed_names"]
         chunk.done = b"".join(items["done"])
         if number == 0:
             chunk.record = HostRecord.of(host, now)
@@ -249,6 +252,7 @@ class Departure:
         for seed in states_of(self._all.store, name):
             yield "seeds", most, 2 * sum(map(len, seed)), seed
         queued: set[bytes] = set()
+        named: set[bytes] = {b""}
         for state, key, value in entries_of(self._frontier, name):
             entry = Entry.decode(value, name)
             if stays(entry, identify):
@@ -261,17 +265,27 @@ class Departure:
             if identity is not None:
                 queued.add(identity)
             item = EntryItem.of_entry(entry, split_queue_key(key)[0], state)
-            item.strikes, item.free = entry.strikes, free
+            item.strikes, item.free, item.seed_key = entry.strikes, free, entry.seed
+            yield from self._seed_name(entry.seed, named)
             if entry.due:
                 # An entry that is due goes before those that were not tried.
                 item.wait = max(0.0, entry.due - now)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
         for key, row in self._all.store.items(schema.page_prefix(name)):
+            if (page := read_row(row, name)) is not None:
+                yield from self._seed_name(page.seed, named)
             yield "pages", most, (len(row) + _KEY_LENGTH) * 4 // 3, (key[-KEY_SIZE:], row)
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
             if identity not in queued:
                 yield "done", most * KEYS_AN_ITEM, _KEY_LENGTH, identity
+
+    def _seed_name(self, key: bytes, named: set[bytes]) -> Iterator[tuple[str, int, int, str]]:
+        """Yield an item as `_items` for the URL of a seed that is not ``named``, and name it."""
+        if key not in named:
+            named.add(key)
+            if url := read_seed(self._all.store, key):
+                yield "seed_names", self._all.most, 2 * len(url), url
 
     def end(self) -> Iterator[None]:
         """Remove the host, which has arrived, some in each step. A restart completes it."""

@@ -138,6 +138,9 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
         frontier.budget.charge(host.domain, len(new))
     for url, state in part.seeds:
         take_state(frontier.store, url, state, batch)
+    if frontier.pages is not None:
+        for url in part.seed_names:
+            frontier.pages.seeds.key_of(url)
     if part.pages:
         _put_rows(frontier, host.name, part.pages, batch)
     if part.poison:

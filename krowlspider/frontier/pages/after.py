@@ -40,6 +40,7 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         fetched.modified,
         receipt.payload,
     )
+    new.seed = entry.seed if row is None else row.seed
     if row is not None:
         new.first, new.depth = row.first, min(row.depth, entry.depth)
         new.fetches, new.unmodified = min(row.fetches + 1, COUNT_MAX), row.unmodified

@@ -10,7 +10,7 @@ from math import inf
 from msgspec import Struct
 
 from krowlspider.frontier.entry import AGAIN, SITEMAP, Entry, lengthen, shorten
-from krowlspider.frontier.store.schema import KEY_SIZE
+from krowlspider.frontier.store.schema import SEED_SIZE
 from krowlspider.recrawl.gone import Absence, State
 from krowlspider.recrawl.prior import Kind
 from krowlspider.recrawl.validators import http_date
@@ -88,8 +88,7 @@ class PageRow(Struct):
       `SitemapReader`; empty for a page.
     - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
       schedule only.
-    - ``seed``: the identity of the seed that it came from; empty for a seed, and where it is not
-      known.
+    - ``seed``: the key of the seed that it came from, as in its entry.
     """
 
     url: str
@@ -230,7 +229,7 @@ def decode_row(data: bytes, host: str) -> PageRow:
         row.payload, at = data[at : at + size], at + size
     at = _read_schedule(row, flags, data, at)
     if flags & _SEED:
-        row.seed, at = data[at : at + KEY_SIZE], at + KEY_SIZE
+        row.seed, at = data[at : at + SEED_SIZE], at + SEED_SIZE
     row.url = lengthen(data[at:].decode(), host)
     return row
 
@@ -246,7 +245,7 @@ def read_row(data: bytes, host: str) -> PageRow | None:
 def entry_again(row: PageRow) -> Entry:
     """Return the entry of a page that is fetched again."""
     what = AGAIN + SITEMAP + row.listing if row.listing else AGAIN
-    return Entry(row.url, row.depth, request=what)
+    return Entry(row.url, row.depth, request=what, seed=row.seed)
 
 
 def last_fetch(data: bytes, host: str) -> float:

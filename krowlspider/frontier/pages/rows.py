@@ -9,6 +9,7 @@ from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
 from krowlspider.frontier.pages.after import row_after, trust_after
 from krowlspider.frontier.pages.planner import Seen, demand_of
 from krowlspider.frontier.pages.row import PageRow, read_row
+from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import put
 from krowlspider.recrawl.trust import Trust
@@ -42,7 +43,7 @@ class PageRows:
     A row is written with the acknowledgement of its page. It is under a key of its own: the seen
     marks of a page's links are joined, and most have no key to share. ``pass_number`` is that of
     the pass that is under way, 0 for none. ``planner`` plans when pages are fetched again, None
-    without a schedule.
+    without a schedule. ``seeds`` names the seeds in them.
     """
 
     def __init__(self, store: Store, key_of: Callable[[str], bytes]):
@@ -50,6 +51,7 @@ class PageRows:
         self._key_of = key_of
         self.pass_number = 0
         self.planner: Planner | None = None
+        self.seeds = SeedNames(store, key_of)
 
     def key(self, url: str) -> bytes:
         """Return the key of the row of a URL, which need not exist."""

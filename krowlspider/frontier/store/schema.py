@@ -60,6 +60,8 @@ key                          value
 ``T``                        how far due pages are queued, see ``DuePages``: JSON
 ``U``                        the threshold of a crawl that goes on, see ``Demand``
 ``U`` host                   demand and changes of a host, see ``HostDemand``
+``V`` key                    the URL of a seed whose pages have led to others, see ``SeedNames``;
+                             ``key`` has 6 bytes
 ``W`` host                   what hints about the pages of a host are worth, see ``Precisions``
 ===========================  =======================================================================
 
@@ -123,10 +125,14 @@ TRUST = b"R"
 DUE_AGAIN = b"S"
 DUE_PLACE = b"T"
 DEMAND = b"U"
+SEED_NAME = b"V"
 HINTS = b"W"
 
 # Bytes of an identity.
 KEY_SIZE = 8
+# Bytes of the identity of a seed that are its key. In one of 500 jobs with a million seeds, two of
+# these share a key.
+SEED_SIZE = 6
 # Scrapy's priorities have no limit; greater ones are cut to this.
 PRIORITY_LIMIT = 2**31 - 1
 
@@ -191,6 +197,10 @@ def demand_key(host: str) -> bytes:
 
 def hints_key(host: str) -> bytes:
     return HINTS + host.encode()
+
+
+def seed_name_key(key: bytes) -> bytes:
+    return SEED_NAME + key
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:

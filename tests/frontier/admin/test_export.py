@@ -165,7 +165,7 @@ def test_a_refused_line_is_counted_and_not_marked_seen() -> None:
         (line("http://a.test/" + "x" * 100), "more than 100 characters"),
         (line("http://a.test/", depth=-1), "`$.depth`"),
         (line("http://a.test/", depth=True), "`$.depth`"),
-        (line("http://a.test/", depth=65_536), "Expected `int` <= 65535 - at `$.depth`"),
+        (line("http://a.test/", depth=32_768), "Expected `int` <= 32767 - at `$.depth`"),
         (line("http://a.test/", retries="2"), "`$.retries`"),
         (line("http://a.test/", retries=256), "Expected `int` <= 255 - at `$.retries`"),
         (line("http://a.test/", priority=1.5), "`$.priority`"),
@@ -226,7 +226,7 @@ def test_seeds_are_imported_as_those_of_a_file_of_seeds() -> None:
 
 def test_the_greatest_counts_are_imported_unchanged() -> None:
     world = other_world()
-    most = {"depth": 0xFFFF, "retries": 0xFF, "priority": -(2**31 - 1)}
+    most = {"depth": 0x7FFF, "retries": 0xFF, "priority": -(2**31 - 1)}
     assert imported(world, line(URLS[0], **most))[0].imported == 1
     [found] = exported(world)
     assert {name: found[name] for name in most} == most

@@ -10,7 +10,7 @@ import pytest
 from krowlspider.archive.reading import Synced
 from krowlspider.crawl.archiving.open_note import OpenWarcNote
 from krowlspider.frontier.admin.edit import forget_host
-from krowlspider.frontier.admin.export import import_lines, line_of, parse_line
+from krowlspider.frontier.admin.export import export_lines, import_lines, line_of, parse_line
 from krowlspider.frontier.admin.page_lines import page_lines
 from krowlspider.frontier.admin.rebuild import rebuild_indexes
 from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry
@@ -246,11 +246,13 @@ def lines_of(world: World) -> list[bytes]:
 def take_in(world: World, lines: list[bytes]) -> list[str]:
     """Import lines, and return the mistakes."""
     mistakes: list[str] = []
+    assert world.frontier.pages is not None
+    key_of_seed = world.frontier.pages.seeds.key_of
     import_lines(
         world.frontier,
         world.store,
         lines,
-        lambda line: parse_line(line, world.identify, url_max=100),
+        lambda line: parse_line(line, world.identify, url_max=100, key_of_seed=key_of_seed),
         lambda _, mistake: mistakes.append(mistake),
     )
     return mistakes
@@ -274,11 +276,67 @@ def test_an_import_keeps_all_but_the_record_in_another_archive(world: World, oth
     other.hand_over("a.test", World(lambda: third, node="third"))
 
 
+def of_seed(world: World, url: str, seed: str) -> Candidate:
+    """Return a link of a page that came from a seed."""
+    assert world.frontier.pages is not None
+    entry = Entry(url, 2, seed=world.frontier.pages.seeds.key_of(seed))
+    return Candidate("a.test", world.hasher.key(url), entry)
+
+
+def seeds_in(lines: list[bytes]) -> dict[str, str]:
+    found = map(msgspec.json.decode, lines)
+    return {line["url"]: line["seed"] for line in found}
+
+
+def test_a_row_has_its_seed_after_a_kill_and_an_import(world: World, other: World):
+    world.add(A)
+    world.frontier.queue([of_seed(world, f"{A}b", "https://seed.test/")])
+    fetch_page(world, 1000.0)
+    world.crash()
+    world.clocks.pass_(60)
+    fetch_page(world, 2000.0)
+    lines = lines_of(world)
+    assert seeds_in(lines) == {A: A, f"{A}b": "https://seed.test/"}
+    take_in(other, lines)
+    assert seeds_in(lines_of(other)) == seeds_in(lines)
+
+
+def test_a_fetch_for_another_seed_changes_no_row(world: World):
+    world.frontier.queue([of_seed(world, A, "https://seed.test/")])
+    fetch_page(world, 1000.0)
+    world.frontier.queue([again(A, AGAIN)])
+    fetch_page(world, 2000.0)
+    assert seeds_in(lines_of(world)) == {A: "https://seed.test/"}
+
+
+def test_seeds_go_with_rows_and_entries_of_a_host(world: World, other: World):
+    links = [of_seed(world, f"{A}{at}", f"https://seed{at}.test/") for at in range(3)]
+    world.frontier.queue(links)
+    fetch_page(world, 1000.0)
+    world.hand_over("a.test", other)
+    fetch_page(other, 2000.0)
+    assert seeds_in(lines_of(other)) == {
+        f"{A}0": "https://seed0.test/",
+        f"{A}1": "https://seed1.test/",
+    }
+    exported = [msgspec.json.decode(line) for line in export_lines(other.store)]
+    assert [line["seed"] for line in exported] == ["https://seed2.test/"]
+
+
+def test_a_false_name_of_a_seed_in_a_chunk_is_refused(world: World, other: World):
+    world.frontier.queue([of_seed(world, A, "https://seed.test/")])
+    (chunk,) = chunks(world)
+    chunk.seed_names = ["https://Seed.test/"]
+    with pytest.raises(BadChunk, match="of a seed"):
+        other.arrivals.take(decode_chunk(encode_chunk(chunk)))
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"url": "http://A.test/"},
         {"url": f"{A}{'a' * 200}"},
+        {"seed": "http://B.test/"},
         {"status": 1000},
         {"payload_digest": "sha1:x"},
         {"first_fetch": "1901-01-01T00:00:00Z"},
