@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.venvs import CACHE
-from krowlspider.corpus.copies.duplicates import DuplicateIndex, Place
+from krowlspider.corpus.copies.duplicates import DuplicateIndex
 from krowlspider.corpus.copies.fingerprints import fingerprints
+from krowlspider.corpus.copies.place import Place
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Reading, document

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128_digest
 
-from krowlspider.corpus.copies.duplicates import DuplicateIndex, Place
+from krowlspider.corpus.copies.duplicates import DuplicateIndex
 from krowlspider.corpus.copies.fingerprints import PLACES, Fingerprints
+from krowlspider.corpus.copies.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -105,3 +105,15 @@ def lock_directory(directory: Path) -> int:
         os.close(descriptor)
         raise ArchiveError(f"another crawl writes to {directory}: give each its own") from error
     return descriptor
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process has locked a folder by `lock_directory`."""
+    try:
+        with (directory / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

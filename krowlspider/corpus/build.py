@@ -2,7 +2,7 @@
 
 Only this process drops duplicates and writes final shards. A slice is final with its marker, which
 is written last; until then it is done again, with the same outcome. If copies are kept by a rule,
-all slices are read before the first is made final.
+or the last versions alone, all slices are read before the first is made final.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.disk import OPEN, is_locked
 from krowlspider.archive.tools.inputs import files_in, refuse_names
 from krowlspider.corpus.copies.duplicates import DuplicateIndex
 from krowlspider.corpus.copies.keeping import FIRST, FirstCopies, RankedCopies
+from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.finish import Finisher
 from krowlspider.corpus.folder import Fatal, Slice, Summary, read_lines, read_summaries
 from krowlspider.corpus.pool import Pool, Scanned
@@ -66,7 +68,8 @@ class _Progress:
 
 
 class Build:
-    """One run over a folder of WARC files. Of several copies, the one by ``keep`` stays.
+    """One run over a folder of WARC files. Of several copies, the one by ``keep`` stays, and of
+    each URL ``versions``.
 
     ``show`` is called with the bytes read and the bytes there are, a few times a second. ``late``
     are files that came after copies were chosen by a rule: they are not in the corpus.
@@ -78,7 +81,9 @@ class Build:
         job: Job,
         form: str,
         show: Callable[[int, int], object],
+        *,
         keep: str = FIRST,
+        versions: str = ALL,
     ):
         self._folder = folder
         self._job = job
@@ -92,8 +97,8 @@ class Build:
         rules = job.rules
         self._index = DuplicateIndex(folder.index, rules.similarity)
         self._ranked: RankedCopies | None = None
-        if keep != FIRST:
-            self._ranked = RankedCopies(self._index, keep, exact=rules.exact)
+        if keep != FIRST or versions == LAST:
+            self._ranked = RankedCopies(self._index, keep, versions, exact=rules.exact)
         copies = self._ranked or FirstCopies(self._index, exact=rules.exact)
         self._finisher = Finisher(folder, copies, form, job.limit)
         self.late: set[str] = set()
@@ -108,7 +113,7 @@ class Build:
         return (0, "") if self._sites is None else (self._sites.unknown, self._sites.example)
 
     def run(self, source: Path, processes: int, *, follow: bool = False) -> None:
-        """Read all finished files of ``source``; with ``follow`` until no file there is open.
+        """Read all finished files of ``source``; with ``follow`` until no crawl writes there.
 
         Raises OSError.
 
@@ -119,7 +124,7 @@ class Build:
             while True:
                 # Looked at first: a file finished in between is among those found.
                 is_closed = self._ranked is not None and self._ranked.is_closed
-                still_open = follow and not is_closed and any(source.glob("*.open"))
+                still_open = follow and not is_closed and _is_written(source)
                 refuse_names(found := files_in(source))
                 self._find(found)
                 self._drain(pool, patient=not still_open)
@@ -252,3 +257,11 @@ class Build:
     def _shown(self, now: int = 0) -> None:
         """Show the progress; ``now`` are bytes that were read of files not yet finished."""
         self._show(self._read + now, self._passes * sum(self._sizes.values()))
+
+
+def _is_written(source: Path) -> bool:
+    """Return whether a WARC file is open in a folder, or a crawl will open the next one there.
+
+    A crawl that waits until pages are due has no open file. One that was killed has left its own.
+    """
+    return source.is_dir() and (any(source.glob(f"*{OPEN}")) or is_locked(source))

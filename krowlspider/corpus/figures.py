@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.corpus.finish import DUPLICATE, NEAR_DUPLICATE
+from krowlspider.corpus.copies.duplicates import (
+    DUPLICATE,
+    KNOWN_VERSION,
+    NEAR_DUPLICATE,
+    OLDER_VERSION,
+)
+from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.folder import read_options, read_summaries
 from krowlspider.corpus.quality.rules import rule_names
 from krowlspider.corpus.record import ENDINGS
@@ -57,6 +63,7 @@ _KEPT = {
     "canonical": "the canonical one",
     "shortest": "the one with the shortest URL",
 }
+_VERSIONS = {ALL: "each that is no duplicate", LAST: "the last one"}
 
 
 def figures(path: Path) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def figures(path: Path) -> dict[str, Any]:
         "skipped": of_kind(counts, "skipped/"),
         "pages": accepted + sum(rejected.values()),
         "accepted": accepted,
-        "rules": _rules(accepted, rejected, options["rules"]),
+        "rules": _rules(accepted, rejected, options),
         "languages": _rows(tallies.languages),
         "hosts": _rows(tallies.hosts)[:_HOSTS_SHOWN],
         "hosts_counted": len(tallies.hosts),
@@ -102,12 +109,13 @@ def of_kind(counts: dict[str, int], kind: str) -> dict[str, int]:
 
 
 def _rules(
-    accepted: int, rejected: dict[str, int], tables: dict[str, dict[str, Any]]
+    accepted: int, rejected: dict[str, int], options: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return for each rule that was in force how many pages came to it, and how many it rejected.
 
     A page comes to a rule if it has passed all before it. Pages that could not be read come first.
     """
+    tables = options["rules"]
     signals = tables["signals"]["refused"]
     rules = [name for name in rule_names() if tables[name]["enabled"]]
     languages = ["language"] if tables["language"]["accepted"] else []
@@ -115,6 +123,8 @@ def _rules(
     copies = [
         name
         for name, is_on in (
+            (OLDER_VERSION, options.get("versions") == LAST),
+            (KNOWN_VERSION, True),
             (DUPLICATE, duplicates["exact"]),
             (NEAR_DUPLICATE, duplicates["near"]),
         )
@@ -136,7 +146,7 @@ def _rows(pairs: Pairs) -> list[dict[str, Any]]:
     ]
 
 
-def card(built: Contents, rules: Rules, form: str, keep: str) -> str:
+def card(built: Contents, rules: Rules, form: str, keep: str, versions: str) -> str:
     """Return the card as Markdown."""
     counts, languages = built.counts, built.languages
     signals = ", ".join(f"`{each}`" for each in sorted(rules.refused)) or "no signal"
@@ -158,10 +168,10 @@ def card(built: Contents, rules: Rules, form: str, keep: str) -> str:
         lines = [f"| {name} | {n:,} |" for name, n in of_kind(numbers, prefix).items() if n]
         if lines:
             text += f"\n## {title}\n\n| what | pages |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
-    return text + _limits(rules, keep)
+    return text + _limits(rules, keep, versions)
 
 
-def _limits(rules: Rules, keep: str) -> str:
+def _limits(rules: Rules, keep: str, versions: str) -> str:
     """Return the rules that were in force, in their order; of duplicates, one by ``keep`` stays."""
     languages = ", ".join(sorted(rules.languages)) or "all"
     same = "the same words" if rules.exact else ""
@@ -173,7 +183,8 @@ def _limits(rules: Rules, keep: str) -> str:
     duplicates = f"{duplicates}; {_KEPT[keep]} is kept" if duplicates else "kept"
     lines = [f"| {each.name} | {_limit(each.low)} | {_limit(each.high)} |" for each in rules.rules]
     return (
-        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}.{lines_removed}\n\n"
+        f"\n## Rules\n\nLanguages: {languages}. Duplicates: {duplicates}. Versions of a URL:"
+        f" {_VERSIONS[versions]}.{lines_removed}\n\n"
         "| rule | at least | at most |\n| --- | ---: | ---: |\n" + "\n".join(lines) + "\n"
     )
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.corpus.copies.duplicates import Place
+from krowlspider.corpus.copies.duplicates import DUPLICATE, KNOWN_VERSION, NEAR_DUPLICATE
+from krowlspider.corpus.copies.place import Place
 from krowlspider.corpus.folder import LINES, read_lines, write_lines
-from krowlspider.corpus.record import ENDINGS, Line, Refusal, write_shard
+from krowlspider.corpus.record import ENDINGS, Line, Record, Refusal, write_shard
 from krowlspider.corpus.tallies import HOSTS_OF_SLICE
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from krowlspider.corpus.folder import Folder, Slice, Summary
     from krowlspider.corpus.tallies import Tallies
 
-# The rules for pages that repeat another; the value is the place of the other page.
-DUPLICATE, NEAR_DUPLICATE = "duplicate", "near_duplicate"
+_COPIES = frozenset({DUPLICATE, NEAR_DUPLICATE, KNOWN_VERSION})
 _decode = msgspec.json.Decoder(Line).decode
+_record = msgspec.json.Decoder(Record).decode
 _refusal = msgspec.json.Decoder(Refusal).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -32,8 +33,7 @@ _encode = msgspec.json.Encoder().encode
 class Copy(msgspec.Struct):
     """A page that is not in the corpus; ``kept`` is the file and offset of the one that is.
 
-    ``overlap`` is the share of their sequences of words that both have; None if all words are the
-    same.
+    ``overlap`` is the share of their sequences of words that near duplicates have in common.
     """
 
     kept: str
@@ -82,13 +82,15 @@ class Finisher:
             if most is not None and counts["accepted"] >= most:
                 return
             line = _decode(each)
+            if line.is_revisit:
+                continue
+            place = Place(part.file, line.offset, line.number)
             refusal = line.refusal
             if refusal is None:
-                found = self._copies.repeated_by(Place(part.file, line.offset, line.number), line)
+                found = self._copies.repeated_by(place, line)
                 if found is not None:
-                    rule = DUPLICATE if found.overlap is None else NEAR_DUPLICATE
                     of = f"{found.place.file}:{found.place.offset}"
-                    refusal = Refusal(part.file, line.offset, line.url, rule, of, found.overlap)
+                    refusal = Refusal(*place[:2], line.url, found.rule, of, found.overlap)
             tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
             if refusal is not None:
                 refused.append(refusal)
@@ -96,12 +98,20 @@ class Finisher:
                 continue
             counts["accepted"] += 1
             counts.update({f"masked/{name}": number for name, number in line.masked.items()})
-            yield bytes(line.record)
+            yield self._with_previous(place, line)
+
+    def _with_previous(self, place: Place, line: Line) -> bytes:
+        previous = self._copies.previous(place, line)
+        if previous is None:
+            return bytes(line.record)
+        record = _record(line.record)
+        record.previous = previous
+        return _encode(record)
 
 
 def clusters(folder: Folder) -> Iterator[bytes]:
     """Yield the copies in all final slices as JSON; those of one cluster have the same ``kept``."""
     for found in map(_refusal, folder.refusals()):
-        if found.rule in {DUPLICATE, NEAR_DUPLICATE}:
+        if found.rule in _COPIES:
             place = f"{found.warc_file}:{found.warc_offset}"
             yield _encode(Copy(str(found.value), place, found.url, found.rule, found.overlap))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from krowlspider.corpus.text.document import Document
 
 # Increase it when a field gets another form: a corpus has one.
-FORM = 2
+FORM = 3
 
 
 class Record(msgspec.Struct):
@@ -51,6 +51,7 @@ class Record(msgspec.Struct):
     media_type: str
     encoding: str
     signals: list[Signal]
+    previous: str | None = None
     title: str | None = None
     description: str | None = None
     author: str | None = None
@@ -83,11 +84,21 @@ class Refusal(msgspec.Struct, omit_defaults=True):
     overlap: float | None = None
 
 
+class Fetch(msgspec.Struct, omit_defaults=True):
+    """When a page was fetched, in which record it is, and the digest of its payload."""
+
+    date: str
+    record_id: str
+    digest: str
+    is_revisit: bool = False
+
+
 class Line(msgspec.Struct):
-    """A record on its way to the duplicates, or a page refused already.
+    """A record on its way to the duplicates, or a page refused already, or a revisit.
 
     ``chars`` is the length of the text; a page that could not be read has no language. ``masked``
-    counts what was masked, by kind.
+    counts what was masked, by kind. Pages have a ``fetch`` if they are accepted, or are refused by
+    a signal. Revisits have nothing else.
     """
 
     number: int
@@ -97,9 +108,15 @@ class Line(msgspec.Struct):
     chars: int = 0
     exact: bytes = b""
     minhash: bytes = b""
+    core: bytes = b""
     record: msgspec.Raw = msgspec.Raw(b"null")
     refusal: Refusal | None = None
     masked: dict[str, int] = {}
+    fetch: Fetch | None = None
+
+    @property
+    def is_revisit(self) -> bool:
+        return self.fetch is not None and self.fetch.is_revisit
 
 
 def record_of(

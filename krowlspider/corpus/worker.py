@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from fastwarc.warc import WarcRecordType
 from xxhash import xxh3_64_intdigest
 
-from krowlspider.archive.index.cdxj import target
+from krowlspider.archive.index.cdxj import payload_digest, target
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
 from krowlspider.corpus.quality.personal_data import mask
 from krowlspider.corpus.quality.repetition import HostLines, without
-from krowlspider.corpus.record import Line, Refusal, record_of
+from krowlspider.corpus.record import Fetch, Line, Refusal, record_of
 from krowlspider.corpus.sites.index import SiteFile, signals_of
 from krowlspider.corpus.sites.scan import findings, findings_file
 from krowlspider.corpus.tallies import name_of
@@ -48,6 +49,7 @@ _MEMORY = 4 * 1024**3
 PROBLEMS_MAX = 1000
 # New objects between two searches for garbage. Pages leave none: each node of a tree is one.
 _OBJECTS = 100_000
+_WITH_REVISITS = WarcRecordType.response | WarcRecordType.revisit
 _NO_DIGIT = re.compile(r"[^0-9]")
 _encode = msgspec.json.Encoder().encode
 
@@ -72,7 +74,8 @@ class Choice:
 class Job:
     """What a worker is to do with each page. ``decode`` raises ValueError for a bad body.
 
-    ``sites`` is the published index of the answers of sites; None if they do not count.
+    ``sites`` is the published index of the answers of sites; None if they do not count. If
+    ``revisits`` is set, they have lines too.
     """
 
     work: Path
@@ -84,6 +87,7 @@ class Job:
     slice_bytes: int = SLICE
     sites: Path | None = None
     reading: Reading = field(default_factory=Reading)
+    revisits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +176,9 @@ class SliceReader:
 
     def _lines(self) -> Iterator[bytes]:
         accepted, job, start = 0, self._job, self._task.start
+        kinds = _WITH_REVISITS if job.revisits else WarcRecordType.response
         with self._task.path.open("rb") as stream:
-            for number, (offset, record) in enumerate(records(stream, start, self._damage)):
+            for number, (offset, record) in enumerate(records(stream, start, self._damage, kinds)):
                 full = offset - start >= job.slice_bytes or accepted == job.limit
                 if full and offset > start and is_record_start(stream, offset):
                     self._summary.following = offset
@@ -181,6 +186,10 @@ class SliceReader:
                 self._place[:] = offset, number
                 if os.getppid() != self._parent:
                     raise EOFError
+                if record.record_type == WarcRecordType.revisit:
+                    if self._fits(record):
+                        yield _encode(_revisit(record, offset, number))
+                    continue
                 self._counts["responses"] += 1
                 if number in self._task.fatal:
                     reason = self._task.fatal[number]
@@ -205,7 +214,7 @@ class SliceReader:
     def _line(self, record: WarcRecord, offset: int, number: int) -> Line | None:
         """Return the line of a response; if it has no page that was asked for, count why."""
         try:
-            if not self._job.choice.fits(target(record), record.headers.get("WARC-Date") or ""):
+            if not self._fits(record):
                 raise NoPage("not asked for")
             pdf = self._job.reading.pdf
             return self._judged(page_of(record, self._job.decode, pdf=pdf), offset, number)
@@ -222,6 +231,9 @@ class SliceReader:
             reason = "out of memory"
         return self._refused(record, offset, number, reason)
 
+    def _fits(self, record: WarcRecord) -> bool:
+        return self._job.choice.fits(target(record), record.headers.get("WARC-Date") or "")
+
     def _refused(self, record: WarcRecord, offset: int, number: int, reason: str) -> Line:
         url = target(record)
         refusal = Refusal(self._part.file, offset, url, reason, "")
@@ -237,14 +249,25 @@ class SliceReader:
         given = signals_of(page, found, self._sites)
         rejected = rules.judge(found, page.url, given)
         about = (number, offset, page.url, found.language, len(found.text))
+        fetch = Fetch(page.date, page.record_id, page.digest)
         if rejected is not None:
-            return Line(*about, refusal=Refusal(self._part.file, offset, page.url, *rejected))
+            refusal = Refusal(self._part.file, offset, page.url, *rejected)
+            return Line(
+                *about, refusal=refusal, fetch=fetch if rejected.rule in rules.refused else None
+            )
         masked = mask(found, rules.masked) if rules.masked else {}
-        marks = fingerprints(found.text, minhash=rules.similarity is not None)
+        marks = fingerprints(
+            found.text, minhash=rules.similarity is not None, numbers=rules.numbers
+        )
         whole = with_markdown(found)
         if whole is not found:
             whole.text = without(whole.text, repeated)
             mask(whole, rules.masked)
         made = record_of(page, whole, given, (self._part.file, offset))
         raw = msgspec.Raw(_encode(made))
-        return Line(*about, *marks, raw, masked=masked)
+        return Line(*about, *marks, raw, masked=masked, fetch=fetch)
+
+
+def _revisit(record: WarcRecord, offset: int, number: int) -> Line:
+    date, digest = record.headers.get("WARC-Date") or "", payload_digest(record, b"")
+    return Line(number, offset, target(record), fetch=Fetch(date, "", digest, is_revisit=True))

@@ -35,8 +35,10 @@ _HEAD = "job.json"
 # The file of a snapshot that names the folder of its crawl, and its time.
 SNAPSHOT = "snapshot.json"
 _HEAD_DRAFT = "job.json.new"
-# In the JOBDIR of `scrapy node`: the register of its processes.
+# In the JOBDIR of `scrapy node`: the register of its processes, and the link to the folder of the
+# sockets while it runs, of which one has the same name.
 REGISTER = "register"
+SOCKETS = Path("redis") / "sockets"
 _PROCESS = re.compile(r"p[1-9][0-9]*")
 
 
@@ -121,6 +123,22 @@ def tree_of(path: Path) -> Path | None:
     whole = path.absolute()
     is_process = _PROCESS.fullmatch(whole.name) and (whole.parent / REGISTER).exists()
     return whole.parent if is_process else None
+
+
+def register_of(path: Path) -> str:
+    """Return the URL at which a running `scrapy node` serves its register; ``path`` is its JOBDIR,
+    or in it the folder of a process.
+
+    :raises JobError: it is no such folder
+    """
+    tree = path if (path / REGISTER).is_file() else tree_of(path)
+    if tree is None:
+        raise JobError(
+            f"{path} is no JOBDIR of scrapy node: there is no file {REGISTER!r}. Give that JOBDIR,"
+            " or -s KROWL_CONSUL=... for a cluster of machines"
+        )
+    # The path of a socket is short, and that of a JOBDIR may be long.
+    return f"unix://{os.path.realpath(tree / SOCKETS)}/{REGISTER}"
 
 
 class JobFolder:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.crawl.folder import REGISTER, SOCKETS
 from krowlspider.errors import KrowlError
 from krowlspider.node.tree import PROCESSES_MAX, number_of
 
@@ -66,9 +67,9 @@ class PrivateRedis:
             self._sockets.rmdir()
             self._sockets = Path(tempfile.mkdtemp(prefix="krowl-", dir="/tmp"))
         self._socket = self._sockets / "redis"
-        self.register = self._sockets / "register"
+        self.register = self._sockets / REGISTER
         # The next start removes the folder if this one is killed.
-        link = folder / "sockets"
+        link = folder / SOCKETS.name
         if link.is_symlink():
             shutil.rmtree(link.readlink(), ignore_errors=True)
             link.unlink()

@@ -17,6 +17,7 @@ from krowlspider.cluster.register.port import step
 from krowlspider.cluster.ring.live_members import dead_record
 from krowlspider.cluster.ring.record import BadRecordError, load_counters
 from krowlspider.cluster.signals import SIGNAL, Signal
+from krowlspider.errors import JobError
 from krowlspider.node.tree import process_folders
 
 if TYPE_CHECKING:
@@ -32,12 +33,18 @@ class ProcessRegister:
 
     ``leaving`` are processes of earlier starts that have hosts, or may have: they hand them over.
 
-    :raises JobError: its file cannot be read
+    :raises JobError: its file cannot be read, or is not that of an earlier start
     """
 
     def __init__(self, tree: Tree, cluster: str, wanted: Sequence[str]):
         self._server = RegisterServer(tree.register, _write)
         self._root = f"krowlspider/{cluster}/"
+        if not self._server.is_new and self._server.store.get(f"{self._root}seed") is None:
+            raise JobError(
+                f"{tree.register} does not have the identity seed of the cluster {cluster!r}, which"
+                " each start writes: put the file back from a copy, or give KROWL_CLUSTER as the"
+                " last start had it"
+            )
         there = [path.name for path in process_folders(tree.path)]
         known = {each.node for each in self._below(PENDING)} | {
             each.node for each in self._below("nodes") if dead_record(each) is not None

@@ -19,6 +19,7 @@ from krowlspider.config.validation import offline, validate
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.copies.fingerprints import VERSION
 from krowlspider.corpus.copies.keeping import FIRST, KEEP
+from krowlspider.corpus.copies.versions import ALL, LAST, VERSIONS
 from krowlspider.corpus.figures import card, figures
 from krowlspider.corpus.finish import clusters
 from krowlspider.corpus.folder import Folder
@@ -97,6 +98,12 @@ class Command(Program):
             "--keep", choices=KEEP, default=FIRST, help="which copy of a page is kept"
         )
         parser.add_argument(
+            "--versions",
+            choices=VERSIONS,
+            default=ALL,
+            help="versions of a page that are kept: each text that it had, or its last one",
+        )
+        parser.add_argument(
             "--processes", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
             help="worker processes (default: one for each CPU)",
         )  # fmt: skip
@@ -160,6 +167,10 @@ class Command(Program):
             raise KrowlError(
                 f"--limit with --keep {opts.keep}: copies are chosen among all pages; give --sample"
             )
+        if opts.limit is not None and opts.versions == LAST:
+            raise KrowlError(
+                f"--limit with --versions {LAST}: all pages are read first; give --sample"
+            )
         if opts.page_seconds <= 0:
             raise KrowlError(f"--page-seconds {opts.page_seconds}: give more than 0")
         validate(offline(self.settings))
@@ -209,6 +220,7 @@ class Command(Program):
                     "sample": choice.sample,
                     "since": since,
                     "text": opts.text,
+                    "versions": opts.versions,
                 }
             )
             decode = partial(decoded, cap=BLOCK_MAX)
@@ -216,7 +228,7 @@ class Command(Program):
             reading = Reading(opts.extractor, opts.text == "markdown", opts.links, opts.pdf)
             job = Job(
                 folder.work, rules, choice, decode, opts.page_seconds, opts.limit,
-                sites=sites, reading=reading,
+                sites=sites, reading=reading, revisits=opts.versions == LAST,
             )  # fmt: skip
             if not _is_wacz(source):
                 self._run(folder, job, source, rules, opts)
@@ -239,12 +251,14 @@ class Command(Program):
                 shown.total, shown.n = total, done
                 shown.refresh()
 
-            build = Build(folder, job, opts.format, show, opts.keep)
+            build = Build(folder, job, opts.format, show, keep=opts.keep, versions=opts.versions)
             try:
                 build.run(source, opts.processes, follow=opts.follow)
             finally:
                 with write_durably(folder.path / "README.md") as file:
-                    file.write(card(build.built, rules, opts.format, opts.keep).encode())
+                    file.write(
+                        card(build.built, rules, opts.format, opts.keep, opts.versions).encode()
+                    )
         if opts.rejected:
             with write_durably(Path(opts.rejected)) as file:
                 file.writelines(line + b"\n" for line in folder.refusals())
@@ -265,10 +279,15 @@ class Command(Program):
         if build.late:
             self.complain(
                 f"not in the corpus: {counted(len(build.late), 'WARC file')}, such as"
-                f" {min(build.late)}, which came after --keep {opts.keep} had compared the others;"
-                " make a new folder with all of them",
+                f" {min(build.late)}, which came after {_waiting_for(opts)} had compared the"
+                " others; make a new folder with all of them",
                 FOUND_WRONG,
             )
+
+
+def _waiting_for(opts: argparse.Namespace) -> str:
+    """Return the option for which all files are read before the first shard is written."""
+    return f"--keep {opts.keep}" if opts.keep != FIRST else f"--versions {opts.versions}"
 
 
 def _is_wacz(path: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
@@ -15,6 +16,7 @@ from scrapy.exceptions import UsageError
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.config.validation import validate
+from krowlspider.crawl.folder import register_of
 from krowlspider.frontier.admin.words import counted
 from krowlspider.programs.program import Program
 from krowlspider.urls.host import domain_of, host_of
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
 async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings) -> int:
     """Forget a node, send a signal, or print the owners of URLs or the nodes of the cluster.
 
-    Return the exit code: 1 if a printed node has "trouble" or a "state" other than agreed, else 0.
+    If the first of ``args`` is a folder, the cluster is the processes of its `scrapy node`. Return
+    the exit code: 1 if a printed node has "trouble" or a "state" other than agreed, else 0.
 
     :raises KrowlError: bad input
     :raises UnansweredError: a server does not answer
     :raises UsageError: one of ``args`` is no URL
     """
-    settings = _checked(settings)
+    settings, args = _checked(settings, args)
     async with open_query(settings) as query:
         if opts.forget:
             print(await query.forget(opts.forget))
@@ -55,18 +58,22 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
     return 0
 
 
-def _checked(settings: BaseSettings) -> BaseSettings:
-    """Return the settings once they are checked.
+def _checked(settings: BaseSettings, args: list[str]) -> tuple[BaseSettings, list[str]]:
+    """Return the settings once they are checked, and the URLs in ``args``.
 
+    :raises JobError: the folder that is given is not of `scrapy node`
     :raises SettingsError: a setting is wrong
     """
     # A crawl needs a contact and a Redis of its own, but this command does not.
     settings = settings.copy()
+    if args and (jobdir := Path(args[0])).is_dir():
+        settings.set("KROWL_CONSUL", register_of(jobdir), priority="cmdline")
+        args = args[1:]
     settings.set("KROWL_CONTACT", "nobody@offline.internal", priority="cmdline")
     if settings["KROWL_CONSUL"] and not (settings["REDIS_URL"] or settings["REDIS_URL_FILE"]):
         settings.set("REDIS_URL", "unix:///")
     validate(settings)
-    return settings
+    return settings, args
 
 
 async def _owned(text: str, query: ClusterQuery) -> Row:
@@ -98,7 +105,7 @@ def _text(head: Row, rows: list[Row]) -> str:
 
 class Command(Program):
     def syntax(self) -> str:
-        return "[options] [URL ...]"
+        return "[options] [JOBDIR] [URL ...]"
 
     def short_desc(self) -> str:
         return "Show the nodes of a cluster and what waits for each, or who owns a URL"
@@ -106,9 +113,9 @@ class Command(Program):
     def long_desc(self) -> str:
         return (
             f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=..."
-            " -s KROWL_CLUSTER=... . Columns: id, address and redis"
-            " of the node, its weight (which grows while it joins), and its share of the"
-            " domains; state (agreed, joining,"
+            " -s KROWL_CLUSTER=... , or as the JOBDIR of a scrapy node that runs."
+            " Columns: id, address and redis of the node, its weight (which grows while it"
+            " joins), and its share of the domains; state (agreed, joining,"
             " handing over, leaving, unreadable; silent: no heartbeat for"
             " 10 s; stopped or dead with work on its disk); takeover_in: seconds until other nodes"
             " take over the domains of a dead one;"

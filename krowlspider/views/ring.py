@@ -122,7 +122,9 @@ async def open_query(settings: BaseSettings) -> AsyncIterator[ClusterQuery]:
     :raises ClusterError: the register knows no such cluster
     """
     if not settings["KROWL_CONSUL"]:
-        raise SettingsError("no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500")
+        raise SettingsError(
+            "no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500, or the JOBDIR of scrapy node"
+        )
     register = open_register(settings)
     try:
         query = ClusterQuery(settings["KROWL_CLUSTER"], register)

@@ -1,7 +1,9 @@
-"""Kill the making of a corpus N times at random moments: ``python -m tests.corpus.kills N [KEEP]``.
+"""Kill the making of a corpus N times at random moments.
 
-A small set of WARC files is made into a corpus by a process that is killed again and again, until
-it ends by itself. Its output must be that of an undisturbed process; then the next corpus begins.
+Run it by ``python -m tests.corpus.kills N [KEEP [VERSIONS]]``. A small set of WARC files is made
+into a corpus by a process that is killed again and again, until it ends by itself. It follows the
+crawl that writes these files: one is finished after each kill. Its output must be that of an
+undisturbed process; then the next corpus begins.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from krowlspider.archive.disk import OPEN
 from krowlspider.corpus.build import Build
 from krowlspider.corpus.copies.keeping import FIRST
+from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.quality.rules import read_rules
@@ -26,6 +30,8 @@ from krowlspider.errors import KrowlError
 from tests.corpus.warcs import html, response, write
 
 FILES, PAGES = 6, 12
+# The word that changes, in each file.
+WORDS = b"abcacd"
 # Returns whether a child has ended, and leaves it to be waited for.
 _PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 # Seconds within which the workers of a killed process are gone.
@@ -35,11 +41,18 @@ _SLICE = 3000
 
 
 def warcs(folder: Path) -> Path:
-    """Write WARC files; each has half of its pages in common with the next."""
+    """Write WARC files; each has half of its pages in common with the next.
+
+    Pages of one host are in all of them: one word of each changes, and changes back.
+    """
     folder.mkdir()
     for number in range(FILES):
         pages = [html(n, words=80) for n in range(number * PAGES // 2, number * PAGES // 2 + PAGES)]
         records = [response(f"http://{number}.example/{n}", page) for n, page in enumerate(pages)]
+        for n in range(PAGES):
+            changed = html(900 + n, words=80).replace(b"</main>", b"Now %c.</main>" % WORDS[number])
+            date = f"2026-01-0{number + 1}T00:00:00Z"
+            records.insert(2 * n, response(f"http://changes.example/{n}", changed, date=date))
         write(folder / f"{number}.warc.gz", records)
     return folder
 
@@ -48,7 +61,7 @@ def plain(body: bytes, codings: str) -> bytes:
     return body
 
 
-def start(source: Path, out: Path, keep: str = FIRST) -> int:
+def start(source: Path, out: Path, keep: str = FIRST, versions: str = ALL) -> int:
     """Make a corpus in a child, with a worker; return the child's process id."""
     child = os.fork()
     if child:
@@ -57,8 +70,11 @@ def start(source: Path, out: Path, keep: str = FIRST) -> int:
     try:
         folder, rules = _folder(out), read_rules()
         folder.begin({"rules": rules.source})
-        job = Job(folder.work, rules, Choice(), plain, 60, slice_bytes=_SLICE)
-        Build(folder, job, "jsonl", lambda done, total: None, keep).run(source, 1)
+        job = Job(
+            folder.work, rules, Choice(), plain, 60, slice_bytes=_SLICE, revisits=versions == LAST
+        )
+        build = Build(folder, job, "jsonl", lambda done, total: None, keep=keep, versions=versions)
+        build.run(source, 1, follow=True)
         code = 0
     finally:
         if code:
@@ -98,12 +114,17 @@ def outcome(out: Path) -> dict[str, Any]:
 
 
 def kill_until_done(
-    source: Path, out: Path, seconds: float, chance: random.Random, keep: str
+    source: Path, out: Path, seconds: float, chance: random.Random, *rules: str
 ) -> int:
     """Make a corpus, killed at random moments until a process ends first; return the kills."""
-    kills = 0
+    kills, live = 0, out.with_name(f"{out.name}-live")
+    live.mkdir()
+    for path in source.iterdir():
+        (live / f"{path.name}{OPEN}").hardlink_to(path)
     while True:
-        child, before = start(source, out, keep), _entries(out)
+        for path in sorted(live.glob(f"*{OPEN}"))[:1]:
+            path.rename(path.with_suffix(""))
+        child, before = start(live, out, *rules), _entries(out)
         if working := kills % 2:
             # The moment is in the work, not in the start of the worker.
             while _entries(out) == before and os.waitid(os.P_PID, child, _PEEK) is None:
@@ -121,18 +142,18 @@ def _entries(out: Path) -> set[Path]:
     return {*out.glob("state/[dw]*/*")}
 
 
-def main(wanted: int, keep: str = FIRST) -> None:
+def main(wanted: int, keep: str = FIRST, versions: str = ALL) -> None:
     chance, done, corpora = random.Random(), 0, 0
     with tempfile.TemporaryDirectory(prefix="krowl-kills-") as name:
         folder = Path(name)
         source, whole = warcs(folder / "warc"), folder / "whole"
         begun = time.monotonic()
-        assert os.waitpid(start(source, whole, keep), 0)[1] == 0
+        assert os.waitpid(start(source, whole, keep, versions), 0)[1] == 0
         seconds, expected = time.monotonic() - begun, outcome(whole)
         print(f"{len(expected) - 1} files in an undisturbed corpus, made in {seconds:.1f} s")
         while done < wanted:
             out = folder / str(corpora)
-            done += kill_until_done(source, out, seconds, chance, keep)
+            done += kill_until_done(source, out, seconds, chance, keep, versions)
             found = outcome(out)
             if found != expected:
                 other = [name for name in expected if found.get(name) != expected[name]]

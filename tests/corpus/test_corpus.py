@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from krowlspider.archive.disk import lock_directory
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import read_lines
 from krowlspider.corpus.record import ENDINGS
@@ -206,6 +209,43 @@ def test_follow_takes_files_as_they_are_finished(tmp_path: Path) -> None:
         "rule": "duplicate",
         "overlap": None,
     }
+
+
+@pytest.mark.slow
+def test_follow_waits_for_a_crawl_without_an_open_file(tmp_path: Path) -> None:
+    """A crawl that fetches pages again may wait for an hour until it opens its next file."""
+    source, out = tmp_path / "warc", tmp_path / "out"
+    source.mkdir()
+    write(source / "0.warc.gz", [response(f"{NAME}0", html(0))])
+    lock = lock_directory(source)
+    process = start(source, out, "--follow", "--processes", "1")
+    for number in (1, 2):
+        while not list(out.glob(f"data/{number - 1}*")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        write(tmp_path / "next", [response(f"{NAME}{number}", html(number))])
+        (tmp_path / "next").rename(source / f"{number}.warc.gz")
+    os.close(lock)
+    assert process.communicate()[0].startswith("3 pages of 3 responses")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_follow_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    source, out = tmp_path / "warc", tmp_path / "out"
+    source.mkdir()
+    write(source / "0.warc.gz", [response(f"{NAME}0", html(0))])
+    still_open = write(source / "1.warc.gz.open", [response(f"{NAME}0", html(1))])
+    process = start(source, out, "--follow", "--processes", "1")
+    while not list(out.glob("data/0*")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert "Traceback" not in process.communicate()[1]
+    assert process.returncode != 0
+    still_open.rename(source / "1.warc.gz")
+    assert run(source, out, "--follow", "--processes", "1")[0].startswith("2 pages of 2 responses")
+    first, second = (page for shard in texts(out).values() for page in shard)
+    assert second["previous"] == first["record_id"]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.corpus.copies.duplicates import DuplicateIndex, Found, Place
+from krowlspider.corpus.copies.duplicates import DUPLICATE, DuplicateIndex, Found
 from krowlspider.corpus.copies.fingerprints import (
     PLACES,
     Fingerprints,
@@ -19,6 +19,7 @@ from krowlspider.corpus.copies.fingerprints import (
     signature,
     sketch,
 )
+from krowlspider.corpus.copies.place import Place
 from tests.corpus.warcs import prose
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def test_the_whole_of_a_long_text_counts(index: DuplicateIndex) -> None:
     assert near is not None
     assert near.overlap is not None
     assert near.overlap > 0.99
-    assert same == Found(Place("f", 7, 0), None)
+    assert same == Found(Place("f", 7, 0), DUPLICATE)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_the_whole_of_a_long_text_counts(index: DuplicateIndex) -> None:
 def test_duplicates_have_the_same_words(
     index: DuplicateIndex, one: str, other: str, is_same: bool
 ) -> None:
-    expected = Found(Place("f", 7, 0), None) if is_same else None
+    expected = Found(Place("f", 7, 0), DUPLICATE) if is_same else None
     assert take(index, [one, other]) == [None, expected]
 
 

@@ -13,9 +13,10 @@ import pytest
 from krowlspider.corpus.copies.duplicates import DuplicateIndex
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.copies.keeping import RankedCopies
+from krowlspider.corpus.copies.versions import ALL
 from krowlspider.corpus.finish import Copy, Finisher, clusters
 from krowlspider.corpus.folder import LINES, Folder, Slice, Summary, read_lines, write_lines
-from krowlspider.corpus.record import Line
+from krowlspider.corpus.record import Fetch, Line
 from tests.corpus.warcs import prose
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def prepared(path: Path, pages: Sequence[Given]) -> Folder:
         marks = fingerprints(text)
         record = {"url": url, "date": f"2026-01-{day:02}T00:00:00Z", "canonical": canonical or None}
         raw = msgspec.Raw(msgspec.json.encode(record))
-        line = Line(0, 7, url, "en", len(text), *marks, raw)
+        fetch = Fetch(record["date"] or "", f"urn:{number}", "")
+        line = Line(0, 7, url, "en", len(text), *marks, raw, fetch=fetch)
         part = Slice(f"{number:03}.warc", 0)
         write_lines(folder.work / (part.name + LINES), [msgspec.json.encode(line)])
         folder.hand_over(part, Summary())
@@ -51,7 +53,7 @@ def prepared(path: Path, pages: Sequence[Given]) -> Folder:
 def finish(folder: Folder, keep: str, kill_after: int | None = None) -> None:
     """Add all slices, choose and write; with ``kill_after`` pages chosen, kill this process."""
     index = DuplicateIndex(folder.index, 0.7)
-    copies = RankedCopies(index, keep, exact=True)
+    copies = RankedCopies(index, keep, ALL, exact=True)
     parts = [Slice(path.name.partition("-")[0], 0) for path in sorted(folder.work.glob("*.json"))]
     for part in parts:
         if not copies.has(part):

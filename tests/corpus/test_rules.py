@@ -255,14 +255,17 @@ def test_the_card_names_the_rules_that_held(tmp_path: Path) -> None:
     )
     counts = Counter({"accepted": 1, "rejected/words": 7, "masked/email": 3})
     built = Contents(counts, Counter({"en": 1, "de": 0}))
-    text = card(built, read_rules(path), "jsonl", "oldest")
+    text = card(built, read_rules(path), "jsonl", "oldest", "last")
     assert "\n| en | 1 |\n" in text
     assert "| de |" not in text
     assert "\n| words | 7 |\n" in text
     assert "\n| email | 3 |\n" in text
     assert "\nLanguages: en. Duplicates: the same words, 80% of their sequences of five" in text
     assert " words in common; the oldest is kept." in text
-    assert " Lines on more than 10 pages of a host: removed.\n" in text
+    assert (
+        " Versions of a URL: the last one. Lines on more than 10 pages of a host: removed.\n"
+        in text
+    )
     assert "\n| words | 20 | 100,000 |\n" in text
     assert "\n| repeated_5grams |  | 0.5 |\n" in text
     assert "| word_length |" not in text

@@ -80,8 +80,9 @@ def response(
     """Return a response record, or one of another ``kind``, with the digest of its payload."""
     more = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
     block = f"HTTP/1.1 {status}\r\n{headers}\r\n\r\n".encode() + body
+    identity = f"<urn:test:{abs(hash((url, date, kind)))}>"
     fields = (
-        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:test:{abs(hash(url))}>\r\n"
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {identity}\r\n"
         f"WARC-Target-URI: {url}\r\nWARC-Date: {date}\r\n{more}"
         "Content-Type: application/http; msgtype=response\r\n"
         f"Content-Length: {len(block)}\r\n\r\n"

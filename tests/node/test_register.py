@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import json
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.settings import Settings
 
 from krowlspider.cluster.local.client import LocalRegister
+from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import step
 from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.crawl.folder import SOCKETS
 from krowlspider.errors import JobError
 from krowlspider.node.register import ProcessRegister
 from krowlspider.node.tree import Tree
+from krowlspider.programs.ring import Command, show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -114,3 +120,56 @@ def test_folders_without_a_register_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p1").mkdir()
     with pytest.raises(JobError, match=r"no file 'register'.*: put it back from a copy"):
         Tree(tmp_path).check()
+
+
+# Each but the first is JSON of a register that no start has written.
+@pytest.mark.parametrize("text", ["{", "{}", '{"krowlspider/other/seed":"MTI="}'])
+def test_a_register_that_lost_its_content_is_refused(tmp_path: Path, text: str) -> None:
+    """A new seed, and new owners, would make each process refuse its own folder."""
+    start(tmp_path, ["p1"], nothing)
+    assert start(tmp_path, ["p1"], nothing) == []
+    (tmp_path / "register").write_text(text)
+    with pytest.raises(JobError, match=rf"{tmp_path}/register .*put .* back from a copy"):
+        start(tmp_path, ["p1"], nothing)
+    assert (tmp_path / "register").read_text() == text
+
+
+def test_ring_takes_the_folder_of_the_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At any length of its path: that of a socket is short."""
+    tree, sockets = tmp_path / ("long" * 40), tmp_path / "sockets"
+    for folder in (tree / "redis", tree / "p1", sockets):
+        folder.mkdir(parents=True)
+    (tree / SOCKETS).symlink_to(sockets)
+    command = Command()
+    command.settings = settings = Settings()
+    settings.setmodule("krowlspider.settings", priority="project")
+    settings.set("KROWL_CLUSTER", NAME)
+    parser = ArgumentParser()
+    command.add_options(parser)
+
+    async def ask(*arguments: str) -> Any:
+        opts, rest = parser.parse_known_args([*arguments, "--json"])
+        code = await show(rest, opts, settings)
+        return code, json.loads(capsys.readouterr().out)
+
+    async def main() -> None:
+        with pytest.raises(JobError, match=r"is no JOBDIR of scrapy node: there is no file"):
+            await ask(str(tree))
+        register = ProcessRegister(Tree(tree), NAME, ["p1"])
+        await register.open(sockets / "register", anew=False)
+        try:
+            node = await joined(LocalRegister(f"unix://{sockets}/register"), "p1")
+            await node.beat({"start": 1, "beat": 1})
+            for folder in (tree, tree / "p1"):
+                _, found = await ask(str(folder))
+                assert [row["id"] for row in found["nodes"]] == ["p1"]
+            code, owned = await ask(str(tree), "https://example.org/")
+            assert (code, owned[0]["domain"]) == (0, "example.org")
+        finally:
+            register.close()
+        with pytest.raises(UnansweredError, match="is it still running"):
+            await ask(str(tree))
+
+    asyncio.run(main())

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import plyvel
 
 from krowlspider.corpus.copies.fingerprints import PLACES, bands, bits_apart, overlap, sketch
+from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.versions import NO_URL, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from krowlspider.corpus.copies.fingerprints import Fingerprints
+    from krowlspider.corpus.copies.versions import Version
 
-# By the exact hash of a text its MinHash and its place; by each band of a MinHash the texts that
-# have it, with their sketches.
+# The rules for pages that repeat another, and for versions of a URL that are left out. The value is
+# the place of the other page.
+DUPLICATE, NEAR_DUPLICATE = "duplicate", "near_duplicate"
+KNOWN_VERSION, OLDER_VERSION = "known_version", "older_version"
+# By the exact hash of a text its MinHash, the digest of its URL and its place; by each band of a
+# MinHash the texts that have it, with their sketches.
 _EXACT = b"x"
 _BAND = b"b"
 _MARK = b"m"
@@ -33,33 +40,27 @@ _BUFFER = 64 * 1024 * 1024
 # Bytes of a sketch, and of one with an exact hash.
 _SKETCH, _ENTRY = 8, 24
 _NONE = bytes(PLACES)
-
-
-class Place(NamedTuple):
-    """Where a page is: WARC file, offset, and number among the responses of its slice."""
-
-    file: str
-    offset: int
-    number: int
-
-    def dump(self) -> bytes:
-        return f"{self.offset}\t{self.number}\t{self.file}".encode()
-
-    @classmethod
-    def load(cls, data: bytes) -> Place:
-        offset, number, file = data.decode().split("\t", 2)
-        return cls(file, int(offset), int(number))
+# Bytes of a MinHash and the digest of a URL.
+_HEAD = PLACES + len(NO_URL)
 
 
 class Found(NamedTuple):
-    """The page of which another is a duplicate.
+    """The page for which another is left out, and the rule.
 
-    ``overlap`` is the share of their sequences of words that both have; None if the texts are the
-    same.
+    ``overlap`` is the share of their sequences of words that near duplicates have in common.
     """
 
     place: Place
-    overlap: float | None
+    rule: str
+    overlap: float | None = None
+
+
+class _Near(NamedTuple):
+    """A page that has enough in common with another, and whether both are of one URL."""
+
+    place: Place
+    overlap: float
+    is_version: bool
 
 
 class DuplicateIndex:
@@ -73,42 +74,58 @@ class DuplicateIndex:
         self.db = plyvel.DB(
             str(folder), create_if_missing=True, bloom_filter_bits=10, write_buffer_size=_BUFFER
         )
+        self.versions = Versions(self.db)
         self._similarity = similarity
         self._apart = 0 if similarity is None else bits_apart(similarity)
 
-    def take(self, place: Place, fingerprints: Fingerprints) -> Found | None:
-        """Return the page that this one repeats. If there is none, remember it and return None."""
+    def take(
+        self, place: Place, fingerprints: Fingerprints, version: Version | None = None
+    ) -> Found | None:
+        """Return the page that this one repeats. If there is none, remember it and return None.
 
-        def came_before(other: Place) -> bool:
-            # Pages after this one were remembered before a kill.
-            return other.file != place.file or other[1:] < place[1:]
-
-        found = self.find(fingerprints, came_before)
+        Without a ``version``, the page is one of no URL.
+        """
+        found = self.find(fingerprints, version, place.is_behind)
         if found is None:
             with self.db.write_batch() as batch:
-                self.remember(batch, place, fingerprints)
+                self.remember(batch, place, fingerprints, version)
         return None if found is None or found.place == place else found
 
     def find(
-        self, fingerprints: Fingerprints, counts: Callable[[Place], bool] = lambda _: True
+        self,
+        fingerprints: Fingerprints,
+        version: Version | None,
+        counts: Callable[[Place], bool] = lambda _: True,
     ) -> Found | None:
         """Return the remembered page that a page repeats: the same text, or else the most similar.
 
-        Near duplicates must be in a place that ``counts``.
+        If that is another version of its URL, the page is a new version, and repeats none. Near
+        duplicates and versions must be in a place that ``counts``.
         """
+        if version is not None:
+            known = self.versions.known(version)
+            if known is not None and counts(known):
+                return Found(known, KNOWN_VERSION)
         stored = self.db.get(_EXACT + fingerprints.exact)
         if stored is not None:
-            return Found(Place.load(stored[PLACES:]), None)
-        return min(
-            (each for each in self._similar(fingerprints) if counts(each.place)),
-            key=lambda each: (-(each.overlap or 0), each.place),
+            return Found(Place.load(stored[_HEAD:]), DUPLICATE)
+        near = min(
+            (each for each in self._similar(fingerprints, _url(version)) if counts(each.place)),
+            key=lambda each: (-each.overlap, not each.is_version, each.place),
             default=None,
         )
+        if near is None or near.is_version:
+            return None
+        return Found(near.place, NEAR_DUPLICATE, near.overlap)
 
-    def remember(self, batch: Any, place: Place, fingerprints: Fingerprints) -> None:
+    def remember(
+        self, batch: Any, place: Place, fingerprints: Fingerprints, version: Version | None
+    ) -> None:
         """Add a page, which repeats no other, with a batch of ``db``."""
         exact, minhash = fingerprints.exact, fingerprints.minhash
-        batch.put(_EXACT + exact, (minhash or _NONE) + place.dump())
+        batch.put(_EXACT + exact, (minhash or _NONE) + _url(version) + place.dump())
+        if version is not None:
+            self.versions.remember(batch, place, version)
         keys = self._keys(minhash)
         if keys:
             entry = sketch(minhash).to_bytes(_SKETCH, "big") + exact
@@ -120,8 +137,8 @@ class DuplicateIndex:
     def _keys(self, minhash: bytes) -> list[bytes]:
         return [] if self._similarity is None else [_BAND + key for key in bands(minhash)]
 
-    def _similar(self, fingerprints: Fingerprints) -> Iterator[Found]:
-        """Yield the pages under the keys of a page that have enough in common with it."""
+    def _similar(self, fingerprints: Fingerprints, url: bytes) -> Iterator[_Near]:
+        """Yield the pages under the keys of a page of a URL that have enough in common with it."""
         minhash, most = fingerprints.minhash, self._apart
         lists = [known for key in self._keys(minhash) if (known := self.db.get(key))]
         if not lists or self._similarity is None:
@@ -136,7 +153,8 @@ class DuplicateIndex:
             stored = self.db.get(_EXACT + exact)
             share = overlap(stored[:PLACES], minhash)
             if share >= self._similarity:
-                yield Found(Place.load(stored[PLACES:]), round(share, 3))
+                is_version = stored[PLACES:_HEAD] == url != NO_URL
+                yield _Near(Place.load(stored[_HEAD:]), round(share, 3), is_version)
 
     def sync(self) -> None:
         """Make what is remembered durable."""
@@ -144,3 +162,7 @@ class DuplicateIndex:
 
     def close(self) -> None:
         self.db.close()
+
+
+def _url(version: Version | None) -> bytes:
+    return NO_URL if version is None else version.url

@@ -44,8 +44,11 @@ _SPACELESS = re.compile(
 # Bytes to characters above which a text may have more than a few of them. To look for them takes
 # long.
 _WIDE = 1.1
+# A word of ASCII from its first digit on, and the characters of such words.
+_FROM_DIGIT = re.compile(rb"[0-9][0-9a-z+/=_.:,%-]*")
+_WORD = b"abcdefghijklmnopqrstuvwxyz+/=_.:,%-"
 # Increase it when a text gets another fingerprint: old and new ones cannot be compared.
-VERSION = 3
+VERSION = 4
 
 
 def signature(hashes: list[bytes]) -> bytes:
@@ -111,24 +114,40 @@ def overlap(one: bytes, other: bytes) -> float:
 class Fingerprints(NamedTuple):
     """``exact`` has 16 bytes, equal for texts of the same words in any case and spacing.
 
-    ``minhash`` is empty if it was not asked for, and for fewer than five words.
+    ``minhash`` is empty if it was not asked for, and for fewer than five words. ``core`` is equal
+    for texts that are one version of a page.
     """
 
     exact: bytes
     minhash: bytes = b""
+    core: bytes = b""
 
 
-def fingerprints(text: str, *, minhash: bool = True) -> Fingerprints:
-    """Return the fingerprints of a text. The whole text counts."""
+def fingerprints(text: str, *, minhash: bool = True, numbers: bool = False) -> Fingerprints:
+    """Return the fingerprints of a text. The whole text counts.
+
+    Without ``numbers``, words with a digit do not tell versions apart.
+    """
     text = text.lower()
     data = text.encode()
     words = data.split()
-    exact = xxh3_128_digest(b" ".join(words))
+    joined = b" ".join(words)
+    exact = xxh3_128_digest(joined)
+    core = exact if numbers else xxh3_128_digest(_without_numbers(joined))
     if not minhash:
-        return Fingerprints(exact)
+        return Fingerprints(exact, core=core)
     if _may_be_spaceless(text, data):
         words = _spaced(text)
-    return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]))
+    return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]), core)
+
+
+def _without_numbers(data: bytes) -> bytes:
+    """Return a text in lower case without its words of ASCII that have a digit, in linear time.
+
+    In scripts without spaces only these parts of a text are left out.
+    """
+    parts = _FROM_DIGIT.split(data)
+    return b"".join([*(part.rstrip(_WORD) + b"0" for part in parts[:-1]), parts[-1]])
 
 
 def words_of(text: str) -> list[bytes]:

@@ -6,15 +6,16 @@ before it is dropped. So no page is kept beside a better copy, whatever the orde
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 from xxhash import xxh3_128_digest
 
-from krowlspider.corpus.copies.duplicates import Found, Place
+from krowlspider.corpus.copies.duplicates import KNOWN_VERSION, OLDER_VERSION, Found
 from krowlspider.corpus.copies.fingerprints import Fingerprints
+from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.versions import LAST, Version, date_digits, url_digest, version_of
 from krowlspider.corpus.folder import LINES, read_lines
 from krowlspider.corpus.record import Line
 from krowlspider.urls.canonical import normalise
@@ -33,9 +34,6 @@ _ADDED, _LOST, _NAMED, _POSITION, _RANK = b"a", b"l", b"n", b"p", b"r"
 _RANK_END = b"s"
 # A page that others name as canonical, one that names none, and one that names another.
 _CANONICAL, _UNNAMED, _OTHER = b"\0", b"\1", b"\2"
-# Digits of a date down to nanoseconds; pages without a date come last.
-_DIGITS = 23
-_NO_DIGIT = re.compile(r"[^0-9]")
 # Pages that are read from the index at once.
 _PART = 10_000
 
@@ -49,9 +47,12 @@ class About(msgspec.Struct):
 
 
 class _Page(NamedTuple):
+    """``name`` is the digest of its URL in normal form."""
+
     place: Place
     fingerprints: Fingerprints
-    url: bytes
+    name: bytes
+    version: Version
 
 
 def _shortest(about: About) -> bytes:
@@ -69,11 +70,12 @@ def _normal(url: str) -> str:
 
 
 _RANKS: dict[str, Callable[[About], bytes]] = {
+    FIRST: lambda _: b"",
     "oldest": lambda _: b"",
     "canonical": _canonical,
     "shortest": _shortest,
 }
-KEEP = (FIRST, *_RANKS)
+KEEP = tuple(_RANKS)
 
 _line = msgspec.json.Decoder(Line).decode
 _about = msgspec.json.Decoder(About).decode
@@ -88,6 +90,10 @@ class Copies(Protocol):
     def repeated_by(self, place: Place, line: Line) -> Found | None:
         """Return the page that is kept in the place of this one; None if this one is kept."""
 
+    def previous(self, place: Place, line: Line) -> str | None:
+        """Return the record id of the version before a page that is kept; None if it is the first
+        version of its URL."""
+
     def sync(self) -> None:
         """Make durable what `repeated_by` decided."""
 
@@ -100,23 +106,31 @@ class FirstCopies:
         self._exact = exact
 
     def repeated_by(self, place: Place, line: Line) -> Found | None:
-        return self._index.take(place, _fingerprints(place, line, exact=self._exact))
+        prints = _fingerprints(place, line, exact=self._exact)
+        return self._index.take(place, prints, version_of(line))
+
+    def previous(self, place: Place, line: Line) -> str | None:
+        return self._index.versions.previous(place, version_of(line), place.is_behind)
 
     def sync(self) -> None:
         self._index.sync()
 
 
 class RankedCopies:
-    """Keeps the copy that comes first by a rule, a name in KEEP.
+    """Keeps the copy that comes first by a rule, a name in KEEP, of the ``versions`` of each URL.
 
     All pages are added, then the copies are chosen, and only then `repeated_by` knows them. The
     decision on a page and the position behind it are one batch, so a kill repeats none.
     """
 
-    def __init__(self, index: DuplicateIndex, rule: str, *, exact: bool):
+    def __init__(self, index: DuplicateIndex, rule: str, versions: str, *, exact: bool):
         self._index = index
+        self._versions = index.versions
         self._db = index.db
         self._rank = _RANKS[rule]
+        # Otherwise the date decides between equal ranks.
+        self._is_by_place = rule == FIRST
+        self._is_last_alone = versions == LAST
         self._exact = exact
 
     @property
@@ -136,23 +150,23 @@ class RankedCopies:
         """Add the pages of a slice, whose lines are in the folder ``work``. Raises OSError."""
         with self._db.write_batch(transaction=True) as batch:
             for line in map(_line, read_lines(work / (part.name + LINES))):
-                if line.refusal is not None:
+                place = Place(part.file, line.offset, line.number)
+                if self._is_last_alone and line.fetch is not None:
+                    self._versions.add_fetch(batch, place, line)
+                if line.refusal is not None or line.is_revisit:
                     continue
                 about = _about(line.record)
-                place = Place(part.file, line.offset, line.number)
                 prints = _fingerprints(place, line, exact=self._exact)
-                page = _Page(place, prints, _digest(_normal(about.url)))
+                page = _Page(place, prints, url_digest(_normal(about.url)), version_of(line))
                 batch.put(self._key(about, place), _pack(page))
                 if about.canonical:
-                    batch.put(_NAMED + _digest(about.canonical), b"")
+                    batch.put(_NAMED + url_digest(about.canonical), b"")
             batch.put(_ADDED + part.name.encode(), b"")
 
     def _key(self, about: About, place: Place) -> bytes:
         """Return a key by whose order pages are compared: equal ranks by date, then by place."""
-        digits = _NO_DIGIT.sub("", about.date)[:_DIGITS]
-        date = digits.ljust(_DIGITS, "0") if digits else "9" * _DIGITS
-        where = place.offset.to_bytes(8, "big") + place.number.to_bytes(8, "big")
-        return _RANK + self._rank(about) + date.encode() + place.file.encode() + b"\0" + where
+        date = b"" if self._is_by_place else date_digits(about.date)
+        return _RANK + self._rank(about) + date + place.sortable()
 
     def choose(self) -> Iterator[None]:
         """Decide which copies are kept; yield after each page. A second call goes on."""
@@ -168,7 +182,7 @@ class RankedCopies:
         """Put pages that name no page, but that another names, among the canonical ones."""
         start, stop = _RANK + _UNNAMED, _RANK + _OTHER
         for key, value in self._db.iterator(start=start, stop=stop):
-            if self._db.get(_NAMED + _page(value).url) is not None:
+            if self._db.get(_NAMED + _page(value).name) is not None:
                 with self._db.write_batch(transaction=True) as batch:
                     batch.delete(key)
                     batch.put(_RANK + _CANONICAL + key[len(start) :], value)
@@ -179,13 +193,25 @@ class RankedCopies:
             yield from pages
 
     def _decide(self, key: bytes, page: _Page) -> None:
-        found = self._index.find(page.fingerprints)
+        found = self._left_out(page) if self._is_last_alone else None
+        found = found or self._index.find(page.fingerprints, page.version)
         with self._db.write_batch(transaction=True) as batch:
             if found is None:
-                self._index.remember(batch, page.place, page.fingerprints)
+                self._index.remember(batch, page.place, page.fingerprints, page.version)
             else:
                 batch.put(_LOST + page.place.dump(), _pack(found))
             batch.put(_POSITION, key)
+
+    def _left_out(self, page: _Page) -> Found | None:
+        """Return the last version of a page's URL, if the page is another."""
+        last = self._versions.last(page.version.url)
+        if last is None or last.place == page.place:
+            return None
+        is_same = last.core == page.version.core
+        return Found(last.place, KNOWN_VERSION if is_same else OLDER_VERSION)
+
+    def previous(self, place: Place, line: Line) -> str | None:
+        return self._versions.previous(place, version_of(line), lambda _: True)
 
     def repeated_by(self, place: Place, line: Line) -> Found | None:
         value = self._db.get(_LOST + place.dump())
@@ -196,8 +222,5 @@ class RankedCopies:
 
 
 def _fingerprints(place: Place, line: Line, *, exact: bool) -> Fingerprints:
-    return Fingerprints(line.exact if exact else xxh3_128_digest(place.dump()), line.minhash)
-
-
-def _digest(url: str) -> bytes:
-    return xxh3_128_digest(url.encode())
+    prints = Fingerprints(line.exact, line.minhash, line.core)
+    return prints if exact else prints._replace(exact=xxh3_128_digest(place.dump()))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from krowlspider.corpus.optouts.signals import Signal
     from krowlspider.corpus.text.document import Document
 
-_TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates"})
+_TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates", "versions"})
 # The values that a list or a word may have, and the keys that a table may have.
 _NAMES = {
     ("signals", "refused"): sorted(SIGNALS),
@@ -64,7 +64,8 @@ class Rules:
     """What a page must keep. ``refused`` are signals; without ``languages`` each is accepted.
 
     Near duplicates have at least ``similarity`` of their sequences of words in common; None keeps
-    them. ``masked`` are KINDS. A line on more than ``boilerplate`` pages of a host is removed; None
+    them. With ``numbers``, a text whose numbers alone have changed is a new version of its URL.
+    ``masked`` are KINDS. A line on more than ``boilerplate`` pages of a host is removed; None
     keeps all lines.
     """
 
@@ -76,6 +77,7 @@ class Rules:
     masked: frozenset[str] = frozenset()
     boilerplate: int | None = None
     bad_words: dict[str, BadWords] = field(default_factory=dict)
+    numbers: bool = False
     source: dict[str, Any] = field(default_factory=dict)
 
     def judge(self, document: Document, url: str, signals: list[Signal]) -> Rejected | None:
@@ -168,6 +170,7 @@ def _made(tables: dict[str, dict[str, Any]], folder: Path | None) -> Rules:
         frozenset(kind for kind, way in tables["pii"].items() if way == "mask"),
         tables["boilerplate"]["pages"] if tables["boilerplate"]["enabled"] else None,
         words,
+        tables["versions"]["numbers"],
         tables,
     )
 
