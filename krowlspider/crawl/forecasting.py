@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.errors import KrowlError
@@ -69,7 +69,7 @@ class CrawlForecast:
     ``portion`` of its pages are to be outdated for at most ``age`` seconds. ``budget`` is in
     requests a second, ``share`` the part of the requests that the delay of a host allows.
     ``needed_budget`` and ``needed_factor`` are as `Forecast` has them; None if nothing is enough.
-    ``sampled`` is the number of pages whose rows were read.
+    ``sampled`` is the number of pages whose rows were read. ``words`` say what is needed.
     """
 
     portion: float
@@ -82,6 +82,7 @@ class CrawlForecast:
     is_reached: bool
     needed_budget: float | None
     needed_factor: float | None
+    words: str = ""
 
 
 def target_of(text: str) -> Target:
@@ -107,7 +108,7 @@ def forecast_of(found: Sequence[Sampled], afforded: Afforded, target: Target) ->
         )
     classes = [_class_of(each, afforded.share) for each in found]
     made = forecast(sorted(classes, key=_order), afforded.budget, target)
-    return CrawlForecast(
+    whole = CrawlForecast(
         target.portion,
         target.age,
         afforded.share,
@@ -119,6 +120,7 @@ def forecast_of(found: Sequence[Sampled], afforded: Afforded, target: Target) ->
         None if made.budget == inf else float(f"{made.budget:.4g}"),
         None if made.faster == inf else round(made.faster, 2),
     )
+    return replace(whole, words=_need_words(whole))
 
 
 def _class_of(found: Sampled, share: float) -> HostClass:
@@ -174,8 +176,9 @@ class Forecasts:
                 raise KrowlError("no forecast: the crawl ends")
             if time.monotonic() - self._made >= _FRESH:
                 self._sampled = await _in_thread(sample, self._store, self._delay)
-                self._made = time.monotonic()
                 self._last = {}
+                # A crawl that has just begun has its first pages soon.
+                self._made = time.monotonic() if self._sampled else -inf
             if target not in self._last:
                 made = forecast_of, self._sampled, self._afforded, target
                 self._last = {target: await _in_thread(*made)}
@@ -208,26 +211,26 @@ def one_line(found: CrawlForecast) -> str:
     return (
         f"{percent(whole.within)} of {whole.pages:,} pages at most {age_words(found.age)} outdated,"
         f" {percent(whole.fresh)} fresh, by {whole.requests:,g} requests/s{limit}; target"
-        f" {percent(found.portion)}: {need_words(found)}"
+        f" {percent(found.portion)}: {found.words}"
     )
 
 
-def need_words(found: CrawlForecast) -> str:
+def _need_words(found: CrawlForecast) -> str:
     """Return what the target would need."""
     if found.is_reached:
         return f"reached; {found.needed_budget:,g} requests/s would be enough"
     if found.needed_budget is None or found.needed_factor is None:
         return "not reached, however often hosts are asked: no page is fetched within 10 min"
-    slots = -(-found.needed_budget // found.share) if found.share else 0
-    budget = f"{found.needed_budget:,g} requests/s"
+    budget, slots = f"{found.needed_budget:,g} requests/s", found.needed_budget / found.share
     if found.needed_budget > found.budget:
-        budget += f" in place of {found.budget:,g}, as by CONCURRENT_REQUESTS={slots:.0f}"
+        budget += f" in place of {found.budget:,g}, as by CONCURRENT_REQUESTS={ceil(slots)},"
     if found.needed_factor <= 1:
-        return f"not reached; it needs {budget}"
-    words = f"not reached; each host would have to be asked {found.needed_factor:,g} times as often"
-    if found.needed_factor * found.share <= 1:
-        words += f", as by KROWL_RECRAWL_SHARE={found.needed_factor * found.share:.2f}"
-    return f"{words}; in all {budget}"
+        return f"not reached; {budget} would be enough"
+    factor = found.needed_factor
+    allowed = f"{factor:,g} times as often as their delays and KROWL_RECRAWL_SHARE allow"
+    if factor * found.share <= 1:
+        allowed += f", as by KROWL_RECRAWL_SHARE={factor * found.share:.2f}"
+    return f"not reached; hosts would have to be asked {allowed}; then {budget} would be enough"
 
 
 def percent(portion: float) -> str:

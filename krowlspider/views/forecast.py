@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.forecasting import age_words, need_words, percent
+from krowlspider.crawl.forecasting import age_words, percent
 from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def forecast_text(found: CrawlForecast) -> str:
     """Return a forecast as a table of classes of hosts, and what its target needs."""
     age, share = age_words(found.age), percent(found.share)
     names = ("delay", "pages each", "hosts", "pages", "in age", "fresh", "requests/s", "limited by")
-    need, pages = need_words(found), found.whole.pages
+    need, pages = found.words, found.whole.pages
     is_whole = found.sampled >= pages
     sample = "all pages" if is_whole else f"{found.sampled:,} of about {counted(pages, 'page')}"
     return "\n".join(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.forecasting import CrawlForecast, forecast_of, need_words, one_line
+from krowlspider.crawl.forecasting import CrawlForecast, forecast_of, one_line
 from krowlspider.crawl.recrawl import Afforded
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.pages.sample import Sampled
@@ -124,17 +125,17 @@ def test_classes_are_hosts_of_like_delay_and_size() -> None:
 def test_a_target_that_is_reached_says_what_would_be_enough() -> None:
     found = made(0.3)
     assert found.is_reached
-    assert need_words(found).startswith("reached; ")
-    assert "requests/s would be enough" in need_words(found)
+    assert found.words.startswith("reached; ")
+    assert "requests/s would be enough" in found.words
 
 
 def test_a_budget_that_is_too_small_names_the_setting() -> None:
     found = made(0.6, budget=0.01)
     assert found.needed_factor == 1
     assert found.needed_budget is not None
-    slots = round(-(-found.needed_budget // 0.5))
-    assert f"as by CONCURRENT_REQUESTS={slots}" in need_words(found)
-    assert "in place of 0.01" in need_words(found)
+    slots = ceil(found.needed_budget / 0.5)
+    assert f"as by CONCURRENT_REQUESTS={slots}" in found.words
+    assert "in place of 0.01" in found.words
     assert made(0.6, budget=found.needed_budget * 1.01).is_reached
 
 
@@ -142,18 +143,18 @@ def test_politeness_that_is_too_slow_says_how_much_faster() -> None:
     found = made(0.9)
     assert found.needed_factor is not None
     assert found.needed_factor > 2
-    words = f"each host would have to be asked {found.needed_factor:,g} times as often"
-    assert words in need_words(found)
-    assert "KROWL_RECRAWL_SHARE" not in need_words(found)
+    words = f"hosts would have to be asked {found.needed_factor:,g} times as often"
+    assert words in found.words
+    assert "KROWL_RECRAWL_SHARE=" not in found.words
     slower = [each._replace(delay=each.delay * 0.6 / found.needed_factor * 2) for each in HOSTS]
     near = forecast_of(slower, Afforded(0.5, 1e6), Target(0.9, DAY))
-    assert "as by KROWL_RECRAWL_SHARE=0." in need_words(near)
+    assert "as by KROWL_RECRAWL_SHARE=0." in near.words
 
 
 def test_a_target_that_nothing_reaches_says_so() -> None:
     found = forecast_of([HOSTS[0]], Afforded(0.5, 100.0), Target(1.0, 0.0))
     assert (found.needed_budget, found.needed_factor) == (None, None)
-    assert "however often hosts are asked" in need_words(found)
+    assert "however often hosts are asked" in found.words
 
 
 def test_the_text_has_a_row_for_each_class() -> None:
@@ -165,7 +166,7 @@ def test_the_text_has_a_row_for_each_class() -> None:
     ]
     assert lines[7].split()[:3] == ["all", "102", "46,800"]
     assert lines[-3] == "Not reached;"
-    assert lines[-2].startswith("each host would")
+    assert lines[-2].startswith("hosts would")
     assert max(map(len, lines)) <= 130
     assert f"of 46,800 pages at most 1 d outdated, {100 * found.whole.fresh:.1f}" in one_line(found)
 

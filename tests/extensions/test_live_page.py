@@ -10,6 +10,7 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from gzip import compress
+from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -385,6 +386,13 @@ def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> Non
 
 
 # --- parts ---
+
+
+def test_the_page_has_each_element_that_its_script_names() -> None:
+    folder = files("krowlspider.views.page")
+    script, page = (folder.joinpath(name).read_text() for name in ("live.js", "live.html"))
+    named = set(re.findall(r'\bat\("([^"]+)"\)', script))
+    assert {"freshness", "forecast", "hosts"} <= named <= set(re.findall(r'id="([^"]+)"', page))
 
 
 def test_the_page_is_off_with_the_metrics() -> None:
