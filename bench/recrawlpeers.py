@@ -62,6 +62,10 @@ class Ours(Schedule):
             return now
         return self._plan(number, estimate, since)
 
+    def estimate(self, number: int) -> Estimate:
+        """Return what is known of a page."""
+        return self._estimates[number]
+
     def _adapt(self, now: float) -> None:
         while self._step_at <= now:
             rate = self._afforded(self._step_at)

@@ -174,6 +174,19 @@ class Recrawl:
             self._work.end()
 
 
+class Afforded(NamedTuple):
+    """What a schedule may ask: the part of a host's requests, and requests a second in all."""
+
+    share: float
+    budget: float
+
+    @classmethod
+    def by(cls, settings: BaseSettings) -> Afforded:
+        share = settings.getfloat("KROWL_RECRAWL_SHARE")
+        # What is in flight takes about a second.
+        return cls(share, settings.getint("CONCURRENT_REQUESTS") * share)
+
+
 def recrawl_work(
     kind: str,
     frontier: Frontier,
@@ -188,7 +201,5 @@ def recrawl_work(
         return None
     if kind == ONCE:
         return RecrawlPass(frontier, pages)
-    share = settings.getfloat("KROWL_RECRAWL_SHARE")
-    # What is in flight takes about a second.
-    budget = settings.getint("CONCURRENT_REQUESTS") * share
+    share, budget = Afforded.by(settings)
     return DuePages(frontier, pages, wall=wall, share=share, budget=budget)

@@ -13,6 +13,7 @@ from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.explain import Explainer
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
 from krowlspider.crawl.parts import warc_folder
+from krowlspider.crawl.recrawl import CONTINUOUS
 from krowlspider.crawl.status import by_last_part, counters_of, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.crawl.explain import Explanation
+    from krowlspider.crawl.forecasting import CrawlForecast
     from krowlspider.crawl.snapshots.copier import Made
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.entry_queues import Lease
@@ -122,6 +124,16 @@ class Control:
             "paused": pause_reason(self._crawl),
             **counters_of(counted, frontier.counters),
         }
+
+    async def forecast(self, target: str) -> CrawlForecast | None:
+        """Return how fresh the pages stay, for a target such as TARGET. Without one, "", return
+        None unless pages come back by the schedule.
+
+        :raises KrowlError: the text is no target, or there are no pages
+        """
+        if not target and self._crawler.settings["KROWL_RECRAWL"] != CONTINUOUS:
+            return None
+        return await Scheduler.of(self._crawler).forecasts().of(target)
 
     def snapshot(self, target: Path) -> Made | None:
         """Return the snapshot that was begun to ``target``, None while it is under way.

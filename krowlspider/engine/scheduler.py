@@ -23,7 +23,7 @@ from krowlspider.crawl.crawls import crawl_of
 from krowlspider.crawl.flights import Flights
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.recrawl import Recrawl, recrawl_work
+from krowlspider.crawl.recrawl import CONTINUOUS, Afforded, Recrawl, recrawl_work
 from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
+    from krowlspider.crawl.forecasting import Forecasts
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
@@ -98,6 +99,8 @@ class Scheduler(BaseScheduler):
         self._shrinking: asyncio.Task[None] | None = None
         self.recrawl: Recrawl | None = None
         self._recrawling: asyncio.Task[None] | None = None
+        self._forecasts: Forecasts | None = None
+        self._forecasting: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -231,8 +234,23 @@ class Scheduler(BaseScheduler):
             fail=self._job.fail,
         )
         logger.info("Fetch again: %s", recrawl.text())
+        if kind == CONTINUOUS:
+            self._forecasting = asyncio.ensure_future(self.forecasts().log())
         self._recrawling = asyncio.ensure_future(self._queue_again(recrawl))
         return recrawl
+
+    def forecasts(self) -> Forecasts:
+        """Return what forecasts how fresh the pages stay."""
+        if self._forecasts is None:
+            from krowlspider.crawl.forecasting import Forecasts  # noqa: PLC0415 - if it is asked
+
+            schedule = self._frontier.schedule
+            self._forecasts = Forecasts(
+                self._job.store,
+                lambda host: schedule.rule.of(host.name).delay(host.rate),
+                Afforded.by(self._crawler.settings),
+            )
+        return self._forecasts
 
     async def _queue_again(self, recrawl: Recrawl) -> None:
         try:
@@ -297,7 +315,10 @@ class Scheduler(BaseScheduler):
         return deferred_from_coro(self._close(reason))
 
     async def _close(self, reason: str) -> None:
-        await end([task for task in (self._shrinking, self._recrawling) if task is not None])
+        if self._forecasts is not None:
+            await self._forecasts.close()
+        tasks = (self._shrinking, self._recrawling, self._forecasting)
+        await end([task for task in tasks if task is not None])
         if self.recrawl is not None and reason == "finished" and self._job.failure is None:
             self.recrawl.end()
         if self._node is not None and self._job.failure is None and reason not in _FOR_ALL:

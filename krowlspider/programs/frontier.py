@@ -17,7 +17,9 @@ from scrapy.exceptions import UsageError
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tree_of
+from krowlspider.crawl.forecasting import forecast_of, target_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
+from krowlspider.crawl.recrawl import Afforded
 from krowlspider.crawl.snapshots.snapshot import restore, take_stopped
 from krowlspider.crawl.status import total_status
 from krowlspider.errors import JobError, KrowlError
@@ -30,12 +32,18 @@ from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
 from krowlspider.frontier.admin.urlfrontier import url_items
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.admin.words import counted
+from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
 from krowlspider.programs.program import Program, refuse_options
-from krowlspider.programs.running import explain_running, import_running, snapshot_of_running
+from krowlspider.programs.running import (
+    explain_running,
+    forecast_of_running,
+    import_running,
+    snapshot_of_running,
+)
 from krowlspider.programs.stopped import (
     explain,
     import_into,
@@ -43,10 +51,12 @@ from krowlspider.programs.stopped import (
     locked_tree,
     readable_copy,
 )
+from krowlspider.recrawl.forecast import TARGET
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.captures import epoch_of
 from krowlspider.views.files import STDIO, read_lines, written
+from krowlspider.views.forecast import forecast_text
 from krowlspider.views.frontier import named_host, whole_host
 
 if TYPE_CHECKING:
@@ -62,6 +72,10 @@ if TYPE_CHECKING:
 _MOST = 10
 # Options for more than an overview: what each is given, and what it does.
 _ACTIONS = {
+    "forecast": (
+        "TARGET",
+        "how fresh the pages stay by the schedule, and what the target needs: '90%% 1d' without it",
+    ),
     "host": ("NAME", "one host, and why it is not being fetched"),
     "explain": ("URL", "where a URL is, and why it is not being fetched"),
     "drop-host": ("NAME", "remove the queued URLs of a host for good"),
@@ -77,7 +91,10 @@ _ACTIONS = {
     ),
     "restore": ("DIR", "make JOBDIR, which must not exist, of the snapshot DIR"),
 }
+# What an option without a value is given: standard output for an export.
+_USUAL = {"export": STDIO, "forecast": TARGET}
 _GIVEN = {"NAME": "the name of a host", "URL": "a URL", "FILE": "a file", "DIR": "a folder"}
+_GIVEN["TARGET"] = f"a target such as {TARGET!r}"
 # What to do with one URL, which these options would take for its host.
 _WAYS_FOR_PAGE = {
     "drop-host": "KROWL_EXCLUDE excludes single URLs",
@@ -121,8 +138,8 @@ class Command(Program):
         )
         one = parser.add_mutually_exclusive_group()
         for name, (kind, text) in _ACTIONS.items():
-            # An export without a file goes to standard output.
-            optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
+            optional: dict[str, Any] = {"nargs": "?"} if name in _USUAL else {}
+            optional |= {"const": _USUAL.get(name)} if optional else {}
             one.add_argument(f"--{name}", metavar=kind, dest=name, help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
         parser.add_argument(
@@ -187,6 +204,8 @@ class Command(Program):
         others = [name for name in (*_ACTIONS, "repair") if name != "host" and vars(opts)[name]]
         if opts.pages and others:
             raise KrowlError(f"--pages and --{others[0]} do not go together: give one of them")
+        if opts.forecast:
+            target_of(opts.forecast)
         validate(offline(self.settings))
 
     def _lock_tree(
@@ -244,6 +263,8 @@ class Command(Program):
         elif opts.explain:
             # The process that owns the host answers.
             self._say_explained(opts, explain_running(error, opts.explain))
+        elif opts.forecast:
+            self._forecast_running(error, path, folders, opts)
         elif given := vars(opts)["import"]:
             self._say_imported(opts, import_running(error, given, self.settings))
         elif any(getattr(opts, name) for name in (*_ACTIONS, "repair", "pages")):
@@ -261,6 +282,29 @@ class Command(Program):
             shown = {path: total, **{path / name: status for name, status in each.items()}}
             text = "\n".join(frontier.running(*one) for one in shown.items())
             self._say(opts, {"running": {"total": total, **each}}, text)
+
+    def _forecast_running(
+        self,
+        error: JobInUseError,
+        path: Path,
+        folders: Sequence[JobFolder],
+        opts: argparse.Namespace,
+    ) -> None:
+        """Say the forecast of the crawl that uses the folders; of several processes that of
+        each, as each has its own hosts and its own budget."""
+        found = {
+            folder.path.name: forecast_of_running(
+                JobInUseError(folder.path, error.holder), opts.forecast
+            )
+            for folder in folders
+        }
+        texts = {name: forecast_text(each) for name, each in found.items()}
+        if folders[0].path == path:
+            name = path.name
+            self._say(opts, asdict(found[name]), texts[name])
+        else:
+            text = "\n\n".join(f"{name}\n{each}" for name, each in texts.items())
+            self._say(opts, {name: asdict(each) for name, each in found.items()}, text)
 
     def _failure_in(self, folder: JobFolder, error: Exception) -> tuple[str, int]:
         """Return the line for an error with a folder, and the exit code."""
@@ -310,6 +354,16 @@ class Command(Program):
         given = vars(opts)
         if opts.pages:
             self._print_pages(stores, opts)
+        elif given["forecast"]:
+            sampled = [
+                each
+                for store in stores
+                for each in sample(store, lambda host: policy.of(host.name).delay(host.rate))
+            ]
+            forecast = forecast_of(
+                sampled, Afforded.by(self.settings), target_of(given["forecast"])
+            )
+            self._say(opts, asdict(forecast), forecast_text(forecast) + note)
         elif given["host"]:
             name = named_host(given["host"])
             views = [

@@ -12,6 +12,7 @@ import msgspec
 
 from krowlspider.config.credentials import read_files
 from krowlspider.crawl.explain import Explanation
+from krowlspider.crawl.forecasting import CrawlForecast
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported
@@ -102,6 +103,16 @@ def explain_running(error: JobInUseError, url: str) -> Explanation:
     with reached(error) as source:
         found = source.ask(f"explain?url={quote(url, safe='')}")
     return msgspec.convert(found, Explanation)
+
+
+def forecast_of_running(error: JobInUseError, target: str) -> CrawlForecast:
+    """Return how fresh the pages stay, as the crawl that uses a folder says.
+
+    :raises JobError: it does not answer
+    :raises KrowlError: it has no pages
+    """
+    with reached(error) as source:
+        return msgspec.convert(source.forecast(target), CrawlForecast)
 
 
 def snapshot_of_running(error: JobInUseError, target: Path, settings: Settings) -> str:

@@ -365,8 +365,8 @@ class BroadSpider(Spider):
         if self._requisites is not None:
             await self._requisites.of_page(page, response)
         if page.feeds and not (page.nofollow and not self._follow_nofollow):
-            path = meta.get("krowl_path", "")
-            self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path)
+            path, seed = meta.get("krowl_path", ""), meta.get("krowl_seed", "")
+            self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
         await self._follow(page, response, depth)
         return page
 

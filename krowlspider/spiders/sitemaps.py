@@ -116,7 +116,7 @@ class SitemapReader:
         if (guess := authority + _GUESSED) not in found:
             queue([guess], is_guess=True)
 
-    def look_at_feeds(self, feeds: list[str], page: str, depth: int, path: str) -> None:
+    def look_at_feeds(self, feeds: list[str], page: str, depth: int, path: str, seed: str) -> None:
         """Queue the feeds that a page names; known ones are not queued again."""
         host = host_of(page)
         known = self._feeds.pop(host, set())
@@ -127,7 +127,7 @@ class SitemapReader:
             if len(known) < _FEEDS_MAX and url not in known and _NO_FEED not in url:
                 known.add(url)
                 of = (_FEED_LEVEL, host)
-                self._queue([url], depth=depth + 1, of=of, page=page, path=path)
+                self._queue([url], depth=depth + 1, of=of, page=page, path=path, seed=seed)
 
     def _queue(
         self,

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from gzip import compress
+from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,9 @@ def check_the_api(crawl: SimpleNamespace) -> None:
     found = api(crawl, f"explain?url={quote(own)}secret")
     assert (found["state"], found["setting"]) == ("queued", "ROBOTSTXT_OBEY")
     assert found["robots"] == "line 2: Disallow: /secret"
+    # No page comes back by the schedule.
+    assert api(crawl, "forecast") is None
+    assert api(crawl, "forecast?target=90%25%201d")["whole"]["pages"] >= 1
     assert api(crawl, "history")["fields"] == list(FIELDS)
     (page,) = [row for row in api(crawl, "pages") if row["url"] == own]
     assert (page["outcome"], page["status"]) == ("done", 200)
@@ -118,6 +122,7 @@ def check_bad_questions(crawl: SimpleNamespace) -> None:
     assert "sorted by one of queued" in api(crawl, "hosts?sort=names", 400)["error"]
     for limit in ("0", "-1", "201", "x", "9" * 5000):
         assert "give 1 to 200" in api(crawl, f"hosts?limit={limit}", 400)["error"]
+    assert "'90' is no target" in api(crawl, "forecast?target=90", 400)["error"]
     assert "no snapshot is being taken" in api(crawl, "snapshot?folder=/none", 400)["error"]
     assert "give 1 to 100" in api(crawl, "pages?limit=101", 400)["error"]
     assert api(crawl, "explain?url=ftp://x/")["state"] == "invalid"
@@ -243,6 +248,7 @@ def check_the_document(crawl: SimpleNamespace) -> None:
         ("answers", f"?name={own}"),
         ("nodes", ""),
         ("explain", f"?url={own}"),
+        ("forecast", "?target=90%25%201d"),
     ):
         about = paths[f"/api/v1/{path}"]["get"]
         content = about["responses"]["200"]["content"]
@@ -380,6 +386,13 @@ def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> Non
 
 
 # --- parts ---
+
+
+def test_the_page_has_each_element_that_its_script_names() -> None:
+    folder = files("krowlspider.views.page")
+    script, page = (folder.joinpath(name).read_text() for name in ("live.js", "live.html"))
+    named = set(re.findall(r'\bat\("([^"]+)"\)', script))
+    assert {"freshness", "forecast", "hosts"} <= named <= set(re.findall(r'id="([^"]+)"', page))
 
 
 def test_the_page_is_off_with_the_metrics() -> None:

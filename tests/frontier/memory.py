@@ -78,6 +78,10 @@ class MemoryStore:
         start = after[: after.index(b"\0")] + b"\1" if after else b""
         yield from firsts_of(self.items(prefix, start))
 
+    def size(self, start: bytes, stop: bytes) -> int:
+        some = [(key, value) for key, value in self._data.items() if start <= key < stop]
+        return sum(len(key) + len(value) for key, value in some)
+
     def compact(self, start: bytes, stop: bytes) -> None:
         """Do nothing: a dict keeps no deleted keys."""
 

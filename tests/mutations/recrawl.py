@@ -17,6 +17,7 @@ _GONE = f"{_RECRAWL}/gone.py", ("tests/recrawl/test_gone.py",)
 _FORECAST = f"{_RECRAWL}/forecast.py", ("tests/recrawl/test_forecast.py",)
 _TESTS = ("tests/frontier/test_due_pages.py",)
 _PAGES = "krowlspider/frontier/pages"
+_SAMPLE = f"{_PAGES}/sample.py", ("tests/frontier/pages/test_sample.py",)
 _DUE = "krowlspider/frontier/due_pages.py", _TESTS
 _PLANNER = f"{_PAGES}/planner.py", _TESTS
 _ROWS = f"{_PAGES}/rows.py", _TESTS
@@ -194,7 +195,15 @@ _TABLE = (
     ),
     (
         *("politeness-is-not-seen", "a forecast keeps to politeness", _FORECAST),
-        *("self._points[max(step, own)]", "self._points[step]"),
+        *("self._point(max(step, self.own(faster)))", "self._point(step)"),
+    ),
+    (
+        *("posteriors-are-means", "a rate that is not known is expected", _FORECAST),
+        *("expected_value(estimate, 1.0, rest) + rest * stays", "rest * stays"),
+    ),
+    (
+        *("a-host-counts-once-a-hit", "a host counts by its pages", _SAMPLE),
+        *("len(some) * total / len(keys) / pages", "len(some) * total / len(keys)"),
     ),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -396,6 +397,30 @@ def test_a_crawl_that_goes_on_ends_at_its_limit(tmp_path: Path, answers: dict[st
     with SimulatedRawWeb(answers) as web:
         crawl(web, tmp_path, max_pages=2, **CONTINUOUS)
         assert len(asked(web)) == 2
+
+
+def test_a_start_says_how_fresh_its_pages_stay(tmp_path: Path, answers: dict[str, Raw]):
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        before = crawl(web, tmp_path, KROWL_RECRAWL="once").log
+        web.requests.clear()
+        seeds = write_seeds(tmp_path / "seeds.txt", [web.url(HOST, "/")])
+        log = (
+            SimulatedCrawl(
+                tmp_path / "job",
+                arguments={"seeds": seeds},
+                settings=CONTINUOUS,
+                script=interrupted_when(lasting(LASTS)),
+            )
+            .run()
+            .log
+        )
+    said = re.findall(r"Forecast: .*", log)
+    assert len(said) == 1
+    assert "of 4 pages at most 1 d outdated" in said[0]
+    assert "target 90 %: " in said[0]
+    # Without a schedule nothing is computed.
+    assert "Forecast" not in before
 
 
 def test_a_crawl_that_goes_on_is_polite_and_loses_nothing_when_killed(tmp_path: Path):

@@ -45,6 +45,7 @@ _DIGITS_MAX = 15
 # Orders that hold at the process alone that gets them. All others reach each process by themselves.
 _OF_ONE = ("reload", "set")
 _NO_SNAPSHOT = "a crawl of several processes has no snapshot: stop it, and copy the whole folder"
+_NO_FORECAST = "each process has its own forecast: ask the page of one, or scrapy frontier"
 _NO_LIMIT = "all processes share max_pages: give another at the next start"
 _BROKEN_OFF = (
     "the process that takes the file does not answer: what it has taken by then stays queued; give"
@@ -84,6 +85,7 @@ class CrawlOfAll:
             "host": partial(self._of_one, "host"),
             "answers": partial(self._of_one, "answers"),
             "explain": self._explain,
+            "forecast": self._forecast,
             "snapshot": lambda _: failed(HTTPStatus.CONFLICT, _NO_SNAPSHOT),
         }
         orders: dict[str, Route] = {
@@ -208,6 +210,10 @@ class CrawlOfAll:
         """Reply as any process, which asks the one that owns the host."""
         question = f"explain?{request.query_string}"
         return await self._first(request, lambda each: self._processes.ask(each, question))
+
+    async def _forecast(self, request: web.BaseRequest) -> web.Response:
+        """Reply null, as a page without a forecast does: each process has its own."""
+        return failed(HTTPStatus.CONFLICT, _NO_FORECAST) if request.query else _json(None)
 
     # --- orders ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import cache, partial
 from importlib.resources import files
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from krowlspider.crawl.monitoring.endpoint import Events
+from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
 from krowlspider.crawl.monitoring.page_server import Recent
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY
 from krowlspider.views.control.api import answer_of, as_json, order_routes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from krowlspider.crawl.explain import Explanation
+    from krowlspider.crawl.forecasting import CrawlForecast
     from krowlspider.crawl.monitoring.endpoint import Route
     from krowlspider.engine.control import Control
     from krowlspider.views.control.ordering import Ordering
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     # Answers a request with what becomes JSON.
     Question = Callable[[web.BaseRequest], Any]
 
+# Seconds between two looks at an answer that takes long.
+_LOOK = 1.0
 # The files of the page, with their media types.
 _FILES = {
     "/": ("live.html", "text/html; charset=utf-8"),
@@ -74,6 +78,7 @@ def routes(
     answers = {name: partial(_recent, recent, name, ask) for name, ask in api.items()}
     made: dict[str, Route] = {name: partial(_json, known) for name, known in answers.items()}
     made["explain"] = partial(_json, partial(_explained, answers["explain"], orders))
+    made["forecast"] = partial(_json, partial(_forecast, control))
     made["snapshot"] = partial(_json, partial(_snapshot, control))
 
     def events(request: web.BaseRequest) -> Events:
@@ -137,6 +142,14 @@ async def _explained(
     here: Explanation = explain(request)
     who = f"HTTP from {request.remote}"
     return await orders(who).explain_at(here) if here.owner else here
+
+
+async def _forecast(control: Control, request: web.BaseRequest) -> CrawlForecast | None:
+    """Return the forecast, which may take some seconds where there are many pages."""
+    made = asyncio.ensure_future(control.forecast(request.query.get("target", "").strip()))
+    while not (await asyncio.wait([made], timeout=_LOOK))[0]:
+        request[MORE_TIME]()
+    return made.result()
 
 
 def _event(status: dict[str, Any]) -> bytes:

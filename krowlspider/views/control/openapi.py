@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
+from krowlspider.crawl.forecasting import CrawlForecast
 from krowlspider.crawl.nodes.overview import NodeRow
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.coverage import Covered
@@ -108,6 +109,11 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         "where a URL is, and why it is not being fetched",
         _schema(Explanation),
         [_parameter("url", _TEXT, is_required=True)],
+    ),
+    "forecast": (
+        "how fresh the pages stay by the schedule; null without a target and a schedule",
+        _schema(CrawlForecast | None),
+        [_parameter("target", _TEXT)],
     ),
     "snapshot": (
         "whether the snapshot that was begun to a folder is whole",

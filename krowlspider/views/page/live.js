@@ -392,6 +392,42 @@ function showPages(found) {
   showLines("pages", found.slice(0, 30), () => "");
 }
 
+// --- how fresh the pages stay ---
+
+const FORECAST_EACH = 600000;
+const FORECAST_AGAIN = 60000;
+const percent = (portion) => `${rate(100 * portion)} %`;
+
+function showForecast(found) {
+  at("freshness").hidden = false;
+  const hours = found.age / HOUR;
+  const age = hours % 24 ? `${rate(hours)} h` : `${rate(hours / 24)} d`;
+  at("forecast-age").textContent = `outdated for ${age} at most`;
+  at("forecast-said").textContent = `${percent(found.portion)} of the pages outdated for ${age} at`
+    + ` most: ${found.words}.`;
+  const all = { ...found.whole, delay: "all" };
+  at("forecast").replaceChildren(...[...found.classes, all].map((each) => {
+    const row = element("tr");
+    const cells = [each.delay, each.pages_each, number(each.hosts), number(each.pages),
+      percent(each.within), percent(each.fresh), rate(each.requests), each.limit || "–"];
+    row.append(...cells.map((text) => element("td", text)));
+    return row;
+  }));
+}
+
+// Reading the rows takes the crawl a second, so this is asked seldom; never again without a schedule.
+async function refreshForecast() {
+  let again = FORECAST_EACH;
+  try {
+    const found = await ask("forecast");
+    if (found === null) return;
+    showForecast(found);
+  } catch {
+    again = FORECAST_AGAIN;
+  }
+  setTimeout(refreshForecast, again);
+}
+
 // --- nodes ---
 
 function showNodes(found) {
@@ -448,3 +484,4 @@ for (const id of ["sort", "only"]) {
 }
 at("sorting").addEventListener("submit", (event) => event.preventDefault());
 refresh();
+refreshForecast();

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _TIMEOUT = 5.0
-# Seconds for which a crawl may take no bytes of a file, or sync it.
+# Seconds for which a crawl may take no bytes of a file, or sync it, or read for a forecast.
 _TIMEOUT_OF_FILE = 60.0
 # Bytes of an answer that are read.
 _ANSWER_MAX = 4_000_000
@@ -132,10 +132,21 @@ class Source:
         found = self._answer(f"snapshot?folder={quote(str(target))}", None, {})
         return str(found["message"]) if found["done"] else ""
 
-    def _answer(self, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
+    def forecast(self, target: str) -> Any:
+        """Return the forecast of a crawl for a target.
+
+        :raises KrowlError: the crawl has none, with its reason
+        :raises NoCrawlError: there is no answer
+        """
+        question = f"forecast?target={quote(target, safe='')}"
+        return self._answer(question, None, {}, timeout=_TIMEOUT_OF_FILE)
+
+    def _answer(
+        self, path: str, body: bytes | None, headers: dict[str, str], timeout: float = _TIMEOUT
+    ) -> Any:
         request = Request(f"{self.url}/api/v1/{path}", body, headers)  # noqa: S310 - it is of http
         try:
-            with self._opener.open(request, timeout=_TIMEOUT) as answer:
+            with self._opener.open(request, timeout=timeout) as answer:
                 return json.loads(answer.read(_ANSWER_MAX))
         except HTTPError as error:
             with error:

@@ -236,6 +236,16 @@ def test_a_durable_write_syncs_before_and_after(
     store.close()
 
 
+def test_the_size_of_a_range_is_about_its_part(open_store: OpenStore) -> None:
+    store = open_store()
+    put(store, *((b"a%04d" % number, os.urandom(100)) for number in range(2000)))
+    store.flush()
+    whole, half = store.size(b"a", b"b"), store.size(b"a", b"a1000")
+    assert whole == pytest.approx(2000 * 105, rel=0.2)
+    assert half == pytest.approx(whole / 2, rel=0.1)
+    assert store.size(b"b", b"c") == 0
+
+
 def test_an_iteration_does_not_show_later_writes(open_store: OpenStore) -> None:
     store = open_store()
     put(store, (b"a", b"1"), (b"c", b"3"))
