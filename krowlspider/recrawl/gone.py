@@ -22,6 +22,8 @@ AGAIN_MAX = 30 * _DAY
 # nothing by itself.
 DROPPED_AFTER = 30 * _DAY
 _DROPPED_ANSWERS = 4
+# Bytes of the digest of a text.
+TEXT_SIZE = 8
 # Pages of a host that must change into one text before it counts as its page for errors.
 _SOFT_FROM = 3
 _MISSING, _MOVED = frozenset({404, 410}), frozenset({301, 308})

@@ -10,7 +10,7 @@ from math import inf
 from msgspec import Struct
 
 from krowlspider.frontier.entry import lengthen, shorten
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import TEXT_SIZE, Absence, State
 from krowlspider.recrawl.validators import http_date
 
 # The first byte of each row. A row with another one, or with a flag that is not known here, is of a
@@ -38,7 +38,8 @@ _ESTIMATE = 512
 _PASS = 1024
 _PLANNED = 2048
 _ABSENT = 4096
-_KNOWN = 2 * _ABSENT - 1
+_TEXT = 8192
+_KNOWN = 2 * _TEXT - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -68,8 +69,10 @@ class PageRow(Struct):
       record if it is another one.
     - ``etag``, ``modified``: ETag and Last-Modified as the server sent them; empty without.
     - ``payload``: its digest, 20 or 32 bytes; empty without a record.
+    - ``text``: the digest of its main text (`krowlspider.recrawl.text`), 8 bytes; empty if it has
+      none, or was fetched without KROWL_RECRAWL.
     - ``fetches``: answers in all. ``unmodified``: those with status 304. ``changes``: those with
-      another payload than before. Each counts up to COUNT_MAX.
+      another text than before, or payload if no text is known. Each counts up to COUNT_MAX.
     - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
       floats; None before its second fetch.
     - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
@@ -99,6 +102,7 @@ class PageRow(Struct):
     due: int = 0
     planned: int = 0
     absence: Absence = Absence()
+    text: bytes = b""
 
     @property
     def is_planned(self) -> bool:
@@ -149,6 +153,9 @@ class PageRow(Struct):
             state, answers, since = self.absence
             second = min(max(int(since), 0), SECONDS_MAX)
             fields.append(_ABSENCE.pack(state, answers, second))
+        if self.text:
+            flags |= _TEXT
+            fields.append(self.text)
         return flags
 
     def _put_validators(self, fields: list[bytes]) -> int:
@@ -232,6 +239,8 @@ def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
         state, answers, since = _ABSENCE.unpack_from(data, at)
         row.absence = Absence(State(state), answers, since)
         at += _ABSENCE.size
+    if flags & _TEXT:
+        row.text, at = data[at : at + TEXT_SIZE], at + TEXT_SIZE
     return at
 
 
