@@ -52,7 +52,7 @@ _TABLE = (
     ),
     (
         *("a-page-gone-comes-back", "pages that are missing are dropped", _ROWS),
-        *("new.absence = absence.answered(fetched.status, new.last)", "new.absence = absence"),
+        *("new.absence = absence.answered(", "new.absence = absence or absence.answered("),
     ),
     (
         *("demands-pile-up", "a page that is planned anew adds the difference", _ROWS),

@@ -74,6 +74,7 @@ def give_up(
     if not kept:
         _delete_robots(frontier, name, batch)
         batch.delete(schema.trust_key(name))
+        batch.delete(schema.soft_not_found_key(name))
         _delete_demand(frontier, name, batch)
         batch.delete(schema.deferred_key(name))
         if moves:

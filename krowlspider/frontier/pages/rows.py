@@ -8,9 +8,16 @@ from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
 from krowlspider.frontier.pages.after import row_after, trust_after
 from krowlspider.frontier.pages.planner import demand_of
 from krowlspider.frontier.pages.row import PageRow, read_row
-from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
+from krowlspider.frontier.store.schema import (
+    KEY_SIZE,
+    PAGES,
+    host_of_page,
+    page_prefix,
+    soft_not_found_key,
+    trust_key,
+)
 from krowlspider.frontier.store.store import put
-from krowlspider.recrawl.gone import Absence
+from krowlspider.recrawl.gone import Absence, SoftNotFound
 from krowlspider.recrawl.trust import Trust
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.urls.host import host_of
@@ -62,6 +69,7 @@ class PageRows:
         others an earlier row is read.
         """
         trusts: dict[str, Trust] = {}
+        votes: dict[str, SoftNotFound] = {}
         planning = None if self.planner is None else self.planner.begin(batch)
         for lease, dropped in acknowledged:
             fetched = lease.fetched
@@ -83,11 +91,13 @@ class PageRows:
                 planned = demand_of(row)
                 absence = Absence() if row is None else row.absence
                 changes = 0 if row is None else row.changes
+                text = b"" if row is None else row.text
             new = row_after(row, entry, fetched)
             new.passed = self.pass_number
             new.due = new.planned = 0
             if planning is not None:
-                new.absence = absence.answered(fetched.status, new.last)
+                is_error = bool(new.text) and self._is_error(host, text, new.text, votes)
+                new.absence = absence.answered(fetched.status, new.last, soft_404=is_error)
                 planning.fetched(lease.host, identity, new, planned)
                 if entry.is_again:
                     is_confirmed = fetched.meaning is Meaning.NOT_MODIFIED
@@ -95,8 +105,22 @@ class PageRows:
             batch.put(key, new.encode(host))
         for host, trust in trusts.items():
             batch.put(trust_key(host), bytes(trust))
+        for host, vote in votes.items():
+            batch.put(soft_not_found_key(host), bytes(vote))
         if planning is not None:
             planning.end()
+
+    def _is_error(
+        self, host: str, before: bytes, text: bytes, votes: dict[str, SoftNotFound]
+    ) -> bool:
+        """Return whether a page with a text is missing. ``before`` is its text before, empty if it
+        is not known. A change is counted in ``votes``, of hosts."""
+        vote = votes.get(host)
+        if vote is None:
+            vote = SoftNotFound.read(self._store.get(soft_not_found_key(host)))
+        if before and text != before:
+            vote = votes[host] = vote.changed_into(text, before)
+        return vote.is_error(text)
 
     def _put_unfetched(self, lease: Lease, planning: Planning | None, batch: Batch) -> None:
         """Plan a page anew that was to be fetched again, and was not. Without a schedule, a later

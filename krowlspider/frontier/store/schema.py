@@ -60,6 +60,7 @@ key                          value
 ``T``                        how far due pages are queued, see ``DuePages``: JSON
 ``U``                        the threshold of a crawl that goes on, see ``Demand``
 ``U`` host                   the demand of a host, see ``HostDemand``
+``V`` host                   the text of its pages for errors, see ``SoftNotFound``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -122,6 +123,7 @@ TRUST = b"R"
 DUE_AGAIN = b"S"
 DUE_PLACE = b"T"
 DEMAND = b"U"
+SOFT_NOT_FOUND = b"V"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -185,6 +187,10 @@ def trust_key(host: str) -> bytes:
 
 def demand_key(host: str) -> bytes:
     return DEMAND + host.encode()
+
+
+def soft_not_found_key(host: str) -> bytes:
+    return SOFT_NOT_FOUND + host.encode()
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:
