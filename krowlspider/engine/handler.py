@@ -20,6 +20,7 @@ from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import keeps_pages
+from krowlspider.crawl.recrawl import OFF
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
@@ -31,6 +32,8 @@ from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
+from krowlspider.urls.media_type import computed_type
+from krowlspider.urls.page.headers import values_of
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -105,6 +108,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._meters = self._job.meters
         self._throttle = self._job.throttle
         self._keeps_rows = keeps_pages(settings)
+        self._digests_text = settings["KROWL_RECRAWL"] != OFF
         self._ids = RecordIds()
         self._last_tries = LastTries(settings, self._count)
         # Whether the archive has failed and this has been logged.
@@ -146,6 +150,8 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.stored is not None:
             body = await self._load(in_flight, in_flight.memory, exchange.stored)
         response = await self._decode(request, in_flight, exchange, body)
+        if self._digests_text and not exchange.truncated:
+            await self._digest(in_flight, response)
         if exchange.truncated == "disconnect":
             response.flags.append(TRUNCATED)
         if observer is not None and observer.stop is not None:
@@ -236,6 +242,18 @@ class DownloadHandler(BaseDownloadHandler):
             in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
+
+    async def _digest(self, in_flight: InFlight, response: Response) -> None:
+        """Have the text of a page compared at its commit with the text that it had before."""
+        fetched = None if in_flight.lease is None else in_flight.lease.fetched
+        if fetched is None or fetched.status != 200 or not response.body:
+            return
+        headers = response.headers
+        options = values_of(headers, b"X-Content-Type-Options")
+        found = computed_type(values_of(headers, b"Content-Type"), options, response.body)
+        mark = in_flight.mark(self._job.frontier.queues)
+        decoders = self._job.fetching.decoders
+        fetched.text = await decoders.digest(mark, response.body, found.essence)
 
     def _size_limit(self, request: Request) -> int:
         """Return the most bytes of a body, as received and again decoded; 0 for no limit, as in

@@ -38,7 +38,8 @@ class Fetched(Struct, eq=False):
 
     ``started`` is its WARC-Date, in seconds since the epoch. ``etag`` and ``modified`` are as the
     server sent them, empty where they cannot be sent back. ``meaning`` is what it says of the page
-    that was there before.
+    that was there before. ``text`` is the digest of its main text, empty without KROWL_RECRAWL, and
+    where it has none.
     """
 
     started: float
@@ -47,6 +48,7 @@ class Fetched(Struct, eq=False):
     modified: bytes
     meaning: Meaning
     receipt: Receipt
+    text: bytes = b""
 
 
 def validators_in(

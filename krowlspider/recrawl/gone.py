@@ -22,6 +22,8 @@ AGAIN_MAX = 30 * _DAY
 # nothing by itself.
 DROPPED_AFTER = 30 * _DAY
 _DROPPED_ANSWERS = 4
+# Bytes of the digest of a text.
+TEXT_SIZE = 8
 # Pages of a host that must change into one text before it counts as its page for errors.
 _SOFT_FROM = 3
 _MISSING, _MOVED = frozenset({404, 410}), frozenset({301, 308})
@@ -86,19 +88,34 @@ class SoftNotFound(NamedTuple):
     """The text into which pages of a host change most, to find 200s that mean 404.
 
     ``text`` is its digest, ``votes`` the majority vote of Boyer and Moore: pages that changed into
-    it, less pages that changed into another. Ordinary changes never agree.
+    it, less pages that changed into another. Ordinary changes never agree. ``before`` is the text
+    that the last of these pages had: pages that share their text before and after a change have
+    another layout, as the shells of a script do, and are not missing.
     """
 
     text: bytes = b""
     votes: int = 0
+    before: bytes = b""
 
-    def changed_into(self, text: bytes) -> Self:
-        """Return the vote after a page changed into a text."""
+    def __bytes__(self) -> bytes:
+        return self.text + bytes((self.votes,)) + self.before
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Self:
+        """Return what ``bytes`` made. None: no text has a vote."""
+        if not data:
+            return cls()
+        return cls(data[:TEXT_SIZE], data[TEXT_SIZE], data[TEXT_SIZE + 1 :])
+
+    def changed_into(self, text: bytes, before: bytes) -> Self:
+        """Return the vote after a page changed into a text from the one ``before``."""
         if text == self.text:
-            return self._replace(votes=min(self.votes + 1, 255))
+            if before == self.before:
+                return self
+            return type(self)(text, min(self.votes + 1, 255), before)
         if self.votes:
             return self._replace(votes=self.votes - 1)
-        return type(self)(text, 1)
+        return type(self)(text, 1, before)
 
     def is_error(self, text: bytes) -> bool:
         """Return whether a page with this text is missing, though its status says 200."""

@@ -15,10 +15,12 @@ from krowlspider.frontier.due_pages import DuePages, leave_unplanned
 from krowlspider.frontier.entry import AGAIN, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.queue import AGAIN_PRIORITY
+from krowlspider.frontier.moves.forgetting import forget_now
 from krowlspider.frontier.pages.planner import CHUNK, TICK, HostDemand, Planner, demand_of, tick_at
 from krowlspider.frontier.pages.row import PageRow, read_row
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
+from krowlspider.recrawl.gone import State
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
@@ -158,6 +160,53 @@ def test_pages_of_one_time_share_keys(world: World):
     batch.write()
     # Jitter spreads them over some buckets.
     assert 3 <= sum(pages_in_buckets(world.store).values()) <= 12
+
+
+def test_pages_that_change_into_one_text_are_missing_though_found(world: World):
+    """A 200 with the text of the host's errors is a 404, also for a page that had it before."""
+    due = scheduled(world)
+    urls = [f"http://a.test/{page}" for page in range(6)]
+    world.add(*urls, "http://b.test/")
+    for number, _ in enumerate((*urls, "b")):
+        fetch_page(world, world.clocks.wall, text=b"text %03d" % number)
+    for day in range(60):
+        step(due)
+        while world.frontier.queued:
+            payload = b"%020d" % day
+            fetch_page(world, world.clocks.wall, text=b"no such.", payload=payload)
+        if day == 30:
+            world.restart()
+            due = scheduled(world)
+        world.clocks.pass_(DAY)
+    missing = [url for url in urls if row_of(world, url).absence.is_tombstone]
+    # Before the third of them, one page may only have changed.
+    assert missing == urls
+    assert row_of(world, "http://b.test/").absence.state is State.PRESENT
+    assert planner(world).counts["gone"]
+    world.add("http://a.test/new")
+    fetch_page(world, world.clocks.wall, text=b"no such.")
+    assert row_of(world, "http://a.test/new").absence.state is State.MISSING
+    forget_now(world.frontier, "a.test")
+    world.add("http://a.test/new")
+    fetch_page(world, world.clocks.wall, text=b"no such.")
+    assert row_of(world, "http://a.test/new").absence.state is State.PRESENT
+
+
+def test_a_page_is_present_again_once_it_has_another_text(world: World):
+    due = scheduled(world)
+    urls = [f"http://a.test/{page}" for page in range(4)]
+    world.add(*urls)
+    for number in range(4):
+        fetch_page(world, world.clocks.wall, text=b"text %03d" % number)
+    found = []
+    for text in (b"no such.", b"no such.", b""):
+        world.clocks.pass_(60 * DAY)
+        step(due)
+        while world.frontier.queued:
+            payload = text.ljust(20)
+            fetch_page(world, world.clocks.wall, payload=payload, text=text or b"text new")
+        found.append({row_of(world, url).absence.state for url in urls})
+    assert found[1:] == [{State.MISSING}, {State.PRESENT}]
 
 
 def test_a_missing_page_is_asked_seldom_and_dropped(world: World):

@@ -148,8 +148,12 @@ READING_AND_ARCHIVE = (
         "pages that differ only in what is masked are duplicates",
         f"{_CORPUS}/worker.py",
         "masked = mask(found, rules.masked) if rules.masked else {}\n"
-        "        marks = fingerprints(found.text, minhash=rules.similarity is not None)",
-        "marks = fingerprints(found.text, minhash=rules.similarity is not None)\n"
+        "        marks = fingerprints(\n"
+        "            found.text, minhash=rules.similarity is not None, numbers=rules.numbers\n"
+        "        )",
+        "marks = fingerprints(\n"
+        "            found.text, minhash=rules.similarity is not None, numbers=rules.numbers\n"
+        "        )\n"
         "        masked = mask(found, rules.masked) if rules.masked else {}",
         ("tests/corpus/test_personal_data.py",),
     ),

@@ -53,7 +53,10 @@ _TABLE = (
     ),
     (
         *("a-page-gone-comes-back", "pages that are missing are dropped", _ROWS),
-        *("seen.absence.answered(fetched.status, new.last)", "seen.absence"),
+        *(
+            "new.absence = seen.absence.answered(",
+            "new.absence = seen.absence or seen.absence.answered(",
+        ),
     ),
     (
         *("demands-pile-up", "a page that is planned anew adds the difference", _ROWS),

@@ -49,8 +49,8 @@ SETTINGS_AND_PEOPLE = (
         "sitemaps-of-any-level",
         "9: an index in an index in an index is the end",
         _SITEMAPS,
-        "if level >= LEVELS_MAX:",
-        "if level > LEVELS_MAX:",
+        "if level >= LEVELS_MAX or",
+        "if level > LEVELS_MAX or",
         ("tests/spiders/test_sitemaps.py", "-k", "exactly_what"),
     ),
     Mutation(

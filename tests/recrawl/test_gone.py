@@ -93,8 +93,8 @@ def test_a_dropped_page_was_missing_in_its_last_answers(statuses: list[int]) -> 
 
 def test_pages_that_change_into_one_text_are_missing() -> None:
     vote = SoftNotFound()
-    for text in (b"error", b"news", b"error", b"error", b"error"):
-        vote = vote.changed_into(text)
+    for number, text in enumerate((b"error", b"news", b"error", b"error", b"error")):
+        vote = vote.changed_into(text, b"page %d" % number)
     assert vote.is_error(b"error")
     assert not vote.is_error(b"news")
     assert Absence().answered(200, 0.0, soft_404=vote.is_error(b"error")).state is State.MISSING
@@ -104,5 +104,18 @@ def test_pages_that_change_into_one_text_are_missing() -> None:
 def test_ordinary_changes_are_no_errors(texts: list[bytes]) -> None:
     vote = SoftNotFound()
     for text in texts:
-        vote = vote.changed_into(text)
+        vote = vote.changed_into(text, text[::-1])
         assert not vote.is_error(text)
+
+
+def test_pages_that_shared_their_text_before_are_not_missing() -> None:
+    vote = SoftNotFound()
+    for _ in range(10):
+        vote = vote.changed_into(b"new shell", b"old shell")
+    assert not vote.is_error(b"new shell")
+
+
+def test_a_vote_is_read_as_it_was_written() -> None:
+    vote = SoftNotFound().changed_into(b"8 bytes.", b"of a row")
+    assert SoftNotFound.read(bytes(vote)) == vote
+    assert SoftNotFound.read(None) == SoftNotFound()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -277,6 +280,52 @@ def test_a_host_whose_tags_lie_is_asked_in_full(tmp_path: Path):
             web.requests.clear()
             crawl(web, tmp_path)
         assert IF_TAG not in asked(web)["/"]
+
+
+def page_of(text: str, nonce: str, *more: bytes) -> Raw:
+    """Return a page with a text of its own, and a nonce, compressed if the headers say so."""
+    body = f"<script nonce={nonce}></script><p>{text}, seen {len(nonce)} times</p>".encode()
+    return Raw(answer(HTML, *more, body=gzip.compress(body) if more else body))
+
+
+def test_a_page_changes_by_its_main_text(tmp_path: Path):
+    compressed = b"Content-Encoding: gzip"
+    first = {
+        "/": Raw(answer(HTML, body=links("/nonce", "/news", "/zipped", "/image") + b"<p>Start")),
+        "/nonce": page_of("A story", "x"),
+        "/news": page_of("A story", "x"),
+        "/zipped": page_of("A long story", "x", compressed),
+        "/image": Raw(answer(b"Content-Type: image/png", body=b"\x89PNG one")),
+    }
+    then = {
+        **first,
+        "/nonce": page_of("A story", "abc"),
+        "/news": page_of("The end", "x"),
+        "/zipped": page_of("A long story", "abc", compressed),
+        "/image": Raw(answer(b"Content-Type: image/png", body=b"\x89PNG two")),
+    }
+    answers = dict(first)
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path)
+        before = rows(tmp_path / "job")
+        answers.update(then)
+        crawl(web, tmp_path)
+    after = rows(tmp_path / "job")
+    changes = {path: row["changes"] for path, row in after.items()}
+    assert changes == {"": 0, "nonce": 0, "news": 1, "zipped": 0, "image": 1}
+    assert {path for path, row in after.items() if "text_digest" not in row} == {"image"}
+    # The archive has each payload.
+    assert before["nonce"]["payload_digest"] != after["nonce"]["payload_digest"]
+
+
+def test_without_the_setting_no_text_is_read(tmp_path: Path, answers: dict[str, Raw]):
+    code = "import sys; from krowlspider.engine.handler import DownloadHandler as h; print("
+    code += "[n for n in sys.modules if n == 'krowlspider.recrawl.text'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    with SimulatedRawWeb(answers) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+    assert all("text_digest" not in row for row in rows_of(tmp_path / "job"))
 
 
 def refetched_on_disk(jobdir: Path, scratch: Path) -> int:

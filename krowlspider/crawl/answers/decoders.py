@@ -1,4 +1,4 @@
-"""Decode the content codings of pages.
+"""Decode the content codings of pages, and read their text.
 
 A cheap body is decoded immediately. Others go to a thread, so that the event loop goes on.
 """
@@ -64,6 +64,15 @@ class Decoders:
             await loop.run_in_executor(self._thread, self._thread_mark.during, page, decoding.run)
         memory.resize(len(decoding.body))
         return decoding.body
+
+    async def digest(self, page: bytes, body: bytes, media_type: str) -> bytes:
+        """Return what `text_digest` returns for the decoded body of a page, in the thread."""
+        # Crawls that fetch no page again do not load it.
+        from krowlspider.recrawl.text import text_digest  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        during = self._thread_mark.during
+        return await loop.run_in_executor(self._thread, during, page, text_digest, body, media_type)
 
     def close(self) -> None:
         """Begin nothing more. A body that is being decoded ends within its CPU limit."""

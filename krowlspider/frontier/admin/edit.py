@@ -91,9 +91,9 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
         *(schema.deferred_key, schema.host_key, schema.hold_key),
         *(schema.trust_key, schema.hints_key),
     )
+    learnt = (schema.soft_not_found_key(name), schema.demand_key(name), schema.DEMAND)
     # Without the sum, the next start adds up the demands of the hosts.
-    demands = (schema.demand_key(name), schema.DEMAND)
-    for key in (*(key_of(name) for key_of in own), *demands, *robots):
+    for key in (*(key_of(name) for key_of in own), *learnt, *robots):
         batch.delete(key)
     batch.write()
     return marked, dropped

@@ -28,13 +28,16 @@ _Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 _Positive = Annotated[float, Meta(gt=0, le=1e30)]
 _Digest = Annotated[str, Meta(pattern="^(sha1:[A-Z2-7]{32}|sha256:[0-9a-f]{64})$")]
 
+_TextDigest = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+
 
 class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     """A row as JSON. Dates are in UTC; octets of ``etag`` and ``last_modified`` are characters.
 
     ``warc_date`` is the WARC-Date of the record that has the payload. ``warc_url`` is its URL if it
-    is another one. ``estimate``: changes seen, and in how many seconds. ``seed``: the URL of the
-    seed that it came from, which may be itself; missing where that is not known.
+    is another one. ``text_digest`` is that of the main text. ``estimate``: changes seen, and in how
+    many seconds. ``seed``: the URL of the seed that it came from, which may be itself; missing
+    where that is not known.
     """
 
     url: str
@@ -50,6 +53,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     etag: Annotated[str, Meta(max_length=ETAG_MAX)] | UnsetType = UNSET
     last_modified: Annotated[str, Meta(max_length=MODIFIED_MAX)] | UnsetType = UNSET
     payload_digest: _Digest | UnsetType = UNSET
+    text_digest: _TextDigest | UnsetType = UNSET
     warc_date: datetime | UnsetType = UNSET
     warc_url: str | UnsetType = UNSET
     estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
@@ -70,6 +74,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             etag=row.etag.decode("latin-1") or UNSET,
             last_modified=row.modified.decode("latin-1") or UNSET,
             payload_digest=_labelled(row.payload) if row.payload else UNSET,
+            text_digest=row.text.hex() or UNSET,
             warc_date=_date(row.stored) if row.stored else UNSET,
             warc_url=row.elsewhere or UNSET,
             estimate=row.estimate or UNSET,
@@ -101,6 +106,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             self.not_modified,
             self.changes,
             self.estimate or None,
+            text=bytes.fromhex(self.text_digest or ""),
             seed=b"" if seed == self.url else key_of_seed(seed),
         )
 

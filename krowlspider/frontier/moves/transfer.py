@@ -75,6 +75,7 @@ def give_up(
         _delete_robots(frontier, name, batch)
         batch.delete(schema.trust_key(name))
         batch.delete(schema.hints_key(name))
+        batch.delete(schema.soft_not_found_key(name))
         _delete_demand(frontier, name, batch)
         batch.delete(schema.deferred_key(name))
         if moves:

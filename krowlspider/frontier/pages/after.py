@@ -39,9 +39,12 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         fetched.etag,
         fetched.modified,
         receipt.payload,
+        text=fetched.text,
     )
     new.seed = entry.seed if row is None else row.seed
     if row is not None:
+        if new.payload == row.payload:
+            new.text = new.text or row.text
         new.first, new.depth = row.first, min(row.depth, entry.depth)
         new.fetches, new.unmodified = min(row.fetches + 1, COUNT_MAX), row.unmodified
         new.changes, new.changed = row.changes, row.changed
@@ -54,7 +57,8 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
 def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     """Return what the validators of a host are worth after a fetch of a page with a row.
 
-    Bytes that differ under a weak tag may be the same text (RFC 9110, section 8.8.1): no lie.
+    Bytes that differ with the same main text are no lie. Where the text is not known, bytes that
+    differ under a weak tag may be the same text (RFC 9110, section 8.8.1).
     """
     stored = Validators(row.etag, row.modified)
     if fetched.meaning is Meaning.NOT_MODIFIED:
@@ -62,18 +66,27 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     if fetched.status != row.status or not (row.payload and fetched.receipt.payload):
         return trust
     differs = fetched.receipt.payload != row.payload
+    if row.text and fetched.text:
+        text_changed = differs and fetched.text != row.text
+    else:
+        text_changed = differs and not row.etag.startswith(b"W/")
     return after_content(
         trust,
         stored,
         Validators(fetched.etag, fetched.modified),
-        text_changed=differs and not row.etag.startswith(b"W/"),
+        text_changed=text_changed,
         bytes_changed=differs,
     )
 
 
 def has_changed(row: PageRow, new: PageRow) -> bool:
-    """Return whether a page has another body or status than before."""
-    return (new.payload, new.status) != (row.payload, row.status)
+    """Return whether a page has another main text or status than before; where no text is known,
+    whether it has another body."""
+    if new.status != row.status:
+        return True
+    if new.payload == row.payload:
+        return False
+    return not (new.text and new.text == row.text)
 
 
 def _estimate(row: PageRow, fetched: Fetched, *, changed: bool) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from krowlspider.frontier.pages.row import SECONDS_MAX, PageRow, read_row
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_again_key
 from krowlspider.recrawl.estimate import Estimate
+from krowlspider.recrawl.gone import SoftNotFound
 from krowlspider.recrawl.hints import PUSHED
 from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.threshold import EVERY, THRESHOLD_START, counted, demand, step
@@ -219,12 +220,13 @@ class Seen(NamedTuple):
     absence: Absence
     named: int
     tried: int
+    text: bytes
 
     @classmethod
     def of(cls, row: PageRow) -> Self:
         rate, demand = estimate_of(row).mean, demand_of(row)
         known = (row.kind, row.depth, rate, row.last, row.changes, demand, row.absence)
-        return cls(*known, row.named, row.tried)
+        return cls(*known, row.named, row.tried, row.text)
 
 
 class Planning:
@@ -237,6 +239,7 @@ class Planning:
         self._buckets: _Buckets = defaultdict(lambda: defaultdict(list))
         self.now = planner.now()
         self.hints = HintRecords(planner.store, planner.trials)
+        self._votes: dict[str, SoftNotFound] = {}
 
     def plan(
         self, host: Host, identity: bytes, row: PageRow, last: float, before: float = 0.0
@@ -299,6 +302,18 @@ class Planning:
         site = found.site.observed(kind, before.depth, before.rate, interval, changed=changed)
         self._hosts[host.name] = host, found._replace(seen=site.seen, expected=site.expected)
 
+    def is_error(self, name: str, before: bytes, text: bytes) -> bool:
+        """Return whether a page of a host is missing, as its text says. ``before`` is its text
+        before the fetch. Either is empty if it is not known. A change of it is counted."""
+        if not text:
+            return False
+        vote = self._votes.get(name)
+        if vote is None:
+            vote = SoftNotFound.read(self._planner.store.get(schema.soft_not_found_key(name)))
+        if before and text != before:
+            vote = self._votes[name] = vote.changed_into(text, before)
+        return vote.is_error(text)
+
     def count(self, *, is_confirmed: bool, has_changed: bool) -> None:
         """Count a page that was fetched again."""
         counts = self._planner.counts
@@ -342,8 +357,10 @@ class Planning:
         self._hosts[host.name] = host, found._replace(demand=max(found.demand + more, 0.0))
 
     def end(self) -> None:
-        """Put the buckets, the demands and the records of hints into the batch."""
+        """Put the buckets and what was learnt of the hosts into the batch."""
         planner, batch = self._planner, self._batch
+        for name, vote in self._votes.items():
+            batch.put(schema.soft_not_found_key(name), bytes(vote))
         self.hints.put(batch)
         _put_buckets(self._buckets, planner.next_number, batch)
         if not self._hosts:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from krowlspider.frontier.entry import AGAIN, SITEMAP, Entry, lengthen, shorten
 from krowlspider.frontier.store.schema import SEED_SIZE
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import TEXT_SIZE, Absence, State
 from krowlspider.recrawl.prior import Kind
 from krowlspider.recrawl.validators import http_date
 
@@ -41,10 +41,11 @@ _ESTIMATE = 512
 _PASS = 1024
 _PLANNED = 2048
 _ABSENT = 4096
+_TEXT = 1 << 13
 _NAMED = 1 << 14
 _LIST = 1 << 15
 _SEED = 1 << 16
-_KNOWN = (2 * _ABSENT - 1) | _NAMED | _LIST | _SEED
+_KNOWN = (2 * _SEED) - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -74,8 +75,10 @@ class PageRow(Struct):
       record if it is another one.
     - ``etag``, ``modified``: ETag and Last-Modified as the server sent them; empty without.
     - ``payload``: its digest, 20 or 32 bytes; empty without a record.
+    - ``text``: the digest of its main text (`krowlspider.recrawl.text`), 8 bytes; empty if it has
+      none, or was fetched without KROWL_RECRAWL.
     - ``fetches``: answers in all. ``unmodified``: those with status 304. ``changes``: those with
-      another payload than before. Each counts up to COUNT_MAX.
+      another text than before, or payload if no text is known. Each counts up to COUNT_MAX.
     - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
       floats; None before its second fetch, unless the schedule has planned it.
     - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
@@ -114,6 +117,7 @@ class PageRow(Struct):
     named: int = 0
     tried: int = 0
     listing: bytes = b""
+    text: bytes = b""
 
     @property
     def kind(self) -> Kind:
@@ -177,6 +181,9 @@ class PageRow(Struct):
         if self.listing:
             flags |= _LIST
             fields.append(_with_length(self.listing))
+        if self.text:
+            flags |= _TEXT
+            fields.append(self.text)
         return flags
 
     def _put_validators(self, fields: list[bytes]) -> int:
@@ -282,6 +289,8 @@ def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
         at += _BITS.size
     if flags & _LIST:
         row.listing, at = _read(data, at)
+    if flags & _TEXT:
+        row.text, at = data[at : at + TEXT_SIZE], at + TEXT_SIZE
     return at
 
 

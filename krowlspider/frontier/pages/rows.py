@@ -117,7 +117,8 @@ class PageRows:
         else:
             seen = Seen.of(before)
             new = row_after(row, entry, fetched)
-            new.absence = seen.absence.answered(fetched.status, new.last)
+            is_error = planning.is_error(lease.host.name, seen.text, new.text)
+            new.absence = seen.absence.answered(fetched.status, new.last, soft_404=is_error)
         new.passed, new.listing = self.pass_number, listing
         new.due = new.planned = new.named = new.tried = 0
         if planning is not None:

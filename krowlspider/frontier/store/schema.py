@@ -63,6 +63,7 @@ key                          value
 ``V`` key                    the URL of a seed whose pages have led to others, see ``SeedNames``;
                              ``key`` has 6 bytes
 ``W`` host                   what hints about the pages of a host are worth, see ``Precisions``
+``X`` host                   the text of its pages for errors, see ``SoftNotFound``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -127,6 +128,7 @@ DUE_PLACE = b"T"
 DEMAND = b"U"
 SEED_NAME = b"V"
 HINTS = b"W"
+SOFT_NOT_FOUND = b"X"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -201,6 +203,10 @@ def hints_key(host: str) -> bytes:
 
 def seed_name_key(key: bytes) -> bytes:
     return SEED_NAME + key
+
+
+def soft_not_found_key(host: str) -> bytes:
+    return SOFT_NOT_FOUND + host.encode()
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:

@@ -56,6 +56,7 @@ ROWS = st.builds(
     named=st.integers(0, 15),
     tried=st.integers(0, 15),
     listing=st.binary(max_size=300),
+    text=st.just(b"") | st.binary(min_size=8, max_size=8),
 )
 
 
@@ -123,6 +124,7 @@ def test_a_usual_row_has_150_bytes_at_most():
         row = PageRow(f"https://{HOST}/" + "p" * length, 200, 1_700_000_000, 1_700_000_000.25)
         row.changed, row.stored, row.payload = row.first, row.last, b"s" * 20
         row.seed = b"sixfix"
+        row.text = b"8 bytes."
         row.etag, row.modified = b'"5e3f-60b4c1d2a8f00"', date_of_seconds(1_600_000_000)
         sizes.append(len(page_prefix(HOST)) + 8 + len(row.encode(HOST)))
     assert median(sizes) <= 150

@@ -24,6 +24,7 @@ from krowlspider.frontier.store.schema import page_prefix, seen_prefix
 from krowlspider.frontier.store.store import put
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.trust import Trust
+from krowlspider.recrawl.validators import Meaning
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.moves.hosts import chunks
 from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
@@ -111,6 +112,44 @@ def test_a_second_fetch_counts_in_the_row(world: World, request_: bytes):
     assert (row.fetches, row.changes, row.unmodified) == (3, 1, 0)
 
 
+@pytest.mark.parametrize(
+    ("texts", "payloads", "changes"),
+    [
+        ((b"one text", b"one text"), (SHA1, b"t" * 20), 0),
+        ((b"one text", b"another."), (SHA1, b"t" * 20), 1),
+        # The text is read otherwise by another version.
+        ((b"one text", b"another."), (SHA1, SHA1), 0),
+        ((b"", b"one text"), (SHA1, b"t" * 20), 1),
+        ((b"one text", b""), (SHA1, b"t" * 20), 1),
+        ((b"", b"one text"), (SHA1, SHA1), 0),
+    ],
+)
+def test_a_page_changes_by_its_text_if_it_is_known(
+    world: World, texts: tuple[bytes, bytes], payloads: tuple[bytes, bytes], changes: int
+):
+    world.add(A)
+    fetch_page(world, 1000.0, text=texts[0], payload=payloads[0])
+    world.frontier.queue([again(A)])
+    fetch_page(world, 2000.0, text=texts[1], payload=payloads[1])
+    world.crash()
+    (row,) = rows(world)
+    assert row is not None
+    assert row.changes == changes
+    assert row.changed == (2000 if changes else 1000)
+    assert (row.text, row.payload) == texts[1:] + payloads[1:]
+
+
+def test_a_row_keeps_the_text_of_a_body_that_is_fetched_without_it(world: World):
+    world.add(A)
+    fetch_page(world, 1000.0, text=b"one text")
+    for answer in ({}, {"status": 304, "meaning": Meaning.NOT_MODIFIED}):
+        world.frontier.queue([again(A)])
+        fetch_page(world, 2000.0, **answer)
+    (row,) = rows(world)
+    assert row is not None
+    assert row.text == b"one text"
+
+
 def test_a_row_of_a_later_version_stays(world: World):
     world.add(A)
     fetch_page(world, 1000.0)
@@ -124,7 +163,7 @@ def test_a_row_of_a_later_version_stays(world: World):
 def test_rows_go_with_their_host(world: World, other: World):
     world.add(*(f"{A}{page}" for page in range(5)), "http://b.test/")
     for started in range(5):
-        fetch_page(world, 1000.0 + started)
+        fetch_page(world, 1000.0 + started, text=b"one text")
     before = rows(world, "a.test")
     assert len(before) > 2
     world.hand_over("a.test", other)
@@ -210,6 +249,21 @@ def test_a_host_whose_tag_stays_with_other_bytes_is_not_trusted(
     assert world.frontier.pages.trust("a.test") == Trust()
 
 
+@pytest.mark.parametrize(
+    ("tag", "text", "is_trusted"),
+    [(b'"a"', b"one text", True), (b'"a"', b"another.", False), (b'W/"a"', b"another.", False)],
+)
+def test_a_tag_lies_if_it_stays_while_the_text_changes(
+    world: World, tag: bytes, text: bytes, is_trusted: bool
+):
+    assert world.frontier.pages is not None
+    world.add(A)
+    fetch_page(world, 1000.0, etag=tag, text=b"one text")
+    world.frontier.queue([again(A)])
+    fetch_page(world, 2000.0, etag=tag, text=text, payload=b"t" * 20)
+    assert world.frontier.pages.trust("a.test").tags.is_trusted == is_trusted
+
+
 def test_the_rate_of_change_is_estimated_from_the_second_fetch_on(world: World):
     world.add(A)
     fetch_page(world, 1000.0)
@@ -261,7 +315,7 @@ def take_in(world: World, lines: list[bytes]) -> list[str]:
 def test_an_import_keeps_all_but_the_record_in_another_archive(world: World, other: World):
     world.add(A, "https://b.test/p?q=1")
     fetch_page(world, 1000.25, etag=b'W/"\xe4"', modified=b"Thu, 01 Jan 1970 00:10:00 GMT")
-    fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32)
+    fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32, text=b"one text")
     assert take_in(other, lines_of(world)) == []
     expected = rows(world)
     for row in expected:
@@ -339,6 +393,7 @@ def test_a_false_name_of_a_seed_in_a_chunk_is_refused(world: World, other: World
         {"seed": "http://B.test/"},
         {"status": 1000},
         {"payload_digest": "sha1:x"},
+        {"text_digest": "12"},
         {"first_fetch": "1901-01-01T00:00:00Z"},
         {"etag": "a" * 1025},
         {"etag": "\u20ac"},
