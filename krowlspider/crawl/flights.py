@@ -77,6 +77,11 @@ class Flights:
         its own."""
         return (request.meta.get("download_timeout", usual) for request in self._requests)
 
+    def robots_alone(self) -> list[Request]:
+        """Return the robots fetches in flight; none of them while anything else is in flight."""
+        is_alone = all(each.robots_fetch is not None for each in self._requests.values())
+        return list(self._requests) if is_alone else []
+
     # --- on the wire ---
 
     def begin(self, request: Request, in_flight: InFlight) -> None:
@@ -161,6 +166,12 @@ class Flights:
             self._schedule.deferral.defer(host, wait, batch)
         else:
             self._schedule.release(host, wait, batch)
+
+    def give_up(self, in_flight: InFlight) -> None:
+        """Queue a robots fetch again that was cancelled, because no page needs it any more."""
+        in_flight.end = End.EXCUSED
+        if in_flight.robots_fetch is not None:
+            self._job.robots_fetches.queue(in_flight.robots_fetch)
 
     def _fall_back(self, in_flight: InFlight) -> None:
         """Queue the http URL of a bare seed, or of those that wait for this robots.txt."""

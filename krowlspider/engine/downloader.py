@@ -118,8 +118,10 @@ class Downloader:
 
     def _make_runner(self) -> None:
         engine = self._crawler.engine
-        awaited = self._scheduler.awaited
-        self._runner = RequestRunner(engine, self.active, self.download, awaited)
+        scheduler = self._scheduler
+        self._runner = RequestRunner(
+            engine, self.active, self.download, scheduler.awaited, scheduler.needless
+        )
         start_requests_with(engine, self._runner.start_request)
 
     def _send_awaited(self) -> None:
@@ -160,6 +162,10 @@ class Downloader:
             elif result is request:
                 again = request
             return result
+        except asyncio.CancelledError:
+            if in_flight is not None:
+                flights.give_up(in_flight)
+            raise
         except Exception as error:
             if in_flight is not None and in_flight.failure is None:
                 in_flight.fail("ignored" if isinstance(error, IgnoreRequest) else "error")

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from krowlspider.internals.engine import scrape, slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from scrapy.core.engine import ExecutionEngine
 
@@ -32,6 +32,7 @@ class RequestRunner:
     """Takes the steps of Scrapy's engine for each request, in the same order.
 
     ``active`` holds the requests that are with the downloader; ``download`` removes them from it.
+    After each request that ends, those that ``needless`` returns are cancelled.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class RequestRunner:
         active: set[Request],
         download: Callable[[Request], Awaitable[Response | Request]],
         awaited: AwaitedRequests,
+        needless: Callable[[], Sequence[Request]],
     ):
         self._engine = engine
         self._slot = slot_of(engine)
         self._active = active
         self._download = download
         self._awaited = awaited
+        self._needless = needless
         self._loop = asyncio.get_running_loop()
         # The event loop itself holds only weak references to tasks.
         self._tasks: dict[Request, asyncio.Task[None]] = {}
@@ -85,6 +88,8 @@ class RequestRunner:
         finally:
             del self._tasks[request]
             self._slot.remove_request(request)
+            for other in self._needless():
+                self._tasks[other].cancel()
             self._slot.nextcall.schedule()
 
     def _put_back(self, request: Request) -> None:

@@ -47,7 +47,7 @@ from krowlspider.urls.host import host_of, is_data, queued_as
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from scrapy import Request, Spider
@@ -469,6 +469,11 @@ class Scheduler(BaseScheduler):
             return None
         self._in_turn = 0 if request is None else self._in_turn + 1
         return request
+
+    def needless(self) -> Sequence[Request]:
+        """Return the robots fetches in flight, if this start has fetched all pages that it may."""
+        left = self.budget.left
+        return () if left is None or left > 0 else self.flights.robots_alone()
 
     def next_awaited(self) -> Request | None:
         """Return the next request of a host that has an awaited request queued, if one is due.

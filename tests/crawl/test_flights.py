@@ -127,3 +127,26 @@ def test_an_excused_page_keeps_its_place(tmp_path: Path) -> None:
         assert crawl.crawler.stats.get_value("retry/count") is None
 
     asyncio.run(run())
+
+
+def test_a_robots_fetch_that_is_given_up_is_queued_again(tmp_path: Path) -> None:
+    """The limit of pages may be raised while the last ones end."""
+
+    async def run() -> None:
+        crawl = Simulation(_Busy(Answer(1.0)), lambda _: MemoryStore(), tmp_path)
+        crawl.discover(["http://a.test/1"])
+        flights = crawl.scheduler.flights
+        while not crawl.open:
+            crawl.run_until(crawl.clocks.monotonic + 0.01)
+        (request,) = crawl.open
+        assert flights.robots_alone() == [request]
+        in_flight = flights.get(request)
+        assert in_flight is not None
+        flights.give_up(in_flight)
+        assert in_flight.host.robots.fetches == [in_flight.robots_fetch]
+        # It ends meanwhile: the host's next request is for robots.txt all the same.
+        crawl.run_until(crawl.clocks.monotonic + 60.0)
+        assert crawl.scheduler.counted()["done"] == 1
+        assert flights.robots_alone() == []
+
+    asyncio.run(run())

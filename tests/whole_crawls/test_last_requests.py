@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.support.crawls import AT_ONCE, ROBOTS, crawl_of, page
+import pytest
+
+from tests.mockweb.audit import violations
+from tests.support.crawls import AT_ONCE, ROBOTS, crawl_of, page, paths
 from tests.support.simulated_crawl import interrupted_when
 from tests.support.simulated_web import SimulatedWeb
 
@@ -66,3 +69,22 @@ def test_a_crawl_that_is_stopped_names_what_it_waits_for(tmp_path: Path) -> None
         ends = [line.rpartition(" | ")[2] for line in found]
         waits = re.compile(r"stopping, waits for 2 requests \(at most (\d+) s\)")
         assert_becomes_fewer([waits.fullmatch(end) for end in ends])
+
+
+@pytest.mark.parametrize("slow", [29, 200])
+def test_robots_fetches_end_with_the_last_page(tmp_path: Path, slow: float) -> None:
+    """No page may need them any more. The next start fetches them, and the pages of their hosts."""
+    moved = {"host": "c.test", "path": "/robots.txt", "redirect": "http://b.test:{port}/robots.txt"}
+    hangs = {"host": "b.test", **ROBOTS, "latency": slow}
+    with SimulatedWeb(spec=[hangs, moved, *WEB]) as web:
+        found = [web.url(host, "/quick") for host in ("a.test", "b.test", "c.test")]
+        crawl = crawl_of(web, tmp_path, found, settings=SETTINGS, arguments={"max_pages": 1}).run()
+        log = web.log()
+        assert crawl.stats["finish_reason"] == "max_pages"
+        assert paths(log) == ["/quick"]
+        assert [each.complete for each in log if each.host.startswith("b.test")] == [False]
+        assert max(each.end for each in log) - min(each.start for each in log) < 10
+        if slow < SETTINGS["DOWNLOAD_TIMEOUT"]:
+            crawl_of(web, tmp_path, found, settings=SETTINGS).run()
+            assert paths(web.log()) == ["/quick"] * 3
+            assert violations(web.log(), min_delay=0) == []
