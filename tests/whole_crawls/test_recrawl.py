@@ -282,6 +282,16 @@ def test_an_answer_of_no_use_has_the_page_asked_in_full(tmp_path: Path, reply: b
     assert rows(jobdir)[""]["fetches"] == 2
 
 
+def test_a_304_with_a_malformed_tag_counts_as_one_without(tmp_path: Path):
+    reply = answer(b"ETag: a", status=NOT_MODIFIED)
+    page = Raw(answer(HTML, b'ETag: "a"', body=b"page"), others={IF_TAG: reply})
+    with SimulatedRawWeb({"/": page}) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        jobdir = crawl(web, tmp_path).jobdir
+    row = rows(jobdir)[""]
+    assert (row["not_modified"], row["etag"]) == (1, '"a"')
+
+
 def test_a_304_counts_for_no_page_of_the_limit(tmp_path: Path, answers: dict[str, Raw]):
     answers["/"] = tagged(links("/dated", "/gone"))
     with SimulatedRawWeb(answers) as web:
