@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.archive.payloads.digests import Original, label
 from krowlspider.archive.write.records import warc_date
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
-from krowlspider.frontier.recrawl_pass import RecrawlPass
+from krowlspider.frontier.recrawl_pass import RecrawlPass, leave_pass
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
@@ -197,9 +197,10 @@ def recrawl_work(
     """Return what a start with KROWL_RECRAWL asks again; None if it asks nothing."""
     if kind != CONTINUOUS:
         leave_unplanned(frontier.store)
+    if kind == ONCE and pages is not None:
+        return RecrawlPass(frontier, pages)
+    leave_pass(frontier.store)
     if kind == OFF or pages is None:
         return None
-    if kind == ONCE:
-        return RecrawlPass(frontier, pages)
     share, budget = Afforded.by(settings)
     return DuePages(frontier, pages, wall=wall, share=share, budget=budget)

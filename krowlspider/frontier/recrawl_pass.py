@@ -33,13 +33,25 @@ PASSES_MAX = 0xFFFF
 class _State(Struct):
     """``number`` is from 1 to PASSES_MAX, ``after`` the key of the last row that was looked at.
     ``is_walked``: all were. ``is_over``: all pages are done too. ``host``: the one whose pages were
-    queued last: the next row may be of it."""
+    queued last: the next row may be of it. ``is_left``: a start without a pass came after the last
+    one of this pass, and may have fetched what was queued for it."""
 
     number: int
     after: bytes = PAGES
     is_walked: bool = False
     is_over: bool = False
     host: str = ""
+    is_left: bool = False
+
+
+def leave_pass(store: Store) -> None:
+    """Note that a start begins which has no pass."""
+    saved = store.get(RECRAWL_PASS)
+    if saved is not None:
+        state = msgspec.json.decode(saved, type=_State)
+        if not (state.is_over or state.is_left):
+            state.is_left = True
+            put(store, RECRAWL_PASS, msgspec.json.encode(state))
 
 
 class RecrawlPass:
@@ -54,9 +66,14 @@ class RecrawlPass:
         self._store: Store = frontier.store
         saved = self._store.get(RECRAWL_PASS)
         state = None if saved is None else msgspec.json.decode(saved, type=_State)
+        if state is not None and state.is_left:
+            # Another start may have fetched all that was queued.
+            state.is_over |= state.is_walked and not frontier.pending
         self.is_resumed = not (state is None or state.is_over)
         if state is None or state.is_over:
             state = _State(1 if state is None else state.number % PASSES_MAX + 1)
+        if state.is_left or not self.is_resumed:
+            state.is_left = False
             put(self._store, RECRAWL_PASS, msgspec.json.encode(state))
         self._state = state
         pages.pass_number = state.number

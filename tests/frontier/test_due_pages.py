@@ -124,6 +124,39 @@ def test_a_changing_page_is_asked_much_oftener(world: World):
     assert 1 < asked[STILL] < asked[CHANGING] / 10
 
 
+def test_a_change_is_found_by_the_time_that_was_planned(world: World):
+    """A tenth of the pages changes a day, each day others."""
+    due, every = scheduled(world), 10 * TICK
+    urls = [f"http://{host}.test/{page}" for host in "ab" for page in range(10)]
+    world.add(*urls)
+    begun = world.clocks.wall
+    plans: dict[str, float] = {}
+    seen: dict[str, int] = {}
+    found = 0
+    while (now := world.clocks.wall) < begun + 20 * DAY:
+        step(due)
+        while world.frontier.queued:
+            if (lease := world.pop()) is None:
+                world.clocks.pass_(1)
+                continue
+            url, now = lease.entry.url, world.clocks.wall
+            # The day of its last change.
+            day = int((now - begun) // DAY)
+            changed = max(day - (day - urls.index(url)) % 10, 0)
+            found += seen.get(url, 0) != changed
+            seen[url] = changed
+            # Some seconds for the pages before it.
+            assert now <= plans.get(url, now) + every + 60
+            lease.fetched = fetched_at(now, url, changed.to_bytes(20))
+            world.frontier.schedule.release(lease.host, 0.25)
+            world.frontier.acknowledge(lease)
+            world.commit()
+        plans |= {row.url: row.due for row in rows(world) if row and row.due}
+        world.clocks.pass_(every)
+    # Each was found once when the page was new.
+    assert found > len(urls) + 10
+
+
 def test_no_page_is_due_before_its_time(world: World):
     due = scheduled(world)
     world.add(*PAGES)

@@ -10,7 +10,7 @@ import pytest
 
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.pages.row import PageRow
-from krowlspider.frontier.recrawl_pass import PASSES_MAX, RecrawlPass
+from krowlspider.frontier.recrawl_pass import PASSES_MAX, RecrawlPass, leave_pass
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
@@ -98,6 +98,21 @@ def test_a_kill_between_steps_asks_nothing_twice(world: World):
     walk(world)
     asked += fetch_all(world)
     assert asked == Counter(PAGES)
+
+
+def test_a_pass_that_another_start_has_finished_is_over(world: World):
+    walk(world)
+    assert not begun(world).is_pending
+    leave_pass(world.store)
+    fetch_page(world, 1000.0)
+    assert begun(world).is_resumed
+    # The start that resumed it may die before the end, and then there is nothing left to ask.
+    fetch_all(world)
+    assert begun(world).is_resumed
+    leave_pass(world.store)
+    assert not begun(world).is_resumed
+    walk(world)
+    assert fetch_all(world) == Counter(PAGES)
 
 
 def test_a_page_in_flight_at_a_kill_is_asked_again(world: World):

@@ -23,7 +23,7 @@ from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.support.archived import Record, sha1, valid_records
 from tests.support.crawling import scrapy, write_seeds
 from tests.support.crawls import anchors, crawl_of, pages
-from tests.support.rawweb import HTML, Raw, answer
+from tests.support.rawweb import HTML, NOT_FOUND, Raw, answer
 from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
 from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
@@ -170,6 +170,40 @@ def test_each_page_is_asked_again_with_its_validators(tmp_path: Path, answers: d
         assert len(done.items) == 5 - unmodified
 
 
+@pytest.mark.slow
+def test_where_a_tenth_has_changed_most_bytes_are_saved(tmp_path: Path):
+    """Pages of 20 kB with ETag and Last-Modified."""
+    paths = [f"/{number}" for number in range(200)]
+
+    def page(path: str, version: int) -> Raw:
+        return tagged(f"{path} {version} ".encode() * 2000, b'"%d"' % version)
+
+    web_answers = {"/": tagged(links(*paths)), **{path: page(path, 1) for path in paths}}
+    with SimulatedRawWeb(web_answers) as web:
+
+        def received() -> int:
+            """Return the bytes of all answers since the last call, those to robots.txt too."""
+            found = sum(
+                len(web_answers.get(path, NOT_FOUND).to(request)) for path, request in web.requests
+            )
+            web.requests.clear()
+            return found
+
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        in_full = received()
+        web_answers |= {path: page(path, 2) for path in paths[::10]}
+        second = crawl(web, tmp_path)
+        changed = [path for path, request in web.requests if IF_TAG + b'"1"' in request]
+        assert len(changed) == len(paths)
+        saved = 1 - received() / in_full
+    assert second.stats["krowl/frontier/fetched_count/not_modified"] == 181
+    assert second.stats["krowl/frontier/done_count"] == 20
+    assert {path for path, row in rows(second.jobdir).items() if row["changes"]} == {
+        path[1:] for path in paths[::10]
+    }
+    assert 0.85 < saved < 0.9
+
+
 def test_a_date_that_is_not_before_its_answer_is_not_sent(tmp_path: Path):
     """The Date of the answer is of the same clock. The pages agree with any date they are asked."""
     later = b"Tue, 14 Nov 2023 22:13:21 GMT"
@@ -250,6 +284,16 @@ def test_an_answer_of_no_use_has_the_page_asked_in_full(tmp_path: Path, reply: b
     assert not any(profile.endswith("not-modified") for profile in profiles)
     assert rows(jobdir)[""]["not_modified"] == 0
     assert rows(jobdir)[""]["fetches"] == 2
+
+
+def test_a_304_with_a_malformed_tag_counts_as_one_without(tmp_path: Path):
+    reply = answer(b"ETag: a", status=NOT_MODIFIED)
+    page = Raw(answer(HTML, b'ETag: "a"', body=b"page"), others={IF_TAG: reply})
+    with SimulatedRawWeb({"/": page}) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        jobdir = crawl(web, tmp_path).jobdir
+    row = rows(jobdir)[""]
+    assert (row["not_modified"], row["etag"]) == (1, '"a"')
 
 
 def test_a_304_counts_for_no_page_of_the_limit(tmp_path: Path, answers: dict[str, Raw]):

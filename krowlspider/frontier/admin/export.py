@@ -135,7 +135,7 @@ def import_lines(
     is, unless it is poison: then it goes back to the queue without strikes.
     """
     before = frontier.counters.copy()
-    bad = good = rows = 0
+    bad = good = rows = taken = 0
     # Few: each of them has cost three processes.
     poison = {entry_of(key, value).url: key for key, value in store.items(schema.POISON)}
     batch: list[Candidate] = []
@@ -153,7 +153,7 @@ def import_lines(
             pages.append(candidate)
             rows += 1
             if len(pages) == _BATCH:
-                take_rows(frontier, pages)
+                taken += take_rows(frontier, pages)
                 pages = []
             continue
         good += 1
@@ -168,12 +168,12 @@ def import_lines(
             frontier.add(batch, is_exempt=True)
             batch = []
     frontier.add(batch, is_exempt=True)
-    take_rows(frontier, pages)
+    taken += take_rows(frontier, pages)
     changes = frontier.counters - before
     commit = frontier.begin_commit()
     commit.write()
     frontier.end_commit(commit)
     refused = dropped_in(changes)
     # The others are known, or stand twice.
-    known = good - changes["queued"] - sum(refused.values())
-    return Imported(changes["queued"], known, refused, bad, pages=rows)
+    known = good - changes["queued"] - sum(refused.values()) + rows - taken
+    return Imported(changes["queued"], known, refused, bad, pages=taken)

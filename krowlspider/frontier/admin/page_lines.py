@@ -143,10 +143,12 @@ def page_in(line: bytes, url_max: int, key_of_seed: Callable[[str], bytes]) -> P
     return msgspec.json.decode(line, type=PageLine).row(url_max, key_of_seed)
 
 
-def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> None:
+def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> int:
     """Put rows into a frontier that keeps rows, with the seen marks of their URLs, in one batch.
+    Return how many.
 
-    Each host gets a record, so that it can be handed over.
+    A URL that is known and has no row is queued, or was dropped: it is left out, so that it is not
+    asked twice. Each host gets a record, so that it can be handed over.
     """
     pages = frontier.pages
     assert pages is not None
@@ -156,15 +158,22 @@ def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> None:
     for row in rows:
         by_host.setdefault(host_of(row.url), []).append(row)
     hosts = [cache.get(name) for name in by_host]
+    taken = 0
     for name, some in by_host.items():
-        for row in some:
-            key = pages.key(row.url)
-            frontier.seen.restore(name, pages.identity(key))
+        keys = [pages.key(row.url) for row in some]
+        known = frontier.seen.marked_among(name, map(pages.identity, keys))
+        for key, row in zip(keys, some, strict=True):
+            identity = pages.identity(key)
+            if identity in known and frontier.store.get(key) is None:
+                continue
+            taken += 1
+            frontier.seen.restore(name, identity)
             batch.put(key, row.encode(name))
     frontier.seen.end_batch(batch)
     cache.record(hosts, batch)
     batch.write()
     leave_unplanned(frontier.store)
+    return taken
 
 
 def _date(seconds: float) -> datetime:

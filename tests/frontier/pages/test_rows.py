@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -297,16 +298,20 @@ def lines_of(world: World) -> list[bytes]:
     return [line.encode() for line in page_lines(world.store) if line]
 
 
+def parser(world: World) -> Callable[[bytes], Candidate | PageRow | None]:
+    assert world.frontier.pages is not None
+    key_of_seed = world.frontier.pages.seeds.key_of
+    return partial(parse_line, identify=world.identify, url_max=100, key_of_seed=key_of_seed)
+
+
 def take_in(world: World, lines: list[bytes]) -> list[str]:
     """Import lines, and return the mistakes."""
     mistakes: list[str] = []
-    assert world.frontier.pages is not None
-    key_of_seed = world.frontier.pages.seeds.key_of
     import_lines(
         world.frontier,
         world.store,
         lines,
-        lambda line: parse_line(line, world.identify, url_max=100, key_of_seed=key_of_seed),
+        parser(world),
         lambda _, mistake: mistakes.append(mistake),
     )
     return mistakes
@@ -383,6 +388,20 @@ def test_a_false_name_of_a_seed_in_a_chunk_is_refused(world: World, other: World
     chunk.seed_names = ["https://Seed.test/"]
     with pytest.raises(BadChunk, match="of a seed"):
         other.arrivals.take(decode_chunk(encode_chunk(chunk)))
+
+
+def test_a_row_of_a_url_that_is_queued_is_left_out(world: World, other: World):
+    """Else a pass would ask its page twice."""
+    world.add(A, f"{A}b")
+    fetch_page(world, 1000.0)
+    fetch_page(world, 2000.0)
+    other.add(A)
+    for known in (1, 1):
+        result = import_lines(
+            other.frontier, other.store, lines_of(world), parser(other), lambda *_: None
+        )
+        assert (result.pages, result.known) == (1, known)
+    assert [row.url for row in rows(other) if row] == [f"{A}b"]
 
 
 @pytest.mark.parametrize(
