@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.crawl.forecasting import forecast_of
+from krowlspider.crawl.recrawl import Afforded
 from krowlspider.frontier.admin.page_lines import take_rows
 from krowlspider.frontier.admin.rebuild import rebuild_indexes
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
@@ -18,13 +21,16 @@ from krowlspider.frontier.hosts.queue import AGAIN_PRIORITY
 from krowlspider.frontier.moves.forgetting import forget_now
 from krowlspider.frontier.pages.planner import CHUNK, TICK, HostDemand, Planner, demand_of, tick_at
 from krowlspider.frontier.pages.row import PageRow, read_row
+from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
+from krowlspider.recrawl.forecast import Target
 from krowlspider.recrawl.gone import State
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.pages.fetching import fetch_page, fetched_at, rows
+from tests.recrawl.test_forecast import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -410,6 +416,48 @@ def test_a_deferred_host_tries_its_queue_first(world: World):
     world.clocks.pass_(400 * DAY)
     assert step(due) == 0
     assert all(row.due > world.frontier.now() for row in rows(world) if row)
+
+
+def test_a_forecast_is_what_the_schedule_reaches():
+    """One host has pages that change faster than its delay allows, the other has not. What is known
+    of them after 20 days says what is reached in the next 20 days."""
+    store = KeptMemoryStore()
+    rule = replace(World(KeptMemoryStore).rule, minimum=1800.0, maximum=1800.0)
+    world = World(lambda: store, limits=replace(LIMITS, again_share=SHARE), rule=rule)
+    due, begun = scheduled(world), world.clocks.wall
+    rates = {"a": 4 / DAY, "b": 0.3 / DAY}
+    pages = {
+        f"http://{host}.test/{number}": steady([rate], 60, seed=number)[0]
+        for host, rate in rates.items()
+        for number in range(12)
+    }
+    world.add(*pages)
+    last: dict[str, float] = {}
+    fresh: Counter[str] = Counter()
+
+    def crawl(until: float) -> None:
+        while (now := world.clocks.wall - begun) < until:
+            step(due)
+            while (lease := world.pop()) is not None:
+                url = lease.entry.url
+                seen = bisect_right(pages[url].changes, now)
+                lease.fetched = fetched_at(world.clocks.wall, url, seen.to_bytes(20))
+                world.frontier.schedule.release(lease.host, 1800)
+                world.frontier.acknowledge(lease)
+                fresh[url] += pages[url].fresh(last.get(url, now), now)
+                last[url] = now
+            world.commit()
+            world.clocks.pass_(10 * TICK)
+
+    crawl(20 * DAY)
+    found = sample(world.store, lambda host: rule.of(host.name).delay(host.rate))
+    expected = forecast_of(found, Afforded(SHARE, 100.0), Target(0.9, DAY / 4))
+    assert [each.limit for each in expected.classes] == ["politeness"]
+    fresh.clear()
+    crawl(40 * DAY)
+    reached = fresh.total() / (20 * DAY * len(pages))
+    assert expected.whole.fresh == pytest.approx(reached, abs=0.04)
+    assert expected.whole.pages == len(pages)
 
 
 # --- the turns of a host ---

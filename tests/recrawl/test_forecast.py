@@ -37,9 +37,9 @@ NEWS = HostClass("news", 10, 1000, [known(4 / DAY), known(1 / DAY)], 1.0, 0.5)
 SLOW = HostClass("slow", 100, 50_000, MIXED, 30.0, 0.5)
 
 
-def steady(rates: list[float], days: int) -> list[Page]:
+def steady(rates: list[float], days: int, seed: int = 9) -> list[Page]:
     """Return pages with these rates."""
-    chance, pages = random.Random(9), []
+    chance, pages = random.Random(seed), []
     for rate in rates:
         changes, at = [], 0.0
         while rate and (at := at + chance.expovariate(rate)) < days * DAY:
