@@ -211,9 +211,7 @@ class BroadSpider(Spider):
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._redirects = Redirects(settings)
         # Only a schedule has a use for feeds.
-        self._reads_feeds = settings["KROWL_RECRAWL"] == CONTINUOUS and settings.getbool(
-            "KROWL_PAGES"
-        )
+        self._reads_feeds = settings["KROWL_RECRAWL"] == CONTINUOUS
         self._duplicates = DuplicateBodies()
         self._huge_pages = asyncio.Lock()
         self._set_yields_items(yields=True)

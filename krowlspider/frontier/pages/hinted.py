@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The weight of a page, as in the planner.
 _WEIGHT = 1.0
 # A bucket is up to this part of the wait late: so much later may the last fetch seem to be.
-_LATE = 1 / 8
+_LATE = 1 / 16
 
 
 class Hint(NamedTuple):
@@ -124,9 +124,10 @@ class HintedRows:
     def _last(self, planning: Planning, row: PageRow) -> float:
         """Return the time of a page's last fetch on the job clock.
 
-        The row has it by the clock of the machine, which may have been set since, and the time of
-        its bucket, which is somewhat late.
+        The row has it by the clock of the machine. Where that does not agree with the time of its
+        bucket, which is somewhat late, it was set since.
         """
         latest = row.due - row.planned
-        earliest = latest - row.planned * _LATE - TICK
-        return min(max(planning.now - (self._wall() - row.last), earliest), latest)
+        earliest = latest - row.planned * _LATE - 2 * TICK
+        last = planning.now - (self._wall() - row.last)
+        return last if earliest <= last <= latest else latest

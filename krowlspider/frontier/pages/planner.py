@@ -272,10 +272,12 @@ class Planning:
     def bring_forward(
         self, host: Host, identity: bytes, row: PageRow, at: float, last: float
     ) -> None:
-        """Have a page that is planned come up at a time before its own, ``last`` being its last
-        fetch."""
-        found, before = self._demand_of_host(host), demand_of(row)
+        """Have a page that is planned come up at a time, if that is before its own. ``last`` is its
+        last fetch."""
         tick = tick_at(at, self.now)
+        if tick * TICK >= row.due:
+            return
+        found, before = self._demand_of_host(host), demand_of(row)
         row.due, row.planned = tick * TICK, max(int(tick * TICK - last), 1)
         self._add(host, found, demand_of(row) - before)
         self._buckets[tick][host.name].append(identity)

@@ -165,12 +165,27 @@ def test_a_hint_never_puts_a_page_off(site: Site) -> None:
         assert site.row().due <= due
 
 
-def test_no_page_comes_back_within_ten_minutes(site: Site) -> None:
-    site.hint(PAGE)
+@pytest.mark.parametrize("jump", [0.0, 400 * DAY, -400 * DAY])
+def test_no_page_comes_back_within_ten_minutes(site: Site, jump: float) -> None:
+    site.world.clocks.wall += jump
+    site.hint(PAGE, source=None)
     assert site.after(2 * TICK) == [PAGE]
-    for _ in range(int(INTERVAL_MIN // TICK) - 2):
+    for _ in range(int(INTERVAL_MIN // TICK) - 3):
         site.hint(PAGE, source=None)
         assert site.after(TICK) == []
+    site.world.clocks.wall += jump
+    site.hint(PAGE, source=None)
+    assert site.after(TICK) == []
+
+
+def test_hints_that_are_repeated_do_not_put_a_page_off(site: Site) -> None:
+    site.hint(PAGE, source=None)
+    due = site.row().due
+    for _ in range(3):
+        site.world.clocks.pass_(TICK / 2)
+        site.hint(PAGE, source=None)
+        site.hint(PAGE, source=FEED)
+    assert site.row().due == due
 
 
 def test_what_has_no_row_or_is_queued_stays_as_it_is(site: Site) -> None:
