@@ -48,7 +48,7 @@ from krowlspider.crawl.parts import (
     warc_writer,
 )
 from krowlspider.crawl.snapshots.running import RunningSnapshot
-from krowlspider.crawl.turns import LoopThrottle, Turns
+from krowlspider.crawl.turns import LoopThrottle, Turns, cpu_clock
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
@@ -58,7 +58,6 @@ from krowlspider.frontier.store.owner import check_owner, put_owner
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import LevelStore, StoreError, delete, put
 from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
-from krowlspider.politeness.loop_cost import cpu_clock
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:

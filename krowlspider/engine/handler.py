@@ -244,8 +244,12 @@ class DownloadHandler(BaseDownloadHandler):
         return response_of(request, exchange, headers, body)
 
     async def _digest(self, in_flight: InFlight, response: Response) -> None:
-        """Have the text of a page compared at its commit with the text that it had before."""
-        fetched = None if in_flight.lease is None else in_flight.lease.fetched
+        """Have the text of a page compared at its commit with the text that it had before.
+
+        Sitemaps and feeds have none: another date in one of them is a change.
+        """
+        lease = in_flight.lease
+        fetched = None if lease is None or lease.entry.file else lease.fetched
         if fetched is None or fetched.status != 200 or not response.body:
             return
         headers = response.headers

@@ -5,12 +5,6 @@ The rest keeps one host from starving the others, and many hosts together from s
 
 from __future__ import annotations
 
-from time import perf_counter, thread_time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Seconds of the event loop above which work makes its host rest. Ordinary work takes a tenth.
 NOTICED = 0.002
 # Seconds above which reading a page makes its host rest; an ordinary page takes a tenth. Pages do
@@ -27,28 +21,6 @@ _BURST = 1.0
 _LINE = 60.0
 # Seconds of one piece of work that count at most: a process may be suspended for an hour within it.
 _COUNTED_MAX = 1.0
-# Seconds of wall time until `cpu_clock` reads the time of its thread again.
-_READ_AGAIN = 0.002
-
-
-def cpu_clock() -> Callable[[], float]:
-    """Return a clock of the CPU seconds of one thread, off by `_READ_AGAIN` at most.
-
-    Wall time is added to the thread's time until that is read again: to read it is a system call,
-    which takes ten times as long, and a page needs six readings.
-    """
-    read_at = cpu = 0.0
-
-    def clock() -> float:
-        nonlocal read_at, cpu
-        elapsed = perf_counter() - read_at
-        if elapsed < _READ_AGAIN:
-            return cpu + elapsed
-        cpu = thread_time()
-        read_at = perf_counter()
-        return cpu
-
-    return clock
 
 
 class LoopCost:

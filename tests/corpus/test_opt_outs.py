@@ -38,8 +38,12 @@ def url_of(case: dict[str, Any], path: str) -> str:
     return of_case(case, f"https://example.com{path}")
 
 
-def id_of(url: str) -> str:
-    return f"urn:test:{abs(hash(url))}"
+# The date of records that are given none.
+_DATE = "2026-01-02T03:04:05Z"
+
+
+def id_of(url: str, date: str = _DATE, kind: str = "response") -> str:
+    return f"urn:test:{abs(hash((url, date, kind)))}"
 
 
 def records_of(case: dict[str, Any]) -> tuple[list[bytes], list[bytes]]:
@@ -165,7 +169,8 @@ def test_a_revisit_of_a_licence_says_what_its_response_says(tmp_path: Path) -> N
     names = {url: [name for name, _ in said] for url, said in found.items()}
     assert names["https://one.example/p"] == names["https://two.example/p"] == ["rsl:ai-train=no"]
     assert "rsl:ai-train=no" not in names["https://three.example/p"]
-    assert found["https://two.example/p"][0][1] == id_of("https://two.example/license.xml")
+    revisit = id_of("https://two.example/license.xml", "2026-01-02T00:00:00Z", "revisit")
+    assert found["https://two.example/p"][0][1] == revisit
 
 
 @pytest.mark.parametrize(

@@ -166,10 +166,10 @@ def test_pages_are_read_one_in_a_turn_while_a_client_waits(
             come.set()
         await come.wait()
 
-    def noted(*args: Any) -> Any:
+    def noted(*args: Any, **options: Any) -> Any:
         read.append(turn)
         asyncio.get_running_loop().call_soon(end)
-        return read_page(*args)
+        return read_page(*args, **options)
 
     def end() -> None:
         nonlocal turn

@@ -45,6 +45,9 @@ UNMOVED = {
         *("krowl_cluster_moved_total", "krowl_cluster_moving", "krowl_cluster_arrived_total"),
     ],
     "tests/crawl/handover/test_hosts_that_stay.py": ["krowl_cluster_stays"],
+    "tests/whole_crawls/test_site_hints.py": [
+        *("krowl_recrawl_hinted_total", "krowl_recrawl_hinted_changed_total"),
+    ],
     "tests/engine/test_steering.py": ["krowl_control_change_total"],
     "tests/whole_crawls/test_disk_full.py": ["krowl_disk_pauses_total"],
     "tests/fetch/dns/test_resolver.py": [

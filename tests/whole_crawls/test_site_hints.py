@@ -59,7 +59,8 @@ class News(dict[str, Raw]):
             document = self._make(entries) + "\n" * int(clocks.wall() // HOUR % 50)
             return Raw(answer(XML, body=document.encode()))
         if path in self.pages:
-            return Raw(answer(HTML, body=f"{path} {self.changed.get(path, 0)}".encode()))
+            text = "new" if path in self.changed else "old"
+            return Raw(answer(HTML, body=f"{path} is {text}".encode()))
         return super().get(path, default)
 
 
