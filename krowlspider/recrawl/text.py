@@ -2,7 +2,7 @@
 
 The main text has no navigation, and no links but those inside sentences, unless the page is a list
 of links. Numbers, dates and random tokens are left out of it; prices stay. Markup is read as bytes,
-without a tree: `krowlspider.urls.page.visible` is more exact, and takes ten times as long. The time
+without a tree: `krowlspider.urls.page.visible` is more exact, and takes several times as long. The time
 is linear in the bytes that are read.
 """
 
@@ -36,9 +36,15 @@ _BETWEEN = b" \t\r\n\f|/,-"
 _ENTITY = re.compile(rb"&#?\w{1,8}+;?")
 _SIGNS = (b"$", b"\xe2\x82\xac", b"\xc2\xa3", b"\xc2\xa5")
 _SIGN = b"(?:" + b"|".join(map(re.escape, _SIGNS)) + b")"
-_PRICE = re.compile(_SIGN + rb"\s?(\d[\d.,]{0,20}+)|(?<![\d.,])(\d[\d.,]{0,20}+)\s?" + _SIGN)
+# The amounts behind a sign and before one: each pattern begins with a set of bytes, as that is fast.
+_AMOUNTS = (
+    re.compile(_SIGN + rb"\s?(\d[\d.,]{0,20}+)"),
+    re.compile(rb"(\d[\d.,]{0,20}+)\s?" + _SIGN),
+)
 # A word that begins with a digit, after digits have become 0.
 _NUMBER = re.compile(rb" 0[^ ]*+")
+# A part of a random token.
+_RANDOM = re.compile(rb"0[^ 0]++0")
 # Words of dates, in lower case. They are left out wherever they are.
 _DATES = frozenset(
     b"""
@@ -178,10 +184,13 @@ def _words(text: bytes) -> list[bytes]:
         text = _ENTITY.sub(b" ", text)
     prices: list[bytes] = []
     if any(sign in text for sign in _SIGNS):
-        prices = [before or behind for before, behind in _PRICE.findall(text)]
+        prices = [price for amount in _AMOUNTS for price in amount.findall(text)]
     text = b" " + text.translate(_FOLDED)
     for zeros in (b"00000000", b"0000", b"00", b"00"):
         text = text.replace(zeros, b"0")
-    words = _NUMBER.sub(b"", text).split()
-    random = {word for word in set(words) if word.count(b"0") > 1}
-    return [*filterfalse((_DATES | random).__contains__, words), *prices]
+    text = _NUMBER.sub(b"", text)
+    words = text.split()
+    left_out = _DATES
+    if _RANDOM.search(text):
+        left_out |= {word for word in set(words) if word.count(b"0") > 1}
+    return [*filterfalse(left_out.__contains__, words), *prices]
