@@ -2,8 +2,8 @@
 
 The main text has no navigation, and no links but those inside sentences, unless the page is a list
 of links. Numbers, dates and random tokens are left out of it; prices stay. Markup is read as bytes,
-without a tree: `krowlspider.urls.page.visible` is more exact, and takes several times as long. The time
-is linear in the bytes that are read.
+without a tree: `krowlspider.urls.page.visible` is more exact, and takes several times as long. The
+time is linear in the bytes that are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BETWEEN = b" \t\r\n\f|/,-"
 _ENTITY = re.compile(rb"&#?\w{1,8}+;?")
 _SIGNS = (b"$", b"\xe2\x82\xac", b"\xc2\xa3", b"\xc2\xa5")
 _SIGN = b"(?:" + b"|".join(map(re.escape, _SIGNS)) + b")"
-# The amounts behind a sign and before one: each pattern begins with a set of bytes, as that is fast.
+# The amounts behind a sign and before one. Each pattern begins with a set of bytes: that is fast.
 _AMOUNTS = (
     re.compile(_SIGN + rb"\s?(\d[\d.,]{0,20}+)"),
     re.compile(rb"(\d[\d.,]{0,20}+)\s?" + _SIGN),
