@@ -17,7 +17,7 @@
 - ``pair``: one process, two of a cluster, and two crawls apart
 - ``trees``: this checkout beside another one (``--other DIR``), both at once
 - ``profile``: a flame graph
-- ``stages``: the CPU of a page by stage
+- ``stages``: the CPU of a page by stage; ``python -m bench.calls`` counts its Python calls
 - ``recrawl``: the schedule of recrawls beside others', on a simulated web or on histories of
   documentation (``--sets DIR``; docs/recrawl-schedule.md)
 - ``requisites``: what it costs to find the requisites of a page
