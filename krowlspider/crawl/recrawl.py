@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +26,7 @@ from krowlspider.recrawl.validators import (
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from scrapy.settings import BaseSettings
@@ -41,6 +43,8 @@ CONTINUOUS = "continuous"
 # that all calls may take.
 _STEP = 200
 _LOOP_SHARE = 0.1
+# Entries of sitemaps and feeds whose hints may wait: those of three of the largest.
+HINTING_MAX = 150_000
 # Seconds until a pass that waits for room looks again.
 _FULL = 1.0
 
@@ -86,6 +90,11 @@ class Recrawl:
         self._wake = wake
         self._between_commits = between_commits
         self._fail = fail
+        # Hints that wait, and of how many entries they are.
+        self._hints: deque[tuple[Iterator[Hint], int]] = deque()
+        self._hinting = 0
+        # What follows them.
+        self.hinting: asyncio.Task[None] | None = None
 
     def text(self) -> str:
         """Return in words what this start asks again."""
@@ -151,20 +160,37 @@ class Recrawl:
         """Return the key of the row of a URL, which need not exist."""
         return self._pages.key(url)
 
-    async def take_hints(self, hints: Sequence[Hint]) -> None:
-        """Bring pages forward of which hints say that they have changed, step by step.
+    def take_hints(self, hints: Iterator[Hint], entries: int) -> bool:
+        """Have pages brought forward of which a document says that they have changed. Return at
+        once: the document must not wait in its callback.
 
-        :raises StoreError: the store cannot be written; the crawl has failed
+        ``entries`` is the number of its entries that it says so of. Return False if those that wait
+        would be more than HINTING_MAX: then its hints are left out.
         """
+        if self._hinting + entries > HINTING_MAX:
+            return False
+        self._hinting += entries
+        self._hints.append((hints, entries))
+        if self.hinting is None or self.hinting.done():
+            self.hinting = asyncio.ensure_future(self._follow_hints())
+        return True
+
+    async def _follow_hints(self) -> None:
+        """Follow all hints that wait, step by step."""
+        try:
+            while self._hints:
+                hints, entries = self._hints.popleft()
+                await self._follow(hints)
+                self._hinting -= entries
+        except STORE_ERRORS as error:
+            self._fail(error)
+
+    async def _follow(self, hints: Iterator[Hint]) -> None:
         assert isinstance(self._work, DuePages)
-        for at in range(0, len(hints), _STEP):
+        while some := list(islice(hints, _STEP)):
             async with self._between_commits():
                 begun = perf_counter()
-                try:
-                    self._work.hinted.step(hints[at : at + _STEP])
-                except STORE_ERRORS as error:
-                    self._fail(error)
-                    raise
+                self._work.hinted.step(some)
                 took = perf_counter() - begun
             await asyncio.sleep(took / _LOOP_SHARE)
 

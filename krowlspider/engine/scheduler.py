@@ -317,7 +317,8 @@ class Scheduler(BaseScheduler):
     async def _close(self, reason: str) -> None:
         if self._forecasts is not None:
             await self._forecasts.close()
-        tasks = (self._shrinking, self._recrawling, self._forecasting)
+        hinting = None if self.recrawl is None else self.recrawl.hinting
+        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting)
         await end([task for task in tasks if task is not None])
         if self.recrawl is not None and reason == "finished" and self._job.failure is None:
             self.recrawl.end()

@@ -9,10 +9,12 @@ from krowlspider.recrawl.hints import Source, credible, period, read_date
 from krowlspider.urls.host import domain_of, host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from krowlspider.urls.page.sitemap import Sitemap
 
+# Claims that are taken at once: those of some milliseconds.
+_AT_ONCE = 500
 # The kinds of `Sitemap` that are lists of pages for search engines. All others are feeds.
 _SITEMAPS = frozenset({"urlset", "sitemapindex"})
 
@@ -30,27 +32,29 @@ class SiteClaims:
         self._periods: list[float | None] = []
 
     def take(self, sitemap: Sitemap, domains: set[str]) -> None:
-        """Take what was read since the last call, about pages of these domains. Of several dates of
-        an entry, the last one counts."""
-        for url, dates, frequency in sitemap.claims or ():
+        """Take the next claims that were read, about pages of these domains. Call it until none is
+        left. Of several dates of an entry, the last one counts."""
+        assert sitemap.claims is not None
+        some = sitemap.claims[:_AT_ONCE]
+        del sitemap.claims[:_AT_ONCE]
+        for url, dates, frequency in some:
             if domain_of(host_of(url)) not in domains:
                 continue
             known = [date for text in dates if (date := read_date(text)) is not None]
             self._keys.append(self._key(url))
             self._dates.append(max(known, default=None))
             self._periods.append(period(frequency))
-        if sitemap.claims:
-            sitemap.claims.clear()
 
-    def hints(self, kind: str | None, now: float) -> list[Hint]:
-        """Return the hints of a document of a kind, as in `Sitemap`, that is read at a time."""
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def hints(self, kind: str | None, now: float) -> Iterator[Hint]:
+        """Yield the hints of a document of a kind, as in `Sitemap`, that is read at a time."""
         source = Source.LASTMOD if kind in _SITEMAPS else Source.FEED
-        found = []
         for key, date, every in zip(
             self._keys, credible(self._dates, now), self._periods, strict=True
         ):
             if date is not None:
-                found.append(Hint(key, source, date))
+                yield Hint(key, source, date)
             if every is not None:
-                found.append(Hint(key, Source.CHANGEFREQ, every))
-        return found
+                yield Hint(key, Source.CHANGEFREQ, every)

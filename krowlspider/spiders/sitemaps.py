@@ -229,8 +229,9 @@ class SitemapReader:
         claims = self._claims()
         sitemap = Sitemap(response.url, claims=None if claims is None else [])
         for found in sitemap.read(response.body):
-            if claims is not None:
+            while claims is not None and sitemap.claims:
                 claims.take(sitemap, spoken_for)
+                await asyncio.sleep(0)
             urls = found if level == _FEED_LEVEL else self._spoken_for(found, spoken_for)
             for start in range(0, len(urls), _URLS_AT_ONCE):
                 part = urls[start : start + _URLS_AT_ONCE]
@@ -247,8 +248,10 @@ class SitemapReader:
             await asyncio.sleep(0)
         self._drop("url", sitemap.invalid)
         if claims is not None:
-            claims.take(sitemap, spoken_for)
-            await self._hint(response, sitemap, claims)
+            while sitemap.claims:
+                claims.take(sitemap, spoken_for)
+                await asyncio.sleep(0)
+            self._hint(response, sitemap, claims)
         children = self._spoken_for(sitemap.children, spoken_for)
         if level >= LEVELS_MAX or level == _FEED_LEVEL:
             self._drop("sitemap_depth", len(children))
@@ -270,7 +273,7 @@ class SitemapReader:
 
         return SiteClaims(recrawl.key)
 
-    async def _hint(self, response: Response, sitemap: Sitemap, claims: SiteClaims) -> None:
+    def _hint(self, response: Response, sitemap: Sitemap, claims: SiteClaims) -> None:
         """Bring pages forward by the claims of a sitemap, and have it fetched again itself."""
         scheduler = Scheduler.of(self._crawler)
         assert scheduler.recrawl is not None
@@ -281,7 +284,8 @@ class SitemapReader:
             response.request, bytes([min(level, LEVELS_MAX)]) + named_by.encode()
         )
         now = job_of(self._crawler).wall()
-        await scheduler.recrawl.take_hints(claims.hints(sitemap.kind, now))
+        if not scheduler.recrawl.take_hints(claims.hints(sitemap.kind, now), len(claims)):
+            logger.debug("The hints of %s are left out: too many others wait", response.url)
 
     def _spoken_for(self, urls: list[str], domains: set[str]) -> list[str]:
         own = [url for url in urls if domain_of(host_of(url)) in domains]

@@ -20,7 +20,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.queue import AGAIN_PRIORITY
 from krowlspider.frontier.moves.forgetting import forget_now
 from krowlspider.frontier.pages.planner import CHUNK, TICK, HostDemand, Planner, demand_of, tick_at
-from krowlspider.frontier.pages.row import PageRow, read_row
+from krowlspider.frontier.pages.row import PageRow, entry_again, read_row
 from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
@@ -714,3 +714,62 @@ def fetch_again(world: World, due: DuePages) -> Counter[str]:
         world.commit()
         world.clocks.pass_(1)
     return found
+
+
+def demand_of_host(world: World, name: str) -> tuple[float, float]:
+    """Return the demand that is kept of a host, and the sum of its pages."""
+    kept = HostDemand.read(world.store.get(schema.demand_key(name)))
+    return kept.demand, sum(demand_of(row) for row in rows(world, name))
+
+
+def test_starts_without_a_schedule_and_imports_take_demand_along(world: World):
+    """Else a host would seem to ask for twice as much once its pages are planned again."""
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.pass_(40 * DAY)
+    assert step(due)
+    world.restart()
+    leave_unplanned(world.store)
+    # What was due is fetched, or dropped, and other pages are fetched again too.
+    dropped = world.pop()
+    assert dropped is not None
+    world.frontier.schedule.release(dropped.host, 0.25)
+    world.frontier.acknowledge(dropped, dropped="filtered")
+    world.frontier.queue(
+        [
+            Candidate(row.url[7:13], None, entry_again(row))
+            for row in rows(world)
+            if row is not None and row.due
+        ]
+    )
+    fetch_all(world)
+    world.commit()
+    due = scheduled(world)
+    step(due)
+    kept, real = demand_of_host(world, "a.test")
+    assert kept == pytest.approx(real, rel=1e-3)
+    take_rows(world.frontier, [replace_plan(row) for row in rows(world) if row is not None])
+    world.restart()
+    step(scheduled(world))
+    kept, real = demand_of_host(world, "a.test")
+    assert kept == pytest.approx(real, rel=1e-3)
+
+
+def replace_plan(row: PageRow) -> PageRow:
+    """Return a row as an import has it."""
+    row.due = row.planned = 0
+    return row
+
+
+def test_a_host_that_leaves_a_start_without_a_schedule_leaves_no_demand(world: World):
+    scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.restart()
+    forget_now(world.frontier, "a.test")
+    assert world.store.get(schema.demand_key("a.test")) is None
+    scheduled(world)
+    hosts = [schema.demand_key(name) for name in ("b.test", "c.test")]
+    counted = [HostDemand.read(world.store.get(key)).counted for key in hosts]
+    assert planner(world).crawl.total == pytest.approx(sum(counted))

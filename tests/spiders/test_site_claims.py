@@ -21,7 +21,7 @@ def hints(*claims: Claim, kind: str = "urlset", now: float = NOW) -> list[Hint]:
         sitemap = Sitemap(claims=[claim])
         collected.take(sitemap, {"example.com"})
         assert sitemap.claims == []
-    return collected.hints(kind, now)
+    return list(collected.hints(kind, now))
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,14 @@ def test_what_says_nothing_is_no_hint(claims: list[Claim]) -> None:
 
 def test_a_clock_that_is_behind_makes_no_hints() -> None:
     assert hints(Claim(ONE, ("2020-01-01",)), now=NOW - 400 * DAY) == []
+
+
+def test_claims_are_taken_in_short_steps() -> None:
+    sitemap = Sitemap(claims=[Claim(f"{ONE}{number}", ("2019",)) for number in range(1200)])
+    collected = SiteClaims(str.encode)
+    left = []
+    while sitemap.claims:
+        collected.take(sitemap, {"example.com"})
+        left.append(len(sitemap.claims))
+    assert left == [700, 200, 0]
+    assert len(collected) == 1200

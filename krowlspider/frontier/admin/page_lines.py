@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b32decode, b32encode
+from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -11,7 +12,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.due_pages import leave_unplanned
 from krowlspider.frontier.fetched import ETAG_MAX, MODIFIED_MAX
-from krowlspider.frontier.pages.row import COUNT_MAX, PageRow
+from krowlspider.frontier.pages.planner import demand_of, lessen_demand
+from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, read_row
 from krowlspider.frontier.pages.rows import rows_in
 from krowlspider.frontier.pages.seed_names import seed_reader
 from krowlspider.urls.canonical import normalise
@@ -159,18 +161,22 @@ def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> int:
         by_host.setdefault(host_of(row.url), []).append(row)
     hosts = [cache.get(name) for name in by_host]
     taken = 0
+    gone: defaultdict[str, float] = defaultdict(float)
     for name, some in by_host.items():
         keys = [pages.key(row.url) for row in some]
         known = frontier.seen.marked_among(name, map(pages.identity, keys))
         for key, row in zip(keys, some, strict=True):
             identity = pages.identity(key)
-            if identity in known and frontier.store.get(key) is None:
-                continue
+            if identity in known:
+                if (found := frontier.store.get(key)) is None:
+                    continue
+                gone[name] += demand_of(read_row(found, name))
             taken += 1
             frontier.seen.restore(name, identity)
             batch.put(key, row.encode(name))
     frontier.seen.end_batch(batch)
     cache.record(hosts, batch)
+    lessen_demand(frontier.store, gone, batch)
     batch.write()
     leave_unplanned(frontier.store)
     return taken

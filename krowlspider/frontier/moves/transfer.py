@@ -108,6 +108,10 @@ def _delete_robots(frontier: Frontier, name: str, batch: Batch) -> None:
 def _delete_demand(frontier: Frontier, name: str, batch: Batch) -> None:
     if frontier.pages is not None and frontier.pages.planner is not None:
         frontier.pages.planner.forget(name, batch)
+    elif frontier.store.get(key := schema.demand_key(name)) is not None:
+        # Without the sum, the next schedule adds up the demands of the hosts.
+        batch.delete(key)
+        batch.delete(schema.DEMAND)
 
 
 def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:

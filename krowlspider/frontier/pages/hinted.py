@@ -81,8 +81,9 @@ class HintedRows:
                 has_changed = True
                 brought += row.due != before[0]
                 batch.put(key, row.encode(name))
-        planning.end()
         if has_changed:
+            # Its end counts the demands of hosts anew, which must be written then.
+            planning.end()
             batch.write()
         self._planner.counts["hinted"] += brought
         return brought

@@ -399,6 +399,16 @@ def _chunks(by_host: Mapping[str, list[bytes]]) -> Iterator[dict[str, bytes]]:
         yield chunk
 
 
+def lessen_demand(store: Store, gone: Mapping[str, float], batch: Batch) -> None:
+    """Take the demand of pages off their hosts, given by name, with a batch: they lose their plans
+    without a schedule."""
+    for name, less in gone.items():
+        key = schema.demand_key(name)
+        if less and (saved := store.get(key)) is not None:
+            found = HostDemand.read(saved)
+            batch.put(key, bytes(found._replace(demand=max(found.demand - less, 0.0))))
+
+
 read_chunk = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 

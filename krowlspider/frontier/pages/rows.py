@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import FILES, SITEMAP
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT
 from krowlspider.frontier.pages.after import row_after, trust_after
-from krowlspider.frontier.pages.planner import Seen, demand_of
+from krowlspider.frontier.pages.planner import Seen, demand_of, lessen_demand
 from krowlspider.frontier.pages.row import PageRow, read_row
 from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
@@ -75,12 +76,14 @@ class PageRows:
         others an earlier row is read.
         """
         trusts: dict[str, Trust] = {}
+        # The demand of pages that lose their plans, as there is no schedule.
+        gone: defaultdict[str, float] = defaultdict(float)
         planning = None if self.planner is None else self.planner.begin(batch)
         for lease, dropped in acknowledged:
             fetched = lease.fetched
             if fetched is None or dropped is not None or not _has_row(lease):
                 if lease.entry.is_again:
-                    self._put_unfetched(lease, planning, batch)
+                    self._put_unfetched(lease, planning, gone, batch)
                 continue
             entry, host = lease.entry, lease.host.name
             identity, row = self._key_of(entry.url), None
@@ -89,6 +92,8 @@ class PageRows:
                 row = read_row(found, host)
                 if row is None:
                     continue
+                if planning is None and row.planned:
+                    gone[host] += demand_of(row)
                 if row.etag or row.modified:
                     trust = trusts.get(host) or self.trust(host)
                     trusts[host] = trust_after(trust, row, fetched)
@@ -98,6 +103,7 @@ class PageRows:
             batch.put(trust_key(host), bytes(trust))
         if planning is not None:
             planning.end()
+        lessen_demand(self._store, gone, batch)
 
     def _row_after(
         self,
@@ -135,7 +141,9 @@ class PageRows:
                 planning.count(is_confirmed=is_confirmed, has_changed=has_changed)
         return new
 
-    def _put_unfetched(self, lease: Lease, planning: Planning | None, batch: Batch) -> None:
+    def _put_unfetched(
+        self, lease: Lease, planning: Planning | None, gone: defaultdict[str, float], batch: Batch
+    ) -> None:
         """Plan a page anew that was to be fetched again, and was not. Without a schedule, a later
         one finds it as a page that is not planned."""
         key, name = self.key(lease.entry.url), lease.host.name
@@ -146,6 +154,7 @@ class PageRows:
             return
         before = demand_of(row)
         if planning is None:
+            gone[name] += before
             row.due = row.planned = 0
         else:
             planning.plan(lease.host, self.identity(key), row, planning.now, before)

@@ -33,8 +33,10 @@ STEP = 32 * 1024
 MEMBERS_MAX = 1000
 IDLE_MAX = 256 * 1024
 PACKED_PER_BYTE = 16
-# Bytes of a JSON Feed, which is decoded in one step of some milliseconds.
+# Bytes of a JSON Feed, which is decoded in one step of some milliseconds, and its items that are
+# read in each step after that.
 JSON_MAX = 1024 * 1024
+ITEMS_AT_ONCE = 500
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's ``wbits``
@@ -90,7 +92,11 @@ class Sitemap(Struct, eq=False):
                 yield self._take_pages()
             if form is None:
                 raise BrokenSitemap("it is empty")
-            form.end()
+            if isinstance(form, _JsonFeed):
+                for _ in form.read():
+                    yield self._take_pages()
+            else:
+                form.end()
         except SitemapOver:
             self.truncated = True
         except BrokenSitemap as broken:
@@ -188,7 +194,7 @@ class _JsonDocument(Struct):
 
 
 class _JsonFeed:
-    """Reads a JSON Feed (version 1.1); `feed` and `end` raise as those of `XmlReader`."""
+    """Reads a JSON Feed (version 1.1); `feed` and `read` raise as those of `XmlReader` do."""
 
     def __init__(self, sitemap: Sitemap):
         self._sitemap = sitemap
@@ -199,7 +205,8 @@ class _JsonFeed:
         if len(self._body) > JSON_MAX:
             raise BrokenSitemap(f"a JSON Feed of more than {JSON_MAX:,} bytes")
 
-    def end(self) -> None:
+    def read(self) -> Iterator[None]:
+        """Read the items, some in each step."""
         sitemap, claims = self._sitemap, self._sitemap.claims
         try:
             found = msgspec.json.decode(self._body, type=_JsonDocument)
@@ -208,13 +215,15 @@ class _JsonFeed:
         if not found.version.startswith(_JSON_FEED):
             raise BrokenSitemap("it is no JSON Feed")
         sitemap.kind = "jsonfeed"
-        for item in found.items:
+        for number, item in enumerate(found.items, 1):
             place = item.url or item.id
             url = sitemap.add(place, base=sitemap.url) if isinstance(place, str) else None
             dates = (item.date_published, item.date_modified)
             texts = tuple(text for text in dates if isinstance(text, str))
             if url is not None and texts and claims is not None:
                 claims.append(Claim(url, texts))
+            if number % ITEMS_AT_ONCE == 0:
+                yield
 
 
 class _Text:

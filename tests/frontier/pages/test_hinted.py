@@ -13,6 +13,7 @@ from krowlspider.frontier.pages.planner import TICK, HostDemand, demand_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
 from krowlspider.recrawl.hints import PUSHED, Precisions, Source
+from krowlspider.recrawl.threshold import THRESHOLD_MAX
 from krowlspider.recrawl.value import INTERVAL_MIN
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.pages.fetching import fetched_at, rows
@@ -348,3 +349,19 @@ def test_trials_are_bounded_and_never_negative() -> None:
         assert trials.has_room(HOST, LASTMOD, 0)
         trials.begin(HOST, LASTMOD)
     assert not trials.has_room(HOST, LASTMOD, 0)
+
+
+def test_hints_that_change_nothing_count_no_demand(site: Site) -> None:
+    """A document may say the same each hour, in hundreds of steps."""
+    site.planner.crawl = site.planner.crawl._replace(threshold=THRESHOLD_MAX)
+    assert site.hint(PAGE) == 0
+    assert site.row().named
+    row, key = site.row(), schema.demand_key(HOST)
+    # The threshold of the crawl decides what of a host counts; it has changed since.
+    demand = HostDemand.read(site.world.store.get(key))
+    put(site.world.store, key, bytes(demand._replace(counted=demand.counted + 1)))
+    total = site.planner.crawl.total
+    for _ in range(3):
+        assert site.hint(PAGE) == 0
+    assert site.row() == row
+    assert site.planner.crawl.total == total

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.page.sitemap import JSON_MAX, URLS_MAX, Sitemap
+from krowlspider.urls.page.sitemap import ITEMS_AT_ONCE, JSON_MAX, URLS_MAX, Sitemap
 from krowlspider.urls.page.sitemap_scan import Claim
 
 ONE, TWO = "https://example.com/1", "https://example.com/2"
@@ -147,6 +147,14 @@ def test_odd_items_of_a_json_feed_are_left_out() -> None:
     sitemap = Sitemap("https://example.com/feed", claims=[])
     assert [url for step in sitemap.read(body.encode()) for url in step] == [ONE, ONE]
     assert sitemap.claims == []
+
+
+def test_the_items_of_a_json_feed_are_read_in_short_steps() -> None:
+    sitemap = Sitemap("https://e.org/", claims=[])
+    count = 2 * ITEMS_AT_ONCE + 1
+    steps = list(sitemap.read(json_feed(*[{"url": "/1"}] * count).encode()))
+    assert max(map(len, steps)) == ITEMS_AT_ONCE
+    assert sum(map(len, steps)) == count
 
 
 def test_a_json_feed_has_at_most_the_urls_of_a_sitemap() -> None:
