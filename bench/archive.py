@@ -22,16 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.contenders import CONTENDERS, OPTIONS, Web, payloads_in
-from krowlspider.archive.index import cdxj
-from krowlspider.archive.payloads.digests import Original, digest, label, raw_digest
+from krowlspider.archive import cdxj
+from krowlspider.archive.payload import Original, digest, label, raw_digest
 from krowlspider.archive.reading import Location
-from krowlspider.archive.write.open_file import compressor
-from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.write.records import Capture, RecordMaker, record_id, warc_date
+from krowlspider.archive.write.series import compressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.archive.write.capture import Capture
 
 PAIRS = 3000
 # Limits of our writer: its share of warcio's CPU, and its CPU in microseconds.

@@ -17,9 +17,8 @@ from fastwarc.stream_io import GzipWriter
 from fastwarc.warc import WarcRecord, WarcRecordType
 from warcio.warcwriter import WARCWriter
 
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.write.capture import Capture, Wire
-from krowlspider.archive.write.records import record_id, warc_date
+from krowlspider.archive.write.composer import PayloadIndex
+from krowlspider.archive.write.records import Capture, Wire, record_id, warc_date
 from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 from krowlspider.archive.write.writer import WarcWriter
 from tests.support.realdocs import documentation

@@ -22,8 +22,7 @@ from bench.venvs import python_of
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import Rule, read_rules, rule_names
-from krowlspider.corpus.text.document import Document, Reading, decoded, document
-from krowlspider.corpus.text.languages import detected
+from krowlspider.corpus.text.document import Document, Reading, decoded, detected, document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

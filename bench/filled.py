@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from bench.frontier import LIMITS, RULE, settle
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
 from tests.support.crawling import ROOT
 

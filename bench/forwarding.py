@@ -27,16 +27,19 @@ import redis
 import uvloop
 
 from extensions.gc_tuning import collecting_less
-from krowlspider.cluster.transport.forwarder import Forwarder
+from krowlspider.cluster.transport.forwarder import Forwarder, Streams
 from krowlspider.cluster.transport.inbox import Inbox, lengths, requests_key
-from krowlspider.cluster.transport.mark import Acknowledgement, Mark
-from krowlspider.cluster.transport.mark import encode as encode_mark
-from krowlspider.cluster.transport.message import Message, encode
+from krowlspider.cluster.transport.message import (
+    Acknowledgement,
+    Mark,
+    Message,
+    encode,
+    encode_mark,
+)
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.cluster.transport.streams import Streams
 from krowlspider.frontier.outbox import Outbox
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of
 from tests.cluster.register_nodes import put, supervisor_register
 from tests.cluster.servers import Server, redis_server
 from tests.support.crawling import Crawl, frontier_view, write_seeds

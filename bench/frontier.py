@@ -25,12 +25,10 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.limits import Limits
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.delay import DelayPolicy
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import IdentityHasher, host_of
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

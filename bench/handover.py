@@ -26,16 +26,15 @@ from bench.frontier import LIMITS, RULE
 from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.handover.receiver import HandoverReceiver
-from krowlspider.crawl.handover.sender import HandoverSender
+from krowlspider.crawl.nodes.receiver import HandoverReceiver
+from krowlspider.crawl.nodes.sender import HandoverSender
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.moves.arrival import Arrivals
 from krowlspider.frontier.moves.departure import Departures
+from krowlspider.frontier.moves.transfer import Arrivals
 from krowlspider.frontier.robots.fetches import RobotsFetches
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
 from tests.cluster.servers import redis_server

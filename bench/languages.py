@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from resiliparse.parse.lang import detect_fast
 
 from bench.venvs import CACHE, python_of
-from krowlspider.corpus.text.languages import LANGUAGES, MACRO, UNKNOWN, detected
+from krowlspider.corpus.text.document import LANGUAGES, MACRO, UNKNOWN, detected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

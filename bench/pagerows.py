@@ -23,17 +23,15 @@ from urllib.parse import urlsplit
 
 from bench import frontier as parts
 from bench.realurls import real_urls
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry import Entry, Fetched
 from krowlspider.frontier.entry_queues import Candidate, Lease
-from krowlspider.frontier.fetched import Fetched
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.pages.row import date_of_seconds
 from krowlspider.frontier.pages.rows import PageRows
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.schema import SEED_SIZE
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import Batch, LevelStore
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.urls.canonical import IdentityHasher
 from tests.support.domains import real_domains
@@ -41,7 +39,6 @@ from tests.support.domains import real_domains
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.frontier.store.store import Batch
 
 # Pages of a visit to a host, and of a commit.
 VISIT, COMMIT = 10, 1000

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.due_pages import DuePages
-from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.fetched import Fetched
+from krowlspider.frontier.entry import Entry, Fetched
+from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.limits import Limits
 from krowlspider.frontier.pages.rows import PageRows, rows_in
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.recrawl.validators import Meaning
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bench.recrawlweb import Page
-    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
 
 SHARE = 0.5

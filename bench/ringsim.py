@@ -22,11 +22,10 @@ import numpy as np
 
 from bench.realurls import real_urls
 from krowlspider.cluster.ring import ring
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Record, Ring
 from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.forwarder import BATCH
-from krowlspider.crawl.nodes.heartbeats import BEAT
+from krowlspider.crawl.nodes.cluster import BEAT
 from tests.support.domains import real_domains
 
 if TYPE_CHECKING:

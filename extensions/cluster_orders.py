@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.engine.order_signal import order_received
-from krowlspider.views.control.ordering import carry_out
+from krowlspider.engine.logformatter import order_received
+from krowlspider.views.ordering import carry_out
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.order_message import OrderAsk
-    from krowlspider.cluster.transport.order_post import Plain
+    from krowlspider.cluster.transport.posts import OrderAsk, Plain
 
 
 class ClusterOrders:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.urls.blocks import PatternList
+    from krowlspider.urls.seeds import PatternList
 
 
 class Exclude:

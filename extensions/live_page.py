@@ -19,7 +19,7 @@ from krowlspider.crawl.crawls import crawl_of, job_of
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, Secret
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
-from krowlspider.views.control.ordering import Ordering
+from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,7 +138,7 @@ class LivePage:
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.views.control.live_page import routes  # noqa: PLC0415
+        from krowlspider.views.live_page import routes  # noqa: PLC0415
 
         orders = partial(Ordering, self._crawler)
         return routes(self._control, self._history.samples, orders, self._token.text)

@@ -8,11 +8,10 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.metrics.registry import registry_of, text
+from krowlspider.crawl.crawls import Crawl, crawl_of
+from krowlspider.crawl.metrics import registry_of, text
 from krowlspider.crawl.monitoring.access import METRICS, PAGE, forget_urls, note_url
-from krowlspider.crawl.monitoring.page_server import Recent
-from krowlspider.crawl.monitoring.servers import Servers, reached_at, shown
+from krowlspider.crawl.monitoring.page_server import Recent, Servers, reached_at, shown
 from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.monitoring.endpoint import Route
 
 

@@ -22,7 +22,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from krowlspider.config.log import JsonFormatter
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
-from krowlspider.frontier.hosts.holds import NOTES
+from krowlspider.frontier.hosts.host_record import NOTES
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, MARK_AT
 
 if TYPE_CHECKING:

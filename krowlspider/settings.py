@@ -1,8 +1,8 @@
 """The table of settings: each with its reason, type, check, unit and default.
 
 Nothing else in the project sets a default. The check of a setting is in its annotation; without
-one, a bool is True or False. `krowlspider.config.table` reads the annotations, and docs/settings.md
-is made of this module. Override with ``-s NAME=VALUE``, with scrapyd's
+one, a bool is True or False. `krowlspider.config.validation` reads the annotations, and
+docs/settings.md is made of this module. Override with ``-s NAME=VALUE``, with scrapyd's
 ``-d setting=NAME=VALUE``, with a variable of the environment, or in a settings module of your own.
 An unknown or invalid ``KROWL_`` setting stops the start (``krowlspider.config.validation``).
 """

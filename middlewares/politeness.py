@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.host_feedback import HostFeedback
-from krowlspider.crawl.answers.ways import Way
+from krowlspider.crawl.answers.outages import Way
 from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.answers.robots_answers import RobotsAnswers
+from krowlspider.crawl.answers.retries import RobotsAnswers
 from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
 

@@ -1,4 +1,4 @@
-"""Change a folder durably, and lock it for one process."""
+"""The archive's errors, and durable changes of a folder, with its lock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,34 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.errors import ArchiveError
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+class ArchiveError(Exception):
+    """The archive has failed for good: no page may be acknowledged after this."""
+
+
+class CaptureRefused(ValueError):
+    """One capture cannot be a WARC record. Nothing of it was written; others are not affected."""
+
+
+class RecordError(ValueError):
+    """An archive file is damaged: the gzip member at ``offset`` is cut off, or no valid record."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"at byte {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+class CutOffError(RecordError):
+    """The gzip member at ``offset`` is whole as far as it goes, but the file ends within it."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset, "the gzip member is cut off")
+
 
 LOCK = ".krowlspider.lock"  # locked by the process that writes to a folder
 OPEN = ".open"  # the suffix of a WARC file that is being written, or was when its process died

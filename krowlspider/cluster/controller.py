@@ -20,16 +20,14 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from krowlspider.cluster.membership import Membership, end, wait_for
 from krowlspider.cluster.ring.claims import Claimant, Reading, View
-from krowlspider.cluster.ring.steps import Steps
-from krowlspider.cluster.tasks import end, wait_for
+from krowlspider.cluster.ring.live_members import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from krowlspider.cluster.membership import Membership
-    from krowlspider.cluster.ring.record import Claims
-    from krowlspider.cluster.ring.ring import Weight
+    from krowlspider.cluster.ring.ring import Claims, Weight
 
 logger = logging.getLogger(__name__)
 

@@ -14,17 +14,14 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.log import configure_logging
 
-from krowlspider.cluster.membership import ClusterError
-from krowlspider.cluster.signals import StopSignalError
+from krowlspider.cluster.membership import ClusterError, StopSignalError
 from krowlspider.config.guarantees import unloadable
 from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
-from krowlspider.config.table import check_mappings
-from krowlspider.config.validation import validate
-from krowlspider.crawl.crawls import opened_crawl
+from krowlspider.config.validation import check_mappings, validate
+from krowlspider.crawl.crawls import Crawl, opened_crawl
 from krowlspider.engine.crawler import HandoverCrawler
-from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
+from krowlspider.errors import KrowlError, SettingsError, counted, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
-from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.spiderloader import SpiderLoaderProtocol
 
-    from krowlspider.crawl.crawls import Crawl
 
 logger = logging.getLogger(__name__)
 

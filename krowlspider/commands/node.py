@@ -68,7 +68,7 @@ class Command(CrawlCommand):
             return
         # Every Scrapy command imports this file, but only this one needs the rest.
         from krowlspider.frontier.store.store import STORE_ERRORS  # noqa: PLC0415
-        from krowlspider.node.start import crawl  # noqa: PLC0415
+        from krowlspider.node.supervisor import crawl  # noqa: PLC0415
 
         assert self.settings is not None
         try:
@@ -82,7 +82,7 @@ class Command(CrawlCommand):
             log_exit(self.settings, self.exitcode, error_text(error))
 
     def _profile(self, text: str) -> None:
-        from krowlspider.node.profile import SECONDS_MAX, find_py_spy, record  # noqa: PLC0415
+        from krowlspider.node.tree import SECONDS_MAX, find_py_spy, record  # noqa: PLC0415
 
         assert self.settings is not None
         try:

@@ -11,7 +11,7 @@ from scrapy.commands.parse import Command as ScrapyCommand
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.commands.single_page import SinglePage
-from krowlspider.crawl.turns import LoopThrottle, Turns
+from krowlspider.crawl.in_flight import LoopThrottle, Turns
 from krowlspider.engine.crash_marking import PageReader
 
 if TYPE_CHECKING:

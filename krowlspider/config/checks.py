@@ -20,18 +20,17 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 from w3lib.url import file_uri_to_path
 
-from krowlspider.archive.payloads.digests import ALGORITHMS
-from krowlspider.archive.upload.plan import Destination, is_endpoint
-from krowlspider.archive.write.open_file import COMPRESSIONS
+from krowlspider.archive.payload import ALGORITHMS
+from krowlspider.archive.uploads import Destination, is_endpoint
 from krowlspider.archive.write.records import info_fault
-from krowlspider.cluster.ring.record import REDIS_URL
-from krowlspider.cluster.ring.ring import Member
+from krowlspider.archive.write.series import COMPRESSIONS
+from krowlspider.cluster.ring.ring import REDIS_URL, Member
 from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
 from krowlspider.config.kinds import Checker, boolean, each, one_of, parsed, text
 from krowlspider.errors import install_with, pip_install
-from krowlspider.fetch.dns.hosts_file import is_address
-from krowlspider.urls.host import Ports
+from krowlspider.fetch.guard import is_address
+from krowlspider.urls.canonical import Ports
 
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535

@@ -8,9 +8,8 @@ from __future__ import annotations
 from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 
 from krowlspider.config.kinds import Checker, boolean, integer, number, seconds
-from krowlspider.fetch.dns.hosts_file import is_address
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.fetch.guard import is_address
+from krowlspider.urls.canonical import host_of, normalise
 
 delay = seconds(high=86_400)
 _SLOT_CHECKERS: dict[str, Checker] = {

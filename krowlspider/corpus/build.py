@@ -1,33 +1,253 @@
-"""Build a corpus: give WARC files to workers, and take their slices in order.
+"""Build a corpus: worker processes read slices, and this process makes them final in order.
 
-Only this process drops duplicates and writes final shards. A slice is final with its marker, which
-is written last; until then it is done again, with the same outcome. If copies are kept by a rule,
-or the last versions alone, all slices are read before the first is made final.
+Make a slice final: drop its duplicates, and write its shard and its rejected pages. What a
+duplicate repeats is in the list of rejected pages, and is read from there again.
+
+Build a corpus: give WARC files to workers, and take their slices in order. Only this process drops
+duplicates and writes final shards. A slice is final with its marker, which is written last; until
+then it is done again, with the same outcome. If copies are kept by a rule, or the last versions
+alone, all slices are read before the first is made final.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from multiprocessing import connection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from krowlspider.archive.disk import OPEN, is_locked
 from krowlspider.archive.tools.inputs import files_in, refuse_names
-from krowlspider.corpus.copies.duplicates import DuplicateIndex
-from krowlspider.corpus.copies.keeping import FIRST, FirstCopies, RankedCopies
+from krowlspider.corpus.copies.duplicates import (
+    DUPLICATE,
+    FIRST,
+    KNOWN_VERSION,
+    NEAR_DUPLICATE,
+    Copies,
+    DuplicateIndex,
+    FirstCopies,
+    RankedCopies,
+)
+from krowlspider.corpus.copies.place import Place
 from krowlspider.corpus.copies.versions import ALL, LAST
-from krowlspider.corpus.finish import Finisher
-from krowlspider.corpus.folder import Fatal, Slice, Summary, read_lines, read_summaries
-from krowlspider.corpus.pool import Pool, Scanned
-from krowlspider.corpus.sites.index import SiteIndex
-from krowlspider.corpus.sites.scan import findings_file
-from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task
+from krowlspider.corpus.folder import (
+    LINES,
+    Fatal,
+    Folder,
+    Slice,
+    Summary,
+    read_lines,
+    read_summaries,
+    write_lines,
+)
+from krowlspider.corpus.record import ENDINGS, Line, Record, Refusal, write_shard
+from krowlspider.corpus.sites.index import SiteIndex, findings_file
+from krowlspider.corpus.tallies import HOSTS_OF_SLICE, Tallies
+from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task, work
+from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-    from krowlspider.corpus.folder import Folder
+_COPIES = frozenset({DUPLICATE, NEAR_DUPLICATE, KNOWN_VERSION})
+_decode = msgspec.json.Decoder(Line).decode
+_record = msgspec.json.Decoder(Record).decode
+_refusal = msgspec.json.Decoder(Refusal).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Copy(msgspec.Struct):
+    """A page that is not in the corpus; ``kept`` is the file and offset of the one that is.
+
+    ``overlap`` is the share of their sequences of words that near duplicates have in common.
+    """
+
+    kept: str
+    copy: str
+    url: str
+    rule: str
+    overlap: float | None
+
+
+class Finisher:
+    """Writes shards of a form, a key of ENDINGS, with at most ``limit`` pages in all."""
+
+    def __init__(self, folder: Folder, copies: Copies, form: str, limit: int | None):
+        self._folder = folder
+        self._copies = copies
+        self._form = form
+        self._limit = limit
+
+    def finish(self, part: Slice, summary: Summary, before: int) -> None:
+        """Make a slice final, and complete its summary; ``before`` pages are accepted already.
+
+        Raises OSError.
+        """
+        counts = Counter(summary.counts)
+        refused: list[Refusal] = []
+        most = None if self._limit is None else self._limit - before
+        accepted = self._accepted(part, most, counts, refused, summary.tallies)
+        shard = self._folder.data / (part.name + ENDINGS[self._form])
+        write_shard(shard, self._form, accepted)
+        write_lines(self._folder.rejected / (part.name + LINES), map(_encode, refused))
+        self._copies.sync()
+        summary.counts = dict(counts)
+        summary.tallies.keep_hosts(HOSTS_OF_SLICE)
+        self._folder.finish(part, summary)
+
+    def _accepted(
+        self,
+        part: Slice,
+        most: int | None,
+        counts: Counter[str],
+        refused: list[Refusal],
+        tallies: Tallies,
+    ) -> Iterator[bytes]:
+        """Yield the records of a slice that repeat no other; count them, and those refused."""
+        for each in read_lines(self._folder.work / (part.name + LINES)):
+            if most is not None and counts["accepted"] >= most:
+                return
+            line = _decode(each)
+            if line.is_revisit:
+                continue
+            place = Place(part.file, line.offset, line.number)
+            refusal = line.refusal
+            if refusal is None:
+                found = self._copies.repeated_by(place, line)
+                if found is not None:
+                    of = f"{found.place.file}:{found.place.offset}"
+                    refusal = Refusal(*place[:2], line.url, found.rule, of, found.overlap)
+            tallies.count(line.url, line.language, line.chars, accepted=refusal is None)
+            if refusal is not None:
+                refused.append(refusal)
+                counts[f"rejected/{refusal.rule}"] += 1
+                continue
+            counts["accepted"] += 1
+            counts.update({f"masked/{name}": number for name, number in line.masked.items()})
+            yield self._with_previous(place, line)
+
+    def _with_previous(self, place: Place, line: Line) -> bytes:
+        previous = self._copies.previous(place, line)
+        if previous is None:
+            return bytes(line.record)
+        record = _record(line.record)
+        record.previous = previous
+        return _encode(record)
+
+
+def clusters(folder: Folder) -> Iterator[bytes]:
+    """Yield the copies in all final slices as JSON; those of one cluster have the same ``kept``."""
+    for found in map(_refusal, folder.refusals()):
+        if found.rule in _COPIES:
+            place = f"{found.warc_file}:{found.warc_offset}"
+            yield _encode(Copy(str(found.value), place, found.url, found.rule, found.overlap))
+
+
+# A place before the first page of a task.
+_NOWHERE = -1
+# fork would copy the parent's threads and its LevelDB.
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: BaseProcess
+    pipe: connection.Connection
+    place: Any
+    task: Task | None = None
+    start: int = 0
+
+
+class Scanned(NamedTuple):
+    """A worker has written the findings in a WARC file."""
+
+    file: str
+
+
+class Pool:
+    """Runs tasks in up to ``processes`` workers, each of which is replaced when it dies."""
+
+    def __init__(self, job: Job, processes: int):
+        self._job = job
+        self._workers = [self._started() for _ in range(processes)]
+
+    def _started(self) -> _Worker:
+        ours, theirs = _CONTEXT.Pipe()
+        place = _CONTEXT.RawArray("q", (_NOWHERE, 0))
+        process = _CONTEXT.Process(target=work, args=(theirs, place, self._job), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours, place)
+
+    @property
+    def has_room(self) -> bool:
+        return any(worker.task is None for worker in self._workers)
+
+    def give(self, task: Task) -> None:
+        """Give a task to a worker that has none."""
+        worker = next(worker for worker in self._workers if worker.task is None)
+        worker.place[:] = _NOWHERE, 0
+        worker.task, worker.start = task, task.start
+        worker.pipe.send(task)
+
+    def bytes_read(self) -> int:
+        """Return how many bytes have been read of the files that workers are reading."""
+        reading = (each for each in self._workers if each.task is not None and not each.task.scan)
+        return sum(max(worker.place[0], 0) for worker in reading)
+
+    def wait(self, seconds: float) -> Iterator[tuple[Slice, Summary] | Fatal | Scanned]:
+        """Yield finished slices and scans, and pages that killed a worker, after a wait for any.
+
+        After a `Fatal`, the file must be given again: its slice was lost. Raises OSError.
+
+        :raises KrowlError: a worker died before its first page
+        """
+        busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
+        for pipe in connection.wait(list(busy), seconds):
+            worker = busy[pipe]  # type: ignore[index]
+            try:
+                message = worker.pipe.recv()
+            except (EOFError, ConnectionResetError):
+                yield self._died(worker)
+                continue
+            assert worker.task is not None
+            if message is None:
+                if worker.task.scan:
+                    yield Scanned(worker.task.path.name)
+                worker.task = None
+            elif isinstance(message, OSError):
+                raise message
+            else:
+                start, summary = message
+                worker.start = summary.following or 0
+                yield Slice(worker.task.path.name, start), summary
+
+    def _died(self, worker: _Worker) -> Fatal:
+        worker.process.join()
+        code = worker.process.exitcode or 0
+        task = worker.task
+        assert task is not None
+        if worker.place[0] == _NOWHERE:
+            raise KrowlError(f"a worker died at {task.path.name} (exit code {code})")
+        reason = "took too long" if code == -signal.SIGPROF else f"crash, exit code {code}"
+        offset, number = worker.place
+        self._workers[self._workers.index(worker)] = self._started()
+        return Fatal(task.path.name, worker.start, number, offset, reason)
+
+    def close(self) -> None:
+        """Kill the workers: what they had not handed over is read again the next time."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.pipe.close()
+
 
 # Seconds between two looks at the workers, and at the folder while a crawl is followed.
 _LOOK = 0.2

@@ -10,13 +10,13 @@ from backports.zstd import ZstdFile
 
 from krowlspider.archive.disk import (
     LOCK,
+    ArchiveError,
     is_draft,
     lock_directory,
     make_directory,
     remove_drafts,
     write_durably,
 )
-from krowlspider.archive.errors import ArchiveError
 from krowlspider.corpus.tallies import Tallies
 from krowlspider.errors import KrowlError
 

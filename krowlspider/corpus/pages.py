@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from krowlspider.archive.index.cdxj import payload_digest
-from krowlspider.archive.payloads.payload import body_of, head_bytes, status_of, unfolded
-from krowlspider.archive.readable import RecordSearch
+from krowlspider.archive.cdxj import payload_digest
+from krowlspider.archive.payload import body_of, head_bytes, status_of, unfolded
+from krowlspider.archive.reading import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record, read_records
-from krowlspider.urls.media_type import HTML, PDF, ContentType, computed_type
+from krowlspider.urls.encoding import HTML, PDF, ContentType, computed_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fastwarc.warc import WarcRecord
 
-    from krowlspider.archive.errors import RecordError
+    from krowlspider.archive.disk import RecordError
 
 # Bytes of a stored response, and of a decoded body: larger ones are skipped.
 BLOCK_MAX = 16 * 1024 * 1024

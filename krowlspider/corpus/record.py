@@ -17,12 +17,12 @@ from backports.zstd import ZstdFile
 
 from krowlspider import __version__
 from krowlspider.archive.disk import write_durably
-from krowlspider.archive.write.open_file import compressor
 from krowlspider.archive.write.records import URI_MAX, RecordIds, RecordMaker, info_block, warc_date
+from krowlspider.archive.write.series import compressor
 from krowlspider.corpus.folder import LINES
-from krowlspider.corpus.optouts.signals import Signal
-from krowlspider.corpus.text.head import Link, Pair
-from krowlspider.corpus.text.languages import LANGUAGES
+from krowlspider.corpus.optouts import Signal
+from krowlspider.corpus.text.document import LANGUAGES, Document
+from krowlspider.corpus.text.extractors import Link, Pair
 from krowlspider.errors import need
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.corpus.pages import Page
-    from krowlspider.corpus.text.document import Document
 
 # Increase it when a field gets another form: a corpus has one.
 FORM = 3

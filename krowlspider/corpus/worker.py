@@ -20,15 +20,14 @@ import msgspec
 from fastwarc.warc import WarcRecordType
 from xxhash import xxh3_64_intdigest
 
-from krowlspider.archive.index.cdxj import payload_digest, target
+from krowlspider.archive.cdxj import payload_digest, target
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
-from krowlspider.corpus.pages import NoPage, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.pages import NoPage, Page, Unreadable, is_record_start, page_of, records
+from krowlspider.corpus.quality.measures import HostLines, without
 from krowlspider.corpus.quality.personal_data import mask
-from krowlspider.corpus.quality.repetition import HostLines, without
 from krowlspider.corpus.record import Fetch, Line, Refusal, record_of
-from krowlspider.corpus.sites.index import SiteFile, signals_of
-from krowlspider.corpus.sites.scan import findings, findings_file
+from krowlspider.corpus.sites.index import SiteFile, findings, findings_file, signals_of
 from krowlspider.corpus.tallies import name_of
 from krowlspider.corpus.text.document import Reading, document, pdf_document, with_markdown
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
-    from krowlspider.corpus.pages import Page
     from krowlspider.corpus.quality.rules import Rules
 
 # Stored bytes of a slice: what a kill costs at most for each worker.

@@ -9,38 +9,44 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.mark import Acknowledgement
-from krowlspider.cluster.transport.mark import encode as encode_mark
-from krowlspider.cluster.transport.message import TURN, Message, decode, encode
-from krowlspider.cluster.transport.meta import BadMessage
-from krowlspider.cluster.transport.order_message import OrderAsk, OrderReply
-from krowlspider.cluster.transport.order_post import reply_to
-from krowlspider.cluster.transport.robots_message import RobotsAsk
+from krowlspider.cluster.transport.message import (
+    TURN,
+    Acknowledgement,
+    BadMessage,
+    Mark,
+    Message,
+    decode,
+    encode,
+    encode_mark,
+)
+from krowlspider.cluster.transport.posts import (
+    OrderAsk,
+    OrderReply,
+    RobotsAnswer,
+    RobotsAsk,
+    reply_to,
+)
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.hosts.queue import SEED_PRIORITY
-from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.moves.departure import Departures
-from krowlspider.frontier.outbox import Foreign
-from krowlspider.frontier.schedule.standing import encode_orders
+from krowlspider.frontier.moves.transfer import Arrivals
+from krowlspider.frontier.outbox import Finders, Foreign
+from krowlspider.frontier.schedule.orders import encode_orders
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.urls.canonical import URL_MAX, normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import URL_MAX, host_of, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.transport.mark import Mark
-    from krowlspider.cluster.transport.order_post import Plain
-    from krowlspider.cluster.transport.robots_message import RobotsAnswer
+    from krowlspider.cluster.ring.ring import Counters
+    from krowlspider.cluster.transport.posts import Plain
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.limits import SeedsFirst
     from krowlspider.crawl.nodes.node import Node
-    from krowlspider.crawl.seeds_first import SeedsFirst
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.robots.fetches import RobotsFetches
 

@@ -18,10 +18,9 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest, XmlRpcRequest
 from scrapy.utils.request import request_from_dict
 
-from krowlspider.cluster.transport.message import Message, dumps, encode, loads
-from krowlspider.cluster.transport.meta import carried
+from krowlspider.cluster.transport.message import Message, carried, dumps, encode, loads
 from krowlspider.frontier.entry import AS_JSON, JSON, OPT_OUT, PICKLE, REQUISITE, SITEMAP, Entry
-from krowlspider.urls.host import host_of, is_data
+from krowlspider.urls.canonical import host_of, is_data
 from krowlspider.urls.page.requisites.requisite import Requisite
 from krowlspider.urls.page.sitemap import BYTES_MAX
 

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.errors import SettingsError
-from krowlspider.frontier.admin.words import counted
-from krowlspider.urls.blocks import parse_patterns
+from krowlspider.errors import SettingsError, counted
+from krowlspider.urls.seeds import PatternList, parse_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.urls.blocks import PatternList
 
 logger = logging.getLogger(__name__)
 

@@ -9,36 +9,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from krowlspider.crawl.drop_reasons import REFUSED, words_of_drop
+from krowlspider.crawl.meters import REFUSED, words_of_drop
 from krowlspider.crawl.status import by_last_part
-from krowlspider.frontier.admin.host_view import LOOKED_AT
-from krowlspider.frontier.admin.words import counted, duration
-from krowlspider.frontier.entry import entry_of
+from krowlspider.errors import counted, duration
+from krowlspider.frontier.admin.view import LOOKED_AT, Reason
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.pages.rows import PageRows
-from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.robots.gate import RobotsGate, Verdict
 from krowlspider.frontier.seed_table import followed_for, is_of_another_node, outcome_of
-from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
+from krowlspider.frontier.store.store import Store, entries
 from krowlspider.politeness.robots import RobotsRecord, deciding_line
-from krowlspider.urls.canonical import normalise, requisite_identity
-from krowlspider.urls.host import authority_of, host_of
-from krowlspider.urls.seeds import BadSeed, parse_seed
+from krowlspider.urls.canonical import (
+    IdentityHasher,
+    authority_of,
+    host_of,
+    normalise,
+    requisite_identity,
+)
+from krowlspider.urls.seeds import BadSeed, PatternList, parse_seed
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Sequence
 
-    from krowlspider.archive.index.cdxj import IndexLine
-    from krowlspider.frontier.admin.host_view import Reason
-    from krowlspider.frontier.entry import Entry
+    from krowlspider.archive.cdxj import IndexLine
     from krowlspider.frontier.frontier import Acknowledged
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.pages.row import PageRow
-    from krowlspider.frontier.robots.gate import RobotsGate
-    from krowlspider.frontier.store.store import Store
-    from krowlspider.urls.blocks import PatternList
-    from krowlspider.urls.canonical import IdentityHasher
     from krowlspider.urls.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not

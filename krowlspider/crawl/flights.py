@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.in_flight import End
-from krowlspider.crawl.seeds_first import SeedsFirst
+from krowlspider.crawl.in_flight import End, InFlight
+from krowlspider.crawl.limits import PageBudget, SeedsFirst
 from krowlspider.frontier.entry import AGAIN, JSON
-from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
 from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from krowlspider.crawl.codec import RequestCodec
-    from krowlspider.crawl.in_flight import InFlight
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
-    from krowlspider.crawl.limits import PageBudget
     from krowlspider.frontier.entry_queues import Lease
-    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import Batch
 
 logger = logging.getLogger(__name__)

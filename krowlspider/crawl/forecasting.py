@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from krowlspider.errors import KrowlError
-from krowlspider.frontier.admin.words import duration
+from krowlspider.errors import KrowlError, duration
 from krowlspider.frontier.pages.sample import Sampled, sample
-from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.frontier.store.store import STORE_ERRORS, Store
 from krowlspider.recrawl.forecast import TARGET, HostClass, Reached, Target, forecast, read_target
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.recrawl import Afforded
     from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.store.store import Store
 
 _T = TypeVar("_T")
 logger = logging.getLogger(__name__)

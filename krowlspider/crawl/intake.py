@@ -10,18 +10,17 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.seeds_first import SeedRedirects
+from krowlspider.crawl.limits import SeedRedirects
 from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
 from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
-from krowlspider.frontier.hosts.queue import SEED_PRIORITY
+from krowlspider.frontier.hosts.host import SEED_PRIORITY, Host
 from krowlspider.frontier.outbox import Foreign, foreign_mark
-from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN
+from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN, SeedLine
 from krowlspider.frontier.store.store import STORE_ERRORS
-from krowlspider.urls.blocks import PatternList
-from krowlspider.urls.canonical import URL_MAX, normalise
-from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.canonical import URL_MAX, IdentityHasher, authority_of, host_of, normalise
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.scope import Scope, ScopeRules
+from krowlspider.urls.seeds import PatternList, Seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.seed_table import SeedLine
-    from krowlspider.urls.canonical import IdentityHasher
-    from krowlspider.urls.seeds import Seed
 
 logger = logging.getLogger(__name__)
 

@@ -19,23 +19,18 @@ import msgspec
 import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.archive.disk import make_directory, sync_directory
-from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
-from krowlspider.archive.upload.notes import uploaded
+from krowlspider.archive.disk import ArchiveError, RecordError, make_directory, sync_directory
+from krowlspider.archive.uploads import uploaded
+from krowlspider.archive.write.composer import PayloadIndex, forget_others, note_place
 from krowlspider.archive.write.writer import WarcWriter
-from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
-from krowlspider.crawl.archiving.open_note import OpenWarcNote, settle_open_file
-from krowlspider.crawl.archiving.other_crawls import open_other_crawls
-from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
-from krowlspider.crawl.cap_warnings import CapWarnings
-from krowlspider.crawl.checkpoint import Checkpoint
-from krowlspider.crawl.commits import Commits
-from krowlspider.crawl.fetching import Fetching
+from krowlspider.crawl.commits import Checkpoint, Commits, Loss, OpenWarcNote, settle_open_file
 from krowlspider.crawl.folder import JobFolder, JobHead
+from krowlspider.crawl.in_flight import Decoders, LoopThrottle, Turns, cpu_clock
+from krowlspider.crawl.limits import CapWarnings
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
+    Fetching,
     crawl_log,
     delay_policy,
     frontier_limits,
@@ -47,17 +42,22 @@ from krowlspider.crawl.parts import (
     warc_folder,
     warc_writer,
 )
-from krowlspider.crawl.snapshots.running import RunningSnapshot
-from krowlspider.crawl.turns import LoopThrottle, Turns, cpu_clock
+from krowlspider.crawl.provenance import Provenance, open_other_crawls, warcinfo
+from krowlspider.crawl.snapshots import RunningSnapshot
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.hosts.holds import NOTES, settle_holds
-from krowlspider.frontier.poison import strike
-from krowlspider.frontier.store.owner import check_owner, put_owner
+from krowlspider.frontier.hosts.host_record import NOTES, Hold, settle_holds
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
-from krowlspider.frontier.store.store import LevelStore, StoreError, delete, put
-from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
+from krowlspider.frontier.store.store import (
+    LevelStore,
+    StoreError,
+    check_owner,
+    delete,
+    put,
+    put_owner,
+)
+from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key, strike
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -67,12 +67,10 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.archive.tools.mend import MendReport
-    from krowlspider.crawl.archiving.open_note import Loss
     from krowlspider.crawl.meters import Meters
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.holds import Hold
     from krowlspider.frontier.hosts.host import RobotsFetch
-    from krowlspider.frontier.robots.asks import Peers
+    from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.urls.scope import AskedScope
 

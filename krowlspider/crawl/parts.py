@@ -1,9 +1,10 @@
-"""Builds the parts of a crawl. Each function reads its own settings."""
+"""Build the parts of a crawl by its settings, and those that may change while it runs."""
 
 from __future__ import annotations
 
 import resource
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,39 +12,39 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
-from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
+from krowlspider.config.validation import validate
+from krowlspider.crawl.monitoring.disk_guard import memory_to_be_had
 from krowlspider.crawl.recrawl import CONTINUOUS, OFF
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.client import KEEPALIVE, Client
-from krowlspider.fetch.dns.resolver import Resolver
+from krowlspider.fetch.errors import LoopClock
 from krowlspider.fetch.guard import AddressGuard
-from krowlspider.fetch.memory import Memory
-from krowlspider.fetch.tcp.routes import Routes
+from krowlspider.fetch.memory import Memory, Spills
+from krowlspider.fetch.resolver import Resolver
+from krowlspider.fetch.tcp import Routes
 from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
 from krowlspider.frontier.pages.rows import PageRows
-from krowlspider.frontier.robots.fetches import RobotsFetches
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.robots.fetches import Peers, RobotsFetches
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.politeness.delay import DelayPolicy
-from krowlspider.urls.host import Ports
-from krowlspider.urls.traps import Traps
+from krowlspider.urls.canonical import IdentityHasher, Ports
+from krowlspider.urls.scope import Traps
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.archive.payloads.payload_index import PayloadIndex
+    from krowlspider.archive.write.composer import PayloadIndex
     from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.crawl.folder import JobFolder
+    from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
     from krowlspider.crawl.tracing import Traces
-    from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
-    from krowlspider.frontier.robots.asks import Peers
     from krowlspider.frontier.store.store import LevelStore
-    from krowlspider.urls.canonical import IdentityHasher
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -254,3 +255,95 @@ def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -
         connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
         max_idle=idle_connections(settings),
     )
+
+
+# Each setting of the delays, with its field of the policy.
+DELAYS = {
+    "KROWL_DELAY_FACTOR": "factor",
+    "KROWL_DELAY_MIN": "minimum",
+    "KROWL_DELAY_MAX": "maximum",
+}
+# ``max_pages`` is the argument of the spider.
+LIVE = (*DELAYS, "CONCURRENT_REQUESTS", "KROWL_SITEMAPS", "LOG_LEVEL", "max_pages")
+
+
+def changed(settings: BaseSettings, name: str, value: object, policy: DelayPolicy) -> BaseSettings:
+    """Return a copy of the settings with another value for one of LIVE, without ``max_pages``.
+
+    ``policy`` has the delays as they are now.
+
+    :raises SettingsError: it cannot be changed while the crawl runs, or the value is invalid
+    """
+    if name not in LIVE:
+        raise SettingsError(
+            f"{name!r} cannot be changed while the crawl runs: {', '.join(LIVE)} can; give it at"
+            " the next start"
+        )
+    made = settings.copy()
+    made.frozen = False
+    now = {each: getattr(policy, field) for each, field in DELAYS.items()}
+    made.update(now, "cmdline")
+    made.set(name, value, "cmdline")
+    validate(made)
+    if name == "CONCURRENT_REQUESTS" and made.getint(name) > settings.getint(name):
+        raise SettingsError(
+            f"CONCURRENT_REQUESTS={made.getint(name)} is more than the {settings.getint(name)} of"
+            " the start, for which memory and connections are laid out: start with more"
+        )
+    return made
+
+
+def new_delay(settings: BaseSettings, name: str) -> float:
+    """Return what a setting of DELAYS makes of the policy; Scrapy's settings can only make it
+    slower."""
+    value: float = getattr(delay_policy(settings), DELAYS[name])
+    return value
+
+
+def page_limit(value: object) -> int:
+    """Return the value of ``max_pages``.
+
+    :raises SettingsError: it is no number of pages
+    """
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:19]) < 10**18):
+        raise SettingsError(f"max_pages={text[:40]!r} is not a number of pages, 1 or more")
+    return int(text)
+
+
+class Fetching:
+    """The parts that fetch. Until the first fetch they hold nothing open but ``decoders``.
+
+    ``spilled`` is the folder of large responses, ``monotonic`` returns seconds. ``on_answer`` and
+    ``on_look_up`` are as in `Resolver`.
+    """
+
+    def __init__(
+        self,
+        settings: BaseSettings,
+        loop: asyncio.AbstractEventLoop,
+        monotonic: Callable[[], float],
+        *,
+        decoders: Decoders,
+        spilled: Path,
+        on_answer: Callable[[str, list[tuple[str, float]]], None] | None,
+        on_look_up: Callable[[float], None] | None,
+    ):
+        self._clock = LoopClock(loop, monotonic)
+        self.resolver = resolver(settings, self._clock, on_answer, on_look_up)
+        self.client = fetch_client(settings, self._clock, self.resolver)
+        self.spills = Spills(loop, spilled)
+        self.decoders = decoders
+
+    def start(self) -> None:
+        """Count no time in which the event loop is held."""
+        self._clock.start()
+
+    async def close(self) -> None:
+        """Close each part, although another one fails."""
+        async with AsyncExitStack() as parts:
+            parts.callback(self._clock.stop)
+            parts.callback(self.decoders.close)
+            parts.push_async_callback(self.spills.close)
+            parts.push_async_callback(self.resolver.close)
+            parts.push_async_callback(self.client.close)

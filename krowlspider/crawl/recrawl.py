@@ -8,10 +8,9 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.archive.payloads.digests import Original, label
+from krowlspider.archive.payload import Original, label
 from krowlspider.archive.write.records import warc_date
-from krowlspider.frontier.due_pages import DuePages, leave_unplanned
-from krowlspider.frontier.recrawl_pass import RecrawlPass, leave_pass
+from krowlspider.frontier.due_pages import DuePages, RecrawlPass, leave_pass, leave_unplanned
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
@@ -23,7 +22,7 @@ from krowlspider.recrawl.validators import (
     meaning_of,
     validators_of,
 )
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.intake import REQUISITE_PRIORITY
+from krowlspider.crawl.intake import REQUISITE_PRIORITY, Intake
 from krowlspider.frontier.entry import HOPS_MAX, REQUISITE, Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.urls.canonical import requisite_identity
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.canonical import IdentityHasher, domain_of, host_of, requisite_identity
 from krowlspider.urls.page.requisites.requisite import IMAGE, OTHER, Requisite
 
 if TYPE_CHECKING:
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.outbox import Foreign
-    from krowlspider.urls.canonical import IdentityHasher
 
 
 class RequisiteIntake:

@@ -7,13 +7,12 @@ import re
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.index.indexes import files_gone
-from krowlspider.archive.upload.notes import uploaded
+from krowlspider.archive.indexes import files_gone
+from krowlspider.archive.uploads import uploaded
 from krowlspider.config.contact import is_unreachable
 from krowlspider.crawl.status import pause_reason
-from krowlspider.errors import scrapy_with
-from krowlspider.frontier.admin.words import counted
-from krowlspider.frontier.poison import POISON_STRIKES, is_poison
+from krowlspider.errors import counted, scrapy_with
+from krowlspider.frontier.work_mark import POISON_STRIKES, is_poison
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.job import Job
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.holds import Hold
+    from krowlspider.frontier.hosts.host_record import Hold
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ import msgspec
 
 from krowlspider import __version__
 from krowlspider.crawl.webhook import NotSentError, Webhook
-from krowlspider.frontier.admin.words import counted
+from krowlspider.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from krowlspider.fetch.exchange import Exchange, Times
+    from krowlspider.fetch.errors import Exchange, Times
 
     # Name, start and end, in epoch seconds.
     Part = tuple[str, float, float]

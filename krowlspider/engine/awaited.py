@@ -17,12 +17,11 @@ from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from twisted.python.failure import Failure
 
 from krowlspider.frontier.entry import AWAITED, Entry
-from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.hosts.host import DEFERRED, Health
 from krowlspider.internals.engine import is_closing
 from krowlspider.politeness.delay import next_try
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of, normalise
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
-    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.frontier import Frontier
 
 # Above the priorities of pages: a page in memory waits for an awaited request.

@@ -7,21 +7,24 @@ from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.archive.index.indexes import indexes_in
-from krowlspider.archive.index.lookup import captures_of
+from krowlspider.archive.indexes import captures_of, indexes_in
 from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.explain import Explainer
+from krowlspider.crawl.explain import Explainer, Explanation
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.recrawl import CONTINUOUS
 from krowlspider.crawl.status import by_last_part, counters_of, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
-from krowlspider.frontier.admin.coverage import hosts_named
-from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.admin.host_view import Reason, view_of
-from krowlspider.frontier.admin.live import host_now, why_host_waits_now
-from krowlspider.frontier.admin.view import HostRow
+from krowlspider.frontier.admin.edit import UnknownHostError, hosts_named
+from krowlspider.frontier.admin.view import (
+    HostRow,
+    HostView,
+    Reason,
+    host_now,
+    view_of,
+    why_host_waits_now,
+)
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.stopped import fetched_in
 
@@ -31,13 +34,11 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.forecasting import CrawlForecast
-    from krowlspider.crawl.snapshots.copier import Made
-    from krowlspider.frontier.admin.host_view import HostView
+    from krowlspider.crawl.snapshots import Made
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.watched import HostAnswer
+    from krowlspider.frontier.outcomes import HostAnswer
     from krowlspider.politeness.delay import DelayPolicy
 
 # Hosts and entries in a list, and most hosts and most pages in one.

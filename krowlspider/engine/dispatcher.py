@@ -1,39 +1,139 @@
-"""The dispatcher: which request is sent next.
+"""Which request is sent next, when the engine is woken, and what a crawl waits for at its end.
 
-The frontier says which host is next and which of its pages. The robots gate decides about the page.
-Until it can, a robots fetch is sent in the page's place.
+Wakes Scrapy's engine, which asks for requests only when something has happened. Without it the
+engine would ask again at its heartbeat, after 5 s.
+
+The dispatcher: which request is sent next. The frontier says which host is next and which of its
+pages. The robots gate decides about the page. Until it can, a robots fetch is sent in the page's
+place.
 """
 
 from __future__ import annotations
 
 import logging
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from scrapy import Request
+from scrapy.utils.asyncio import CallLaterResult, call_later
 
 from krowlspider.crawl.in_flight import InFlight
-from krowlspider.frontier.entry_queues import FELL_BACK
-from krowlspider.frontier.hosts.host import Health, RobotsFetch
+from krowlspider.errors import counted, duration
+from krowlspider.frontier.entry_queues import FELL_BACK, Lease
+from krowlspider.frontier.hosts.host import Health, Host, RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
-from krowlspider.urls.host import DATA_HOST, authority_of
+from krowlspider.internals.engine import wake
+from krowlspider.urls.canonical import DATA_HOST, authority_of
 from krowlspider.urls.robots_groups import BODY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy.core.engine import ExecutionEngine
+
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.limits import PageBudget
     from krowlspider.crawl.recrawl import Asked, Recrawl
     from krowlspider.engine.awaited import AwaitedRequests
-    from krowlspider.engine.waker import Waker
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.entry_queues import Lease
-    from krowlspider.frontier.hosts.host import Host
+
+
+class Waker:
+    """Makes the engine ask for the next request. ``now`` returns the job clock, in seconds."""
+
+    def __init__(self, engine: ExecutionEngine, now: Callable[[], float]):
+        self._engine = engine
+        self._now = now
+        self._timer: CallLaterResult | None = None
+        self._due = 0.0
+
+    def wake(self) -> None:
+        """Make the engine ask in the next turn of the event loop."""
+        wake(self._engine)
+
+    def wake_at(self, due: float) -> None:
+        """Make the engine ask at ``due``, in seconds of the job clock. An earlier time that is set
+        already stays."""
+        if self._timer is not None:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._due = due
+        self._timer = call_later(max(0.0, due - self._now()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def cancel(self) -> None:
+        """Cancel the time that is set."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Ending:
+    """Tells of the requests after which a crawl ends. ``clock`` returns monotonic seconds.
+
+    ``timeout`` are the seconds of a fetch, without those of a request's own ``download_timeout``.
+    ``is_closing`` tells whether the crawl is being stopped.
+    """
+
+    def __init__(
+        self,
+        flights: Flights,
+        budget: PageBudget,
+        *,
+        is_closing: Callable[[], bool],
+        timeout: float,
+        clock: Callable[[], float],
+    ):
+        self._flights = flights
+        self._budget = budget
+        self._is_closing = is_closing
+        self._timeout = timeout
+        self._clock = clock
+        # The time at which the last request will have ended, once the crawl is being stopped.
+        self._end: float | None = None
+
+    def stop_text(self) -> str:
+        """Return for what a crawl waits that is being stopped; "" if it is not."""
+        if not self._is_closing():
+            return ""
+        if self._end is None:
+            self._end = self._clock() + self._longest
+        if not (waiting := self._flights.on_the_wire):
+            return "stopping"
+        return f"stopping, waits for {counted(waiting, 'request')}{self._at_most(self._end)}"
+
+    def limit_text(self) -> str:
+        """Return for what a crawl waits that has sent as many pages as it may; "" before."""
+        waiting = self._flights.on_the_wire
+        if not (waiting and self._budget.is_spent):
+            return ""
+        last = "the last request" if waiting == 1 else f"the last {counted(waiting, 'request')}"
+        return f"waits for {last}{self._at_most(self._flights.last_sent + self._longest)}"
+
+    def _at_most(self, end: float) -> str:
+        """Return the words for the seconds until ``end``; "" once it is over."""
+        left = end - self._clock()
+        return f" (at most {_whole(left)})" if left > 0 else ""
+
+    @property
+    def _longest(self) -> float:
+        """Return the longest time limit of the requests that were sent, in seconds."""
+        return max(self._flights.time_limits(self._timeout), default=self._timeout)
+
+
+def _whole(seconds: float) -> str:
+    """Return a duration in whole seconds, rounded up: ``60 s``, ``2 min 5 s``."""
+    whole = ceil(seconds)
+    return f"{whole} s" if whole <= 60 else duration(whole)
+
 
 logger = logging.getLogger(__name__)
 

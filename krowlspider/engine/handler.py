@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import logging
 import sys
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from http.client import NOT_MODIFIED
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import StopDownload
+from scrapy.http import Headers, HtmlResponse
+from scrapy.responsetypes import responsetypes
 from twisted.python.failure import Failure
+from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.write.capture import Receipt
-from krowlspider.archive.write.records import RecordIds
-from krowlspider.crawl.answers.failures import as_scrapy
-from krowlspider.crawl.answers.retries import TRUNCATED, LastTries
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.write.records import Capture, Receipt, RecordIds, Wire
+from krowlspider.crawl.answers.retries import TRUNCATED, LastTries, as_scrapy
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import keeps_pages
-from krowlspider.crawl.recrawl import OFF
-from krowlspider.engine.listeners import is_heard
-from krowlspider.engine.responses import capture_of, headers_of, response_of
+from krowlspider.crawl.recrawl import OFF, Asked
+from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.fetch.errors import FetchError, LocalExhausted, TooLarge
-from krowlspider.fetch.exchange import StopFetch
-from krowlspider.fetch.memory import FetchMemory
-from krowlspider.frontier.fetched import Fetched, validators_in
+from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
+from krowlspider.fetch.memory import FetchMemory, StoredResponse
+from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
-from krowlspider.urls.media_type import computed_type
+from krowlspider.urls.encoding import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
 
 if TYPE_CHECKING:
@@ -46,10 +46,75 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Location
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.crawl.recrawl import Asked
-    from krowlspider.fetch.exchange import Exchange
-    from krowlspider.fetch.http.request import Proxy
-    from krowlspider.fetch.spills import StoredResponse
+    from krowlspider.fetch.http.head import Proxy
+
+# No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
+# know punycode, and Python decodes it in quadratic time.
+DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
+
+
+@lru_cache(maxsize=65_536)
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address; None for empty text: behind a proxy the address is unknown."""
+    return ip_address(text) if text else None
+
+
+def response_of(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
+    response = _class_of(headers, exchange.url, body)(
+        url=exchange.url,
+        status=exchange.status,
+        body=body,
+        request=request,
+        ip_address=_address(exchange.peer.address),
+        protocol=f"HTTP/{exchange.version}",
+        certificate=exchange.peer.certificate,
+    )
+    # Set afterwards, because the constructor would copy the headers name by name.
+    response.headers = headers
+    return response
+
+
+def _class_of(headers: Headers, url: str, body: bytes) -> type[Response]:
+    """Return the class of a response: of HTML whenever browsers take it for HTML, else Scrapy's."""
+    options = values_of(headers, b"X-Content-Type-Options")
+    if computed_type(values_of(headers, b"Content-Type"), options, body).essence in HTML:
+        return HtmlResponse
+    return responsetypes.from_args(headers=headers, url=url, body=body)
+
+
+def capture_of(exchange: Exchange, identity: str) -> Capture:
+    media_type, stored = b"", exchange.stored
+    for name, value in exchange.headers:
+        if name.lower() == b"content-type":
+            media_type = value
+            break
+    return Capture(
+        identity=identity,
+        url=exchange.url,
+        request_bytes=exchange.request_bytes,
+        response_bytes=exchange.response_bytes,
+        head=exchange.head_length,
+        payload=exchange.body,
+        status=exchange.status,
+        media_type=media_type.decode("latin-1"),
+        started=exchange.times.started,
+        truncated=exchange.truncated,
+        wire=Wire(exchange.peer.address or None, exchange.version, exchange.peer.tls),
+        stored=stored.mapped if stored is not None else None,
+        stored_size=stored.size if stored is not None else 0,
+    )
+
+
+def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
+    # `Headers.appendlist` is quadratic in the lines of a hostile head. `Headers.update` is not
+    # needed: names and values are normalised already.
+    headers = Headers()
+    grouped: dict[bytes, list[bytes]] = {}
+    for name, value in pairs:
+        grouped.setdefault(name.title(), []).append(value)
+    dict.update(headers, grouped)
+    return headers
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,12 @@ from scrapy import Request
 from krowlspider.crawl.crawls import crawl_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.export import line_of
-from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.entry import Entry, EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
-from krowlspider.urls.canonical import normalise, queued_max
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of, normalise, queued_max
 from krowlspider.urls.seeds import Seed
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.frontier.entry import Entry, EntryLine
     from krowlspider.frontier.outbox import Foreign
 
 # Bad lines that are named; further ones are counted.

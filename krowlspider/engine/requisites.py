@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.engine.redirects import Redirects
+from krowlspider.engine.requests import Redirects
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.urls.host import authority_of
-from krowlspider.urls.media_type import HTML, computed_type
+from krowlspider.urls.canonical import authority_of
+from krowlspider.urls.encoding import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
-from krowlspider.urls.page.links import read_page, reading_plan
+from krowlspider.urls.page.links import Page, read_page, reading_plan
+from krowlspider.urls.page.requisites.elements import SVG_MAX, requisites_of_svg
 from krowlspider.urls.page.requisites.found import (
     CSS_MAX,
     MANIFEST_MAX,
+    KeptMaps,
     Requisites,
     decode_css,
     requisites_of_css,
     requisites_of_manifest,
 )
-from krowlspider.urls.page.requisites.import_map import KeptMaps
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, requisites_of_module
 from krowlspider.urls.page.requisites.requisite import (
     EMBED,
@@ -37,7 +38,6 @@ from krowlspider.urls.page.requisites.requisite import (
     STYLE,
     Requisite,
 )
-from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.urls.page.links import Page
 
 # Requisites queued between two turns of the event loop, so that no turn is long.
 _AT_ONCE = 250

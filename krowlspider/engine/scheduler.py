@@ -13,10 +13,9 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.cluster.membership import ClusterError
-from krowlspider.cluster.tasks import end
-from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.cluster.membership import ClusterError, end
+from krowlspider.crawl.answers.host_feedback import why_nothing_was_fetched
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
 from krowlspider.crawl.crawls import crawl_of
@@ -28,22 +27,18 @@ from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
-from krowlspider.engine.dispatcher import Dispatcher
-from krowlspider.engine.ending import Ending
-from krowlspider.engine.listeners import send_where_heard
-from krowlspider.engine.order_signal import send_order
-from krowlspider.engine.request_warnings import RequestWarnings
-from krowlspider.engine.waker import Waker
-from krowlspider.frontier.poison import is_poison
+from krowlspider.engine.dispatcher import Dispatcher, Ending, Waker
+from krowlspider.engine.logformatter import send_order, send_where_heard
+from krowlspider.engine.requests import RequestWarnings
 from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.frontier.work_mark import is_poison
 from krowlspider.internals.engine import (
     call_when_over,
     is_closing,
     is_starting,
     start_requests_with,
 )
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of, is_data, queued_as
+from krowlspider.urls.canonical import host_of, is_data, normalise, queued_as
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -17,20 +17,17 @@ from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.live_settings import DELAYS, changed, new_delay, page_limit
-from krowlspider.crawl.snapshots.snapshot import Snapshot
+from krowlspider.crawl.parts import DELAYS, changed, new_delay, page_limit
+from krowlspider.crawl.snapshots import Snapshot
 from krowlspider.engine.downloader import Downloader
-from krowlspider.engine.importing import LineIntake
+from krowlspider.engine.importing import LineIntake, Taken
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.errors import KrowlError
-from krowlspider.frontier.admin.coverage import coverage, covered_hosts
-from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.admin.words import counted
-from krowlspider.frontier.moves.forgetting import FORGOTTEN_MAX, forget_now
-from krowlspider.frontier.schedule.standing import DELAY, PAUSE, OrderError, StandingOrder
-from krowlspider.urls.blocks import rule_name
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.errors import KrowlError, counted
+from krowlspider.frontier.admin.edit import Covered, UnknownHostError, coverage, covered_hosts
+from krowlspider.frontier.moves.transfer import FORGOTTEN_MAX, forget_now
+from krowlspider.frontier.schedule.orders import DELAY, PAUSE, OrderError, Orders, StandingOrder
+from krowlspider.urls.canonical import host_of, normalise
+from krowlspider.urls.seeds import rule_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,10 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.order_post import Plain
-    from krowlspider.engine.importing import Taken
-    from krowlspider.frontier.admin.coverage import Covered
-    from krowlspider.frontier.schedule.orders import Orders
+    from krowlspider.cluster.transport.posts import Plain
 
 logger = logging.getLogger(__name__)
 

@@ -6,26 +6,19 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.connection import Pool
-from krowlspider.fetch.dial import Dialer, anywhere
-from krowlspider.fetch.errors import AddressBusy, ConnectionLost
+from krowlspider.fetch.connection import Connection, OneByOne, Order, Pool
+from krowlspider.fetch.dial import Admit, Dialer, anywhere
+from krowlspider.fetch.errors import AddressBusy, ConnectionLost, Exchange, LoopClock, Observer
+from krowlspider.fetch.http.head import Origin, Proxy, build_request, split_target
 from krowlspider.fetch.http.reader import ResponseReader
-from krowlspider.fetch.http.request import build_request, split_target
-from krowlspider.fetch.pending import OneByOne, Order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.fetch.connection import Connection
-    from krowlspider.fetch.dial import Admit
-    from krowlspider.fetch.dns.resolver import Resolver
-    from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
-    from krowlspider.fetch.http.request import Origin, Proxy
-    from krowlspider.fetch.loop_clock import LoopClock
-    from krowlspider.fetch.memory import FetchMemory
+    from krowlspider.fetch.memory import FetchMemory, Spills
     from krowlspider.fetch.proxy.dial import ProxyDialer
-    from krowlspider.fetch.spills import Spills
+    from krowlspider.fetch.resolver import Resolver
 
 # Seconds from the last byte of the request to the first of the answer: half of DOWNLOAD_TIMEOUT, so
 # that a silent server frees its place sooner than a slow one.

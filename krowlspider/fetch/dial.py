@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.exchange import Dialled
-from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
-from krowlspider.fetch.tcp.race import DELAY, Race
-from krowlspider.fetch.tcp.routes import Order, connect_failure
-from krowlspider.fetch.tls.channel import Channel, Slices
-from krowlspider.fetch.tls.work import crawler_tls, server_name
-from krowlspider.urls.host import BAD_PORTS
+from krowlspider.fetch.errors import Dialled, LoopClock
+from krowlspider.fetch.guard import PORTS_MAX, AddressGuard, AddressPorts
+from krowlspider.fetch.tcp import DELAY, Order, Race, Routes, connect_failure
+from krowlspider.fetch.tls import Channel, Slices, crawler_tls, server_name
+from krowlspider.urls.canonical import BAD_PORTS
 
 if TYPE_CHECKING:
-    from krowlspider.fetch.dns.resolver import Resolver
-    from krowlspider.fetch.guard import AddressGuard
-    from krowlspider.fetch.http.request import Origin
-    from krowlspider.fetch.loop_clock import LoopClock
-    from krowlspider.fetch.tcp.routes import Routes
+    from krowlspider.fetch.http.head import Origin
+    from krowlspider.fetch.resolver import Resolver
 
 # Seconds after which an attempt is late at an address that connected before: it may be slow, and it
 # lives.

@@ -1,12 +1,104 @@
-"""Every way a fetch can fail. ``kind`` is the name under which a failure is counted."""
+"""Every way a fetch can fail, the record of one fetch, and the clock by which hosts are charged."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from typing import TYPE_CHECKING, ClassVar
+import time
+from contextlib import asynccontextmanager
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
-    from krowlspider.fetch.exchange import Exchange
+    from collections.abc import AsyncIterator, Callable
+
+    from krowlspider.fetch.memory import StoredResponse
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Peer(NamedTuple):
+    """The other end of a connection; with TLS also version and cipher, and certificate in DER.
+
+    ``address`` is empty behind a proxy, which does not tell it.
+    """
+
+    address: str
+    tls: tuple[str, str] | None = None
+    certificate: bytes | None = None
+
+
+class Dialled(NamedTuple):
+    """Seconds that opening a connection took: name look-up, TCP, and TLS (0 without it)."""
+
+    name: float
+    connect: float
+    tls: float = 0.0
+
+
+class Times(NamedTuple):
+    """When an exchange began, and how long its parts took in seconds of a `LoopClock`.
+
+    ``started`` is the epoch time at which the request began to be sent. ``latency`` is from there
+    to the first byte of any answer, ``duration`` from the call of ``fetch()`` to the end.
+    ``dialled`` is None if the connection had served an earlier exchange.
+    """
+
+    started: float
+    latency: float
+    duration: float
+    dialled: Dialled | None
+
+
+class Exchange(Struct, eq=False):
+    """One request and its final response, verbatim for the archive and parsed for the crawler.
+
+    ``response_bytes`` are without interim (1xx) responses and bytes after the end. The first
+    ``head_length`` of them are status line, headers and the blank line. ``version`` is ``1.0`` or
+    ``1.1``. ``headers`` have the server's own case. ``body`` has its content coding, and no
+    transfer coding: the payload of WARC 1.1, section 6.3.2.
+
+    ``truncated`` is empty, or why only a part was received, as a value of WARC-Truncated:
+    ``length``, ``time`` or ``disconnect``.
+
+    A large response is ``stored`` in a file; then ``response_bytes`` and ``body`` are empty.
+    """
+
+    url: str
+    request_bytes: bytes
+    response_bytes: bytes
+    head_length: int
+    status: int
+    version: str
+    headers: Headers
+    body: bytes
+    truncated: str
+    peer: Peer
+    times: Times
+    stored: StoredResponse | None = None
+
+    @property
+    def response_size(self) -> int:
+        """The bytes of the response, wherever they are."""
+        return len(self.response_bytes) if self.stored is None else self.stored.size
+
+
+class StopFetch(Exception):
+    """Raised by an observer to end the fetch; what was received is kept."""
+
+
+class Observer(Protocol):
+    """Takes a response's head and the pieces of its body, without transfer coding.
+
+    Called on the event loop between reads; must not block, and may raise StopFetch.
+    """
+
+    def headers(self, status: int, headers: Headers) -> None: ...
+    def data(self, chunk: bytes) -> None: ...
+
 
 # Errors of a process or machine that lacks descriptors, buffers or memory for a socket.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -182,3 +274,97 @@ class TooLarge(FetchError, kind="too_large"):
 
 class DecodeFailed(FetchError, kind="decode"):
     """The body is not in its Content-Encoding, or decoding costs more than its bounds."""
+
+
+# Seconds between two beats. A late beat shows that the loop is held.
+INTERVAL = 0.05
+# Seconds by which a beat may be late in ordinary work. Only time beyond it is not counted.
+LATE = 0.1
+# Seconds of a hold after which servers may have closed idle connections unnoticed.
+LONG = 1.0
+# An event loop may fire a timer early by its clock's resolution; uvloop's is 1 ms.
+_EARLY = 0.002
+
+
+class LoopClock:
+    """Counts the seconds in which ``loop`` serves its sockets.
+
+    While one callback holds the loop, answers stay unread, so that time is not counted. Without
+    `start` all time is counted. ``clock`` returns monotonic seconds. It must not be the loop's own
+    clock: that of uvloop stands still during each callback.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.loop = loop
+        self._clock = clock
+        # The seconds not counted so far.
+        self._held = 0.0
+        self._due = inf
+        self._beat: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._due = self._clock() + INTERVAL
+        self._beat = self.loop.call_later(INTERVAL, self._met)
+
+    def stop(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        self._due = inf
+
+    def time(self) -> float:
+        """Return seconds that never go back; only differences have a meaning."""
+        now = self._clock()
+        late = now - self._due - LATE
+        return now - self._held - late if late > 0.0 else now - self._held
+
+    @property
+    def held_long(self) -> bool:
+        """Return whether the loop is held for longer than idle connections surely last."""
+        return self._clock() - self._due > LONG
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Call ``callback`` at ``when`` of this clock, after data that came during a hold."""
+        return Timer(self, when, callback)
+
+    @asynccontextmanager
+    async def timeout_at(self, when: float) -> AsyncIterator[None]:
+        """Limit a block like `asyncio.timeout_at`, by this clock.
+
+        :raises TimeoutError: the block ran past ``when``
+        """
+        async with asyncio.timeout(None) as limit:
+            timer = self.call_at(when, partial(limit.reschedule, 0.0))
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+    def _met(self) -> None:
+        now = self._clock()
+        self._held += max(0.0, now - self._due - LATE)
+        self._due = now + INTERVAL
+        self._beat = self.loop.call_later(INTERVAL, self._met)
+
+
+class Timer:
+    """A pending callback, made by `LoopClock.call_at`."""
+
+    __slots__ = ("_callback", "_clock", "_handle", "_when")
+
+    def __init__(self, clock: LoopClock, when: float, callback: Callable[[], object]) -> None:
+        self._clock = clock
+        self._when = when
+        self._callback = callback
+        self._handle = clock.loop.call_later(when - clock.time(), self._met)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _met(self) -> None:
+        left = self._when - self._clock.time()
+        if left > _EARLY:
+            self._handle = self._clock.loop.call_later(left, self._met)
+        else:
+            self._callback()

@@ -4,7 +4,7 @@ The life of a URL:
 
 1. `Frontier.queue` writes its seen mark and its queue entry in one batch. A URL that another node
    owns gets an outbox entry in place of the queue entry.
-2. Its host gets a place in the heap of hosts, ordered by due time (`schedule.due`).
+2. Its host gets a place in the heap of hosts, ordered by due time (`schedule.cache`).
 3. `HostScheduler.pop` returns a host that is due and has room in its domain, address and origin.
    `EntryQueues.pop` leases its next entry. Host and URL are in flight now.
 4. `HostScheduler.release` sets the due time of the host, counted from the end of the request.

@@ -14,30 +14,32 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.frontier.admission import Admission
-from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.entry_queues import FELL_BACK, PAGE, Candidate, EntryQueues, Lease
-from krowlspider.frontier.hosts.domain_load import DomainLoad
+from krowlspider.frontier.entry_queues import (
+    FELL_BACK,
+    PAGE,
+    Admission,
+    Candidate,
+    EntryQueues,
+    Lease,
+)
 from krowlspider.frontier.hosts.host import origin_of
-from krowlspider.frontier.hosts.linked_ports import LinkedPorts
-from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.hosts.host_record import Tally
+from krowlspider.frontier.limits import DomainBudget, DomainLoad, Limits, LinkedPorts
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
-from krowlspider.frontier.outcomes import Outcomes
-from krowlspider.frontier.schedule.clock import JobClock
+from krowlspider.frontier.outcomes import Outcomes, WatchedHosts
+from krowlspider.frontier.schedule.cache import JobClock
 from krowlspider.frontier.schedule.scheduler import HostScheduler
 from krowlspider.frontier.seed_table import SeedTable, ended, put_states
 from krowlspider.frontier.stopped import catch_up, read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import after_all, host_in
-from krowlspider.frontier.watched import WatchedHosts
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from krowlspider.frontier.limits import Limits
     from krowlspider.frontier.pages.rows import PageRows
-    from krowlspider.frontier.seen.seen_set import SeenSet
+    from krowlspider.frontier.seen import SeenSet
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 

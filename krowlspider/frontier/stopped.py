@@ -9,21 +9,18 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry_queues import PAGE
-from krowlspider.frontier.hosts.host_record import decode_host, encode_host, place_in
-from krowlspider.frontier.hosts.queue import LANE_AT, level_of
+from krowlspider.frontier.hosts.host import LANE_AT, Host, level_of
+from krowlspider.frontier.hosts.host_record import Tally, decode_host, encode_host, place_in
+from krowlspider.frontier.limits import DomainBudget
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import entry_keys
 from krowlspider.frontier.store.schema import split_queue_key
-from krowlspider.urls.host import domain_of
+from krowlspider.frontier.store.store import Batch, Store, entry_keys
+from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.hosts.tally import Tally
-    from krowlspider.frontier.store.store import Batch, Store
 
 # Bytes of a key that number an entry within its level.
 _IN_LEVEL = LANE_AT // 8

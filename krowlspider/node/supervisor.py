@@ -1,4 +1,4 @@
-"""Runs a crawl of several processes as one: start, status line, stop, summary, exit code."""
+"""Run a crawl of several processes as one: start, server, status line, stop, exit code."""
 
 from __future__ import annotations
 
@@ -10,33 +10,95 @@ import signal
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.tasks import end
+from scrapy.spiderloader import get_spider_loader
+from scrapy.utils.log import configure_logging
+
+from krowlspider.cluster.membership import end
+from krowlspider.config.validation import validate
 from krowlspider.crawl.limits import Limits
-from krowlspider.crawl.monitoring.access import forget_urls
-from krowlspider.crawl.report.joined import seeds_of_all
-from krowlspider.errors import JobError, error_text
+from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
+from krowlspider.crawl.monitoring.page_server import Servers, shown
+from krowlspider.crawl.report import seeds_of_all
+from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.store.store import StoreError
-from krowlspider.node.child import Child
-from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, exit_code, reason
-from krowlspider.node.redis import LOG, PrivateRedis
-from krowlspider.node.register import ProcessRegister
-from krowlspider.node.relay import Relay
-from krowlspider.node.serving.server import Serving
-from krowlspider.node.serving.together import Served
-from krowlspider.node.tree import StoppedError, ids, process_folders, processes
+from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, Served, exit_code, reason
+from krowlspider.node.processes import LOG, Child, PrivateRedis, ProcessRegister, Relay, find_redis
+from krowlspider.node.tree import (
+    StoppedError,
+    Tree,
+    Words,
+    check_reserved,
+    ids,
+    process_folders,
+    processes,
+)
+from krowlspider.spiders.broad import BroadSpider
 from krowlspider.views.live_line import StatusLog
 from krowlspider.views.report import write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from scrapy.settings import Settings
 
-    from krowlspider.node.tree import Tree
-    from krowlspider.node.words import Words
+    from krowlspider.crawl.monitoring.endpoint import Route
+
+
+class Serving:
+    """Serves page, API and metrics of all processes of a crawl, from `open` to `close`."""
+
+    def __init__(self, crawl: Served):
+        self._crawl = crawl
+        self._token: Secret | None = None
+        self._servers: Servers | None = None
+        self._routes: Mapping[str, Route] | None = None
+
+    async def open(self, settings: Settings) -> str:
+        """Listen, and return where, as the end of a sentence; "" if it is off, or fails."""
+        if not settings.getbool("PROMETHEUS_ENABLED"):
+            return ""
+        path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
+        given = settings["KROWL_CONTROL_TOKEN"]
+        self._token = Secret(given)
+        page_maker = partial(self._page, self._token.text, given)
+        self._servers = Servers(partial(self._metrics, path), page_maker)
+        page, metrics = await self._servers.open(settings)
+        if page:
+            note_url(self._crawl.tree.path, PAGE, page)
+        where = self._token.keep(self._crawl.tree.path / CONTROL_TOKEN) if page else ""
+        places = [
+            *([f"page of all: {page}/"] if page else []),
+            *([f"token of its buttons {where}"] if where else []),
+            *([f"metrics of all: {shown(metrics)}{path}"] if metrics else []),
+        ]
+        return "".join(f"; {place}" for place in places)
+
+    def _metrics(self, path: str) -> Mapping[str, Route]:
+        # Importing aiohttp is slow, so it is imported for the first client.
+        from krowlspider.node.metrics import Metrics  # noqa: PLC0415
+
+        # Both servers may ask for it.
+        if self._routes is None:
+            crawl = self._crawl
+            metrics = Metrics(crawl.tree, path, crawl.processes, crawl.restarts)
+            self._routes = metrics.routes()
+        return self._routes
+
+    def _page(self, token: str, given: str) -> Mapping[str, Route]:
+        from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
+
+        return CrawlOfAll(self._crawl, token, given).routes()
+
+    def close(self) -> None:
+        if self._servers is not None:
+            self._servers.close()
+        if self._token is not None:
+            self._token.forget()
+        forget_urls(self._crawl.tree.path)
+
 
 logger = logging.getLogger(__name__)
 
@@ -325,3 +387,50 @@ def _locked(path: Path, is_stopped: Callable[[], bool]) -> int:
             time.sleep(_LOOK)
         else:
             return lock
+
+
+_PAGES = "KROWL_CLUSTER_PAGES"
+
+
+def crawl(
+    settings: Settings, spider: str, spargs: dict[str, str], given: Sequence[str], count: int
+) -> int:
+    """Crawl with ``count`` processes to the end; return the exit code.
+
+    ``settings`` are checked, ``given`` are those of the command line as NAME=VALUE, ``spargs`` the
+    arguments of the spider.
+
+    :raises KrowlError: the crawl cannot begin
+    :raises StoreError: the frontier in a folder cannot be used
+    """
+    settings = settings.copy()
+    kind = get_spider_loader(settings).load(spider)
+    kind.update_settings(settings)
+    validate(settings)
+    check_reserved(settings)
+    if not settings["JOBDIR"]:
+        raise SettingsError(
+            "JOBDIR is not set, and scrapy node needs a folder for its processes: give -s"
+            " JOBDIR=jobs/default"
+        )
+    spargs, given, max_pages = dict(spargs), list(given), 0
+    if issubclass(kind, BroadSpider) and (pages := spargs.pop("max_pages", "0")) != "0":
+        if settings.getint(_PAGES):
+            raise SettingsError(f"max_pages and {_PAGES} are both given: give one of them")
+        if not pages.isdecimal():
+            raise SettingsError(f"-a max_pages={pages}: give a whole number, 0 for no limit")
+        given.append(f"{_PAGES}={pages}")
+        max_pages = int(pages)
+    words = Words(spider, spargs, given, settings, count)
+    tree = Tree(Path(settings["JOBDIR"]))
+    # Nobody should install a server for a folder that is refused.
+    tree.check()
+    redis = find_redis()
+    tree.take()
+    configure_logging(settings)
+    plan = Plan(tree, count, spider, words, settings, redis, max_pages)
+    return asyncio.run(_run(plan))
+
+
+async def _run(plan: Plan) -> int:
+    return await Supervisor(plan).run()

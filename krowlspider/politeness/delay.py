@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.host import orders_for
+from krowlspider.urls.canonical import orders_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,30 +7,98 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from scrapy.exceptions import UsageError
 
+from krowlspider.archive.cdxj import INDEX, WARC, IndexLine
 from krowlspider.archive.disk import OPEN
-from krowlspider.archive.index.cdxj import INDEX, WARC
-from krowlspider.archive.index.indexes import index_open_files, indexes_in, merged
-from krowlspider.archive.upload.notes import uploaded
-from krowlspider.changes.bodies import BODY_MAX, READ_MAX, Compared, body_in, compared
-from krowlspider.changes.pairs import GONE, Pair, in_time, pairs_of
+from krowlspider.archive.indexes import index_open_files, indexes_in, merged
+from krowlspider.archive.uploads import uploaded
+from krowlspider.changes.pairs import (
+    BODY_MAX,
+    GONE,
+    READ_MAX,
+    Body,
+    Compared,
+    Pair,
+    body_in,
+    compared,
+    in_time,
+    pairs_of,
+)
 from krowlspider.config.validation import offline, validate
-from krowlspider.errors import KrowlError, scrapy_with
-from krowlspider.fetch.http.stored import decoded
-from krowlspider.frontier.admin.words import counted
-from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
+from krowlspider.errors import KrowlError, counted, scrapy_with
+from krowlspider.fetch.http.decode import decoded
+from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 from krowlspider.programs.warc import files_without_index, folder_of
 from krowlspider.views import captures
-from krowlspider.views.changes import change_line
-from krowlspider.views.files import STDIO, written
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from krowlspider.archive.index.cdxj import IndexLine
-    from krowlspider.changes.bodies import Body
+
+class _Fetch(Struct):
+    """A fetch, and the place of its record: final name of the WARC file, offset of its member."""
+
+    time: str
+    status: int
+    digest: str | None
+    file: str
+    offset: int
+
+
+class _Change(Struct):
+    """The values of a line; `docs/recrawl.md` says what they are."""
+
+    url: str
+    before: _Fetch
+    after: _Fetch
+    fetched_between: int
+    unchanged_until: str
+    media_type: str | None
+    similarity: float | None
+    text_changed: bool | None
+    truncated: bool | None
+    diff: str | UnsetType | None = UNSET
+    diff_cut: bool | UnsetType | None = UNSET
+
+
+def change_line(pair: Pair, compared: Compared, *, with_difference: bool) -> str:
+    """Return the line of a change, without its line break."""
+    change = _Change(
+        pair.after.url,
+        _fetch(pair.before),
+        _fetch(pair.after),
+        pair.fetched_between,
+        _time(pair.unchanged_until),
+        compared.media_type,
+        compared.similarity,
+        compared.text_changed,
+        compared.is_truncated,
+    )
+    if with_difference:
+        change.diff, change.diff_cut = compared.difference or (None, None)
+    return msgspec.json.encode(change).decode()
+
+
+def _fetch(line: IndexLine) -> _Fetch:
+    return _Fetch(
+        _time(line.timestamp),
+        int(line.status),
+        line.digest or None,
+        line.filename.removesuffix(OPEN),
+        line.offset,
+    )
+
+
+def _time(stamp: str) -> str:
+    """Return 14 digits as in ISO 8601; other text, as in an index of another tool, as it is."""
+    if len(stamp) != 14 or not stamp.isdigit():
+        return stamp
+    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}T{stamp[8:10]}:{stamp[10:12]}:{stamp[12:]}Z"
+
 
 _DECODE = partial(decoded, cap=BODY_MAX)
 # Faults of the archive that are named; further ones are counted.

@@ -16,28 +16,22 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in, tree_of
+from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, processes_in, tree_of
 from krowlspider.crawl.forecasting import forecast_of, target_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.recrawl import Afforded
-from krowlspider.crawl.snapshots.snapshot import restore, take_stopped
+from krowlspider.crawl.snapshots import restore, take_stopped
 from krowlspider.crawl.status import total_status
-from krowlspider.errors import JobError, KrowlError
-from krowlspider.frontier.admin.coverage import hosts_named
-from krowlspider.frontier.admin.edit import drop_host, forget_host
-from krowlspider.frontier.admin.export import export_lines
-from krowlspider.frontier.admin.host_view import view_host
-from krowlspider.frontier.admin.page_lines import page_lines
-from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
-from krowlspider.frontier.admin.urlfrontier import url_items
-from krowlspider.frontier.admin.view import view_frontier
-from krowlspider.frontier.admin.words import counted
+from krowlspider.errors import JobError, KrowlError, counted
+from krowlspider.frontier.admin.edit import drop_host, forget_host, hosts_named
+from krowlspider.frontier.admin.export import Imported, export_lines, page_lines, url_items
+from krowlspider.frontier.admin.repair import Repaired, gone, is_there, repair, way_out
+from krowlspider.frontier.admin.view import view_frontier, view_host
 from krowlspider.frontier.pages.sample import sample
-from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen import FilterFile
 from krowlspider.frontier.stopped import read_host
-from krowlspider.frontier.store.owner import check_owner
-from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore
-from krowlspider.programs.program import Program, refuse_options
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, check_owner
+from krowlspider.programs.program import STDIO, Program, read_lines, refuse_options, written
 from krowlspider.programs.running import (
     explain_running,
     forecast_of_running,
@@ -55,7 +49,6 @@ from krowlspider.recrawl.forecast import TARGET
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.views import frontier
 from krowlspider.views.captures import epoch_of
-from krowlspider.views.files import STDIO, read_lines, written
 from krowlspider.views.forecast import forecast_text
 from krowlspider.views.frontier import named_host, whole_host
 
@@ -64,9 +57,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.folder import JobHead
-    from krowlspider.frontier.admin.export import Imported
-    from krowlspider.frontier.admin.repair import Repaired
 
 # Hosts or entries in each list.
 _MOST = 10

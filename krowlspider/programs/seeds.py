@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from krowlspider.errors import KrowlError
-from krowlspider.frontier.admin.words import counted
-from krowlspider.programs.program import BadLines, Program, refuse_options
+from krowlspider.errors import KrowlError, counted
+from krowlspider.programs.program import (
+    STDIO,
+    BadLines,
+    Program,
+    read_lines,
+    refuse_options,
+    written,
+)
 from krowlspider.urls.seeds import FORMATS, BadSeed, content, recognise, seed_lines, seed_text
-from krowlspider.views.files import STDIO, read_lines, written
 
 if TYPE_CHECKING:
     import argparse

@@ -11,35 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.index.indexes import indexes_in
-from krowlspider.archive.index.lookup import captures_of
+from krowlspider.archive.indexes import captures_of, indexes_in
 from krowlspider.config.validation import offline
 from krowlspider.crawl.exclude_file import ExcludeFile
-from krowlspider.crawl.explain import Explainer
-from krowlspider.crawl.folder import JobFolder, JobInUseError, holder_of, lock_folder
+from krowlspider.crawl.explain import Explainer, Explanation
+from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, holder_of, lock_folder
 from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set, trap_rules, warc_folder
-from krowlspider.engine.imported import ImportedIdentity
+from krowlspider.engine.dupefilter import ImportedIdentity
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
-from krowlspider.frontier.admin.host_view import why_host_of_stopped_crawl_waits
+from krowlspider.frontier.admin.view import why_host_of_stopped_crawl_waits
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.pages.rows import PageRows
-from krowlspider.frontier.robots.cache import RobotsCache
-from krowlspider.frontier.robots.gate import RobotsGate
+from krowlspider.frontier.robots.gate import RobotsCache, RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
 from krowlspider.programs.program import BAD_NAMED, BadLines
-from krowlspider.urls.blocks import PatternList
 from krowlspider.urls.canonical import IdentityHasher, queued_max
 from krowlspider.urls.scope import Scope, ScopeRules
+from krowlspider.urls.seeds import PatternList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scrapy.settings import Settings
 
-    from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.folder import JobHead
     from krowlspider.frontier.store.store import LevelStore
 
 # Files of LevelDB that it never changes once they are written.

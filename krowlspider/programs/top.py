@@ -12,12 +12,12 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.errors import KrowlError, error_text, install_with
 from krowlspider.programs.program import Program
-from krowlspider.views.top.source import NoCrawlError, Source, lines, one_line
+from krowlspider.programs.running import NoCrawlError, Source, lines, one_line
 
 if TYPE_CHECKING:
     import argparse
 
-    from krowlspider.views.top.app import TopApp
+    from krowlspider.programs.top_app import TopApp
 
 # Hosts of the plain lines, and the least seconds between two looks.
 _HOSTS = 15
@@ -65,7 +65,7 @@ class Command(Program):
 def _app(source: Source, interval: float) -> TopApp | None:
     """Return the full screen; None without textual."""
     try:
-        from krowlspider.views.top.app import TopApp  # noqa: PLC0415 - an extra
+        from krowlspider.programs.top_app import TopApp  # noqa: PLC0415 - an extra
     except ImportError:
         return None
     return TopApp(source, interval)

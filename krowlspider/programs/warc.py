@@ -21,33 +21,27 @@ from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
 from krowlspider import __version__
-from krowlspider.archive.disk import OPEN, lock_directory
-from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import WARC
-from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
+from krowlspider.archive.cdxj import WARC
+from krowlspider.archive.dedup import build, source_at
+from krowlspider.archive.disk import OPEN, ArchiveError, RecordError, lock_directory
+from krowlspider.archive.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.tools.dedup import build, source_at
 from krowlspider.archive.tools.extract import Choice, copy_originals, extract
-from krowlspider.archive.tools.inputs import files_in, refuse_names
+from krowlspider.archive.tools.inputs import count_files, files_in, refuse_names
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
-from krowlspider.archive.tools.stats import count_files
 from krowlspider.archive.tools.wacz import About, pack
-from krowlspider.archive.upload.notes import uploaded
-from krowlspider.archive.upload.plan import Destination
-from krowlspider.archive.upload.store import BucketError
-from krowlspider.archive.upload.uploader import upload_folder
-from krowlspider.archive.write.open_file import compressor
+from krowlspider.archive.uploader import BucketError, UploadStats, upload_folder
+from krowlspider.archive.uploads import Destination, uploaded
+from krowlspider.archive.write.series import compressor
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.archiving.open_note import read_synced
+from krowlspider.crawl.commits import read_synced
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
-from krowlspider.errors import JobError, KrowlError, scrapy_with
-from krowlspider.fetch.http.stored import decoded
-from krowlspider.frontier.admin.words import counted
-from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
+from krowlspider.errors import JobError, KrowlError, counted, scrapy_with
+from krowlspider.fetch.http.decode import decoded
+from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 from krowlspider.views import captures
-from krowlspider.views.files import STDIO, written
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +50,6 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from krowlspider.archive.reading import Synced
-    from krowlspider.archive.upload.uploader import UploadStats
 
 _MERGED = "index.cdxj"
 # Bytes of a decoded body: a hundred times the limit of a crawl by default.

@@ -2,7 +2,7 @@
 
 The main text has no navigation, and no links but those inside sentences, unless the page is a list
 of links. Numbers, dates and random tokens are left out of it; prices stay. Markup is read as bytes,
-without a tree: `krowlspider.urls.page.visible` is more exact, and takes several times as long. The
+without a tree: `krowlspider.urls.page.links` is more exact, and takes several times as long. The
 time is linear in the bytes that are read.
 """
 
@@ -14,7 +14,7 @@ from itertools import filterfalse
 
 from xxhash import xxh3_64_digest
 
-from krowlspider.urls.media_type import HTML
+from krowlspider.urls.encoding import HTML
 
 # Bytes of a body that are read.
 READ_MAX = 1024 * 1024

@@ -16,25 +16,21 @@ from scrapy.http import TextResponse
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.disk import ArchiveError
 from krowlspider.crawl.answers.retries import TRUNCATED
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.recrawl import CONTINUOUS
 from krowlspider.crawl.start_log import log_crawled
-from krowlspider.engine.listeners import wants_items
-from krowlspider.engine.redirects import Redirects
-from krowlspider.engine.request_warnings import warn_of_proxies
+from krowlspider.engine.logformatter import wants_items
+from krowlspider.engine.requests import Redirects, warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.errors import SeedsError
-from krowlspider.frontier.admin.words import counted
+from krowlspider.errors import SeedsError, counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.spiders.opt_outs import OptOuts
-from krowlspider.spiders.seeds import asked_scope, number, seeds_of
-from krowlspider.spiders.sitemaps import SitemapReader, is_guessed
-from krowlspider.urls.encoding import encoding_of
-from krowlspider.urls.host import host_of
-from krowlspider.urls.media_type import HTML, ContentType, computed_type
+from krowlspider.spiders.seeds import SeedList, SeedsFile, asked_scope, number, seeds_of
+from krowlspider.spiders.sitemaps import OptOuts, SitemapReader, is_guessed
+from krowlspider.urls.canonical import host_of
+from krowlspider.urls.encoding import HTML, ContentType, computed_type, encoding_of
 from krowlspider.urls.page.headers import (
     escape_octets,
     read_links,
@@ -45,8 +41,7 @@ from krowlspider.urls.page.headers import (
 )
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.page.requisites.requisite import ACCEPT
-from krowlspider.urls.scope import Scope
-from krowlspider.urls.traps import FOLLOWED_MAX, DuplicateBodies
+from krowlspider.urls.scope import FOLLOWED_MAX, DuplicateBodies, Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -58,7 +53,6 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from krowlspider.engine.requisites import RequisiteReader
-    from krowlspider.spiders.seeds import SeedList, SeedsFile
 
 logger = logging.getLogger(__name__)
 

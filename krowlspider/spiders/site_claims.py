@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.pages.hinted import Hint
 from krowlspider.recrawl.hints import Source, credible, period, read_date
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.canonical import domain_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

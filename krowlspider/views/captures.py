@@ -8,26 +8,22 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.disk import OPEN
-from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.cdxj import REVISIT, timestamp
-from krowlspider.archive.index.lookup import captures_of, original_of
-from krowlspider.archive.payloads.payload import body_of, lacks_chunk, without_head
+from krowlspider.archive.cdxj import REVISIT, IndexLine, timestamp
+from krowlspider.archive.disk import OPEN, RecordError
+from krowlspider.archive.indexes import captures_of, original_of
+from krowlspider.archive.payload import Decode, body_of, lacks_chunk, without_head
 from krowlspider.archive.reading import ALL, read_record
-from krowlspider.archive.upload.notes import uploaded
-from krowlspider.errors import KrowlError, scrapy_with
-from krowlspider.frontier.admin.words import counted, printable
+from krowlspider.archive.uploads import uploaded
+from krowlspider.errors import KrowlError, counted, printable, scrapy_with
 from krowlspider.urls.canonical import normalise
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from krowlspider.archive.index.cdxj import IndexLine
-    from krowlspider.archive.payloads.payload import Decode
     from krowlspider.archive.tools.check import CheckReport, Problem
+    from krowlspider.archive.tools.inputs import WarcStats
     from krowlspider.archive.tools.mend import MendReport
-    from krowlspider.archive.tools.stats import WarcStats
 
 # The end of the revisit profile for a 304, in any version of WARC.
 _UNCHANGED = "/server-not-modified"

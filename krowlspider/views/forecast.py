@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from krowlspider.crawl.forecasting import age_words, percent
-from krowlspider.frontier.admin.words import counted
-
-if TYPE_CHECKING:
-    from krowlspider.crawl.forecasting import ClassForecast, CrawlForecast
+from krowlspider.crawl.forecasting import ClassForecast, CrawlForecast, age_words, percent
+from krowlspider.errors import counted
 
 _COLUMNS = "{:>12} {:>14} {:>11} {:>13} {:>8} {:>8} {:>11}  {}"
 

@@ -6,20 +6,18 @@ import time
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.status import status_line
-from krowlspider.errors import KrowlError, scrapy_with
-from krowlspider.frontier.admin.words import also_fetched, counted, duration
-from krowlspider.urls.blocks import ordered_host
+from krowlspider.errors import KrowlError, also_fetched, counted, duration, scrapy_with
+from krowlspider.urls.seeds import ordered_host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.snapshots.copier import Made
+    from krowlspider.crawl.snapshots import Made
     from krowlspider.engine.control import PageRow
     from krowlspider.frontier.admin.export import Imported
-    from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.admin.repair import Repaired
-    from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow
+    from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow, HostView
 
 DELAYS_OF_COMMAND = (
     "\n\nThe delays are by the settings of this command: no start has recorded its own in job.json"

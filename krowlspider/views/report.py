@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.crawl.report.recorder import FIELDS
-from krowlspider.crawl.report.tables import in_slices
-from krowlspider.frontier.admin.words import counted, data_size, duration, printable
+from krowlspider.crawl.report import FIELDS, Course, Record, Row, Table, Tables, in_slices
+from krowlspider.errors import counted, data_size, duration, printable
 from krowlspider.views.page import page_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from krowlspider.crawl.report.recorder import Course, Record
-    from krowlspider.crawl.report.tables import Row, Table, Tables
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from typing import Any
 from scrapy.settings import Settings
 
 from krowlspider import settings
-from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write import writer
 from krowlspider.crawl import job
 from krowlspider.crawl.job import Job
@@ -33,7 +33,7 @@ from krowlspider.errors import JobError, for_want_of_room
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.store import StoreError
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.support.crawling import CONTACT
 
 from .captures import Odd, capture

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import Member
-from krowlspider.archive.write.capture import Capture, Wire
-from krowlspider.archive.write.records import RecordIds
+from krowlspider.archive.write.composer import PayloadIndex
+from krowlspider.archive.write.records import Capture, RecordIds, Wire
 from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:

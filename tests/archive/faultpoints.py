@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.cdxj import index_file, index_path, write_index
 from krowlspider.archive.disk import DAMAGED
-from krowlspider.archive.index.cdxj import index_file, index_path, write_index
-from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.indexes import indexes_in
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import all_entries
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore, all_entries
 
 from .archiving import FILE_SIZE, PAGE_SIZE, url_of
 from .captures import ROOT, finished

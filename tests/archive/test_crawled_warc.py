@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from isal import isal_zlib
 
-from krowlspider.archive.index.cdxj import index_file, index_path, index_readable, parse
+from krowlspider.archive.cdxj import index_file, index_path, index_readable, parse
 from krowlspider.archive.reading import ignore, read_members
 from krowlspider.archive.tools.inputs import records_of
 from krowlspider.archive.tools.mend import mend_folder

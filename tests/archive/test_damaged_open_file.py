@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.crawl.archiving.open_note import Loss
+    from krowlspider.crawl.commits import Loss
 
     from .faultpoints import Archiving
 

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.archive.write.capture import FetchNote
-from krowlspider.archive.write.records import dns_resource, record_id, seeds_resource
+from krowlspider.archive.write.records import FetchNote, dns_resource, record_id, seeds_resource
 from tests.replay.venv import tool
 
 from .captures import ALL_ODD, STARTED, Odd, capture, deduplicating, finished, series, written

@@ -15,8 +15,7 @@ import uvloop
 
 from bench.hostile.robots import COSTLY, links
 from krowlspider.fetch.errors import ConnectTimeout, FetchError, TLSFailed
-from krowlspider.politeness.path_rules import spelt
-from krowlspider.politeness.robots import RobotsRules
+from krowlspider.politeness.robots import RobotsRules, spelt
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.robots_groups import BODY_MAX
 from tests.fetch.web import client, fetch

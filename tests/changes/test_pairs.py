@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.index.cdxj import REVISIT, line
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.cdxj import REVISIT, line
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location
-from krowlspider.changes.pairs import SORTED_AT_ONCE, URLS_MAX, in_time, pairs_of
+from krowlspider.changes.pairs import SORTED_AT_ONCE, URLS_MAX, Pair, in_time, pairs_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.changes.pairs import Pair
 
 URL = "http://a.test/page"
 HTML = "text/html"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from krowlspider.cluster.ring import steps
+from krowlspider.cluster.ring import live_members
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _run(seed: int, folder: Path) -> _Churn:
     chances = random.Random(seed)
     cluster = SimulatedCluster(web, folder, {"KROWL_DELAY_MIN": DELAY}, chances=chances)
     made = _Churn(cluster, random.Random(seed))
-    with patch.object(steps, "FIRST_URLS", _FIRST_URLS):
+    with patch.object(live_members, "FIRST_URLS", _FIRST_URLS):
         made.run()
     return made
 

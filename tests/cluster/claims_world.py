@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.claims import Claimant, Reading, View
-from krowlspider.cluster.ring.ring import Member, Ring
-
-if TYPE_CHECKING:
-    from krowlspider.cluster.ring.record import Claims
+from krowlspider.cluster.ring.ring import Claims, Member, Ring
 
 NODES = ["a", "b", "c", "d"]
 DOMAINS = [f"site{number}.test" for number in range(24)]

@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.local.client import LocalRegister
-from krowlspider.cluster.local.server import RegisterServer
+from krowlspider.cluster.local import LocalRegister, RegisterServer
+from krowlspider.cluster.membership import end
 from krowlspider.cluster.register.membership import RegisteredMembership
-from krowlspider.cluster.register.port import step
+from krowlspider.cluster.register.port import Register, Service, step
+from krowlspider.cluster.registers import Agent
 from krowlspider.cluster.ring.claims import Reading
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
     from pathlib import Path
 
-    from krowlspider.cluster.register.port import Register, Service
     from krowlspider.cluster.ring.live_members import RegisterEntry
 
     from .servers import Server

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.transport import streams
-from krowlspider.cluster.transport.forwarder import Forwarder
+from krowlspider.cluster.transport import forwarder as streams
+from krowlspider.cluster.transport.forwarder import Forwarder, Streams
 from krowlspider.cluster.transport.inbox import Inbox, requests_key
-from krowlspider.cluster.transport.mark import Acknowledgement, Mark, acknowledged_key
-from krowlspider.cluster.transport.mark import encode as encode_mark
-from krowlspider.cluster.transport.streams import Streams
-from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.outbox import Outbox
+from krowlspider.cluster.transport.message import (
+    Acknowledgement,
+    Mark,
+    Message,
+    acknowledged_key,
+    encode_mark,
+)
+from krowlspider.frontier.outbox import Finders, Outbox
 from krowlspider.frontier.store.store import LevelStore
 from tests.cluster.forwarding import SPIDER, clients, drive, eventually, messages, running, urls
 from tests.cluster.servers import redis_server
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.cluster.transport.message import Message
     from tests.cluster.servers import Server
 
 KEY = requests_key(SPIDER)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.allowance import Allowance
+from krowlspider.cluster.register.port import Allowance
 
 from .memory_keys import MemoryKeys
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.judges import node_of
 from tests.cluster.nodes import TTL, Cluster, end_session
 from tests.mockweb import MockWeb

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.register_nodes import end_session, sessions
 from tests.cluster.servers import Server
 from tests.cluster.test_supervised_nodes import (

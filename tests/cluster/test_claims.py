@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.cluster.ring.claims import CLAIMS_MAX, Claimant, Reading, next_claims
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Claims, Member, Ring
 from tests.cluster.claims_world import DOMAINS, NEW, OLD, ring, view
-
-if TYPE_CHECKING:
-    from krowlspider.cluster.ring.record import Claims
 
 
 def reading(epoch: int, *, leaving: str = "", **claims: Claims) -> Reading:

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.judges import Run, early_ends, node_of, not_archived, repeated, too_often
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.service import ConsulService
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.lease import IdentitySeed
 from krowlspider.cluster.register.membership import RegisteredMembership
-from krowlspider.cluster.register.seed import IdentitySeed
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.registers import Agent, ConsulService
+from krowlspider.cluster.ring.ring import Member, Record, Ring
 from tests.cluster.forwarding import LATE
 from tests.cluster.register_nodes import (
     LEASE,

@@ -12,8 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.controller import OwnershipController
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member
+from krowlspider.cluster.ring.ring import Claims, Member, Record
 from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from krowlspider.cluster.ring.record import Claims
 
 DOMAINS = [f"site{number}.test" for number in range(24)]
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.register_nodes import delete, found, open_at
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb

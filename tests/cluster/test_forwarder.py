@@ -15,10 +15,9 @@ from scrapy import Request, Spider
 from scrapy_redis.queue import FifoQueue
 
 from krowlspider.cluster.transport import message
-from krowlspider.cluster.transport.forwarder import BATCH, Forwarder
+from krowlspider.cluster.transport.forwarder import BATCH, Forwarder, Streams
 from krowlspider.cluster.transport.inbox import requests_key
-from krowlspider.cluster.transport.mark import is_mark
-from krowlspider.cluster.transport.message import Message, encode
+from krowlspider.cluster.transport.message import Message, encode, is_mark
 from krowlspider.cluster.transport.queues import MessageQueue
 from krowlspider.cluster.transport.redis_connection import (
     Backoff,
@@ -27,7 +26,6 @@ from krowlspider.cluster.transport.redis_connection import (
     shown,
     trouble,
 )
-from krowlspider.cluster.transport.streams import Streams
 
 from .forwarding import (
     LATE,

@@ -11,7 +11,7 @@ import pytest
 from scrapy.settings import Settings
 
 from krowlspider.cluster.membership import ClusterError
-from krowlspider.cluster.register.seed import IdentitySeed
+from krowlspider.cluster.register.lease import IdentitySeed
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.nodes.cluster import Cluster
 from tests.cluster.register_nodes import (

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from krowlspider.cluster.transport.inbox import Inbox, Lengths, lengths
-from krowlspider.cluster.transport.mark import Mark
-from krowlspider.cluster.transport.message import MAX_MESSAGE, TURN, Message, encode
+from krowlspider.cluster.transport.message import MAX_MESSAGE, TURN, Mark, Message, encode
 
 from .forwarding import (
     LATE,

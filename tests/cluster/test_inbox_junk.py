@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from krowlspider.cluster.transport.inbox import DEAD_BYTES, Lengths, waiting
-from krowlspider.cluster.transport.robots_message import encode_ask
+from krowlspider.cluster.transport.posts import encode_ask
 
 from .forwarding import LATE, SPIDER, Sink, clients, drive, eventually, lag, messages, running, urls
 from .inboxes import DEAD, HOSTS, ROBOTS, emptied, inbox, push

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.register.lease import Lease
-from krowlspider.cluster.register.pending_nodes import PendingNodes
-from krowlspider.cluster.register.seed import IdentitySeed
+from krowlspider.cluster.register.lease import IdentitySeed, Lease, PendingNodes
+from krowlspider.cluster.registers import Agent
 from krowlspider.cluster.ring.live_members import RegisterEntry
 from krowlspider.cluster.ring.ring import Member
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
-from krowlspider.cluster.ring.record import BadRecordError, Record
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.ring.ring import BadRecordError, Member, Record, Ring
 
 A = Member("a", 1, "redis://127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")

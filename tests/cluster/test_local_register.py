@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.local.client import LocalRegister
-from krowlspider.cluster.local.server import RegisterServer
-from krowlspider.cluster.local.store import RegisterStore
+from krowlspider.cluster.local import LocalRegister, RegisterServer, RegisterStore
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.port import SessionGoneError, step
 from krowlspider.errors import JobError

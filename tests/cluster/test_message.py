@@ -15,16 +15,19 @@ from scrapy.utils.request import request_from_dict
 
 from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.message import (
+    CARRIED,
+    LEFT_OUT,
     MAX_MESSAGE,
+    BadMessage,
     Message,
     decode,
     decode_any,
     decode_start,
     dumps,
     encode,
+    is_plain,
     loads,
 )
-from krowlspider.cluster.transport.meta import CARRIED, LEFT_OUT, BadMessage, is_plain
 from krowlspider.cluster.transport.queues import MessageQueue
 from krowlspider.urls.canonical import URL_MAX
 

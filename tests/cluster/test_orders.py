@@ -11,27 +11,28 @@ from twisted.internet.defer import Deferred
 
 from extensions import cluster_orders
 from extensions.cluster_orders import ClusterOrders
+from extensions.telnet import Console, Text
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.transport.inbox import orders_key
-from krowlspider.cluster.transport.meta import BadMessage
-from krowlspider.cluster.transport.order_message import (
+from krowlspider.cluster.transport.message import BadMessage
+from krowlspider.cluster.transport.posts import (
     MAX_ORDER_MESSAGE,
+    WAIT,
     OrderAsk,
     OrderReply,
+    OwnerError,
     decode_order,
     encode_order,
 )
-from krowlspider.cluster.transport.order_post import WAIT, OwnerError
 from krowlspider.crawl.crawls import crawl_of, job_of, node_of
 from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.control import Control
-from krowlspider.engine.order_signal import order_received
+from krowlspider.engine.logformatter import order_received
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.schedule.standing import OrderError
-from krowlspider.frontier.store.queues import all_entries
-from krowlspider.views.control.console import Console, Text
-from krowlspider.views.control.ordering import Ordering
+from krowlspider.frontier.schedule.orders import OrderError
+from krowlspider.frontier.store.store import all_entries
+from krowlspider.views.ordering import Ordering
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.order_post import Plain
+    from krowlspider.cluster.transport.posts import Plain
     from tests.mockweb.log import Entry
 
 ASK = OrderAsk(1, "a", 7, "HTTP from 127.0.0.1", "block", {"name": "b.test"})

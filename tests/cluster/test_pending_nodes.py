@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.cluster.register.pending_nodes import NodeInfo
+from krowlspider.cluster.register.lease import NodeInfo
 
 
 @given(st.binary() | st.text().map(str.encode))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.ring.ring import BadRecordError, Member, Record, Ring, load_counters
 
 A = Member("a", 1, "redis://:secret@127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")

@@ -15,7 +15,7 @@ import pytest
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.frontier.pages.rows import rows_in
 from krowlspider.frontier.store.store import LevelStore, StoreError
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.judges import node_of
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.service import ConsulService
 from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.register.lease import NodeInfo
 from krowlspider.cluster.register.membership import RegisteredMembership
-from krowlspider.cluster.register.pending_nodes import NodeInfo
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.registers import Agent, ConsulService
+from krowlspider.cluster.ring.ring import Member, Record, Ring
 from tests.cluster.register_nodes import (
     RING_A,
     RING_AB,

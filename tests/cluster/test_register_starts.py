@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent
 from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.register.lease import IdentitySeed, NodeInfo
 from krowlspider.cluster.register.membership import RegisteredMembership
-from krowlspider.cluster.register.pending_nodes import NodeInfo
-from krowlspider.cluster.register.seed import IdentitySeed
 from krowlspider.cluster.register.state import RegisterState
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member
+from krowlspider.cluster.registers import Agent
+from krowlspider.cluster.ring.ring import Member, Record
 from tests.cluster.register_nodes import (
     RING_A,
     RING_AB,

@@ -12,9 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.cluster.ring.record import BadRecordError, Record
-from krowlspider.cluster.ring.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
-from krowlspider.urls.host import position_of
+from krowlspider.cluster.ring.ring import (
+    MEMBERS_MAX,
+    WEIGHT_MAX,
+    BadRecordError,
+    Member,
+    Record,
+    Ring,
+)
+from krowlspider.urls.canonical import position_of
 from tests.support.domains import real_domains
 
 

@@ -20,14 +20,13 @@ from redis import Redis
 from scrapy.exceptions import UsageError
 from scrapy.settings import Settings
 
-from krowlspider.cluster.consul.agent import Agent
+from krowlspider.cluster.membership import Signals
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import RegisterKeys, step
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.cluster.signals import Signals
+from krowlspider.cluster.registers import Agent
+from krowlspider.cluster.ring.ring import Member, Record, Ring
+from krowlspider.programs import ring as rows
 from krowlspider.programs.ring import Command
-from krowlspider.views import ring as rows
 from tests.cluster.register_nodes import ask, found
 from tests.cluster.servers import free_port
 from tests.support import warm

@@ -7,17 +7,17 @@ import os
 
 import pytest
 
-from krowlspider.cluster.transport import memory_outbox
-from krowlspider.cluster.transport.meta import BadMessage
-from krowlspider.cluster.transport.robots_message import (
+from krowlspider.cluster.transport import posts
+from krowlspider.cluster.transport.message import BadMessage
+from krowlspider.cluster.transport.posts import (
     MAX_ROBOTS_MESSAGE,
     RobotsAnswer,
     RobotsAsk,
+    RobotsPost,
     decode_robots,
     encode_answer,
     encode_ask,
 )
-from krowlspider.cluster.transport.robots_post import RobotsPost
 from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.robots_groups import BODY_MAX
 
@@ -82,12 +82,12 @@ def test_waiting_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     post.ask("b", 1, URL)
     post.ask("b", 1, URL)
     assert len(post.next("b", 10)[1]) == 1
-    monkeypatch.setattr(memory_outbox, "BYTES_MAX", 3 * BODY_MAX)
+    monkeypatch.setattr(posts, "BYTES_MAX", 3 * BODY_MAX)
     for number in range(10):
         post.answer("c", number, record=record(os.urandom(BODY_MAX)))
     assert len(post.next("c", 100)[1]) == 2
-    monkeypatch.setattr(memory_outbox, "BYTES_MAX", 1 << 30)
-    monkeypatch.setattr(memory_outbox, "MESSAGES_MAX", 10)
+    monkeypatch.setattr(posts, "BYTES_MAX", 1 << 30)
+    monkeypatch.setattr(posts, "MESSAGES_MAX", 10)
     for number in range(20):
         post.ask("b", number, URL)
     assert post.count == 10

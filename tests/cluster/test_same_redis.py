@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.settings import Settings
 
-from krowlspider.cluster.membership import ClusterError
+from krowlspider.cluster.membership import ClusterError, Tasks
 from krowlspider.cluster.ring.ring import Member
-from krowlspider.cluster.tasks import Tasks
-from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.cluster.transport.same_redis import node_with_same_redis
+from krowlspider.cluster.transport.redis_connection import node_with_same_redis, redis_client
 from krowlspider.crawl.nodes.cluster import Cluster
 from tests.cluster.register_nodes import found, joined, pending_nodes_in
 

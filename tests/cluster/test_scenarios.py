@@ -16,7 +16,7 @@ import pytest
 
 from krowlspider.cluster.register.port import step
 from krowlspider.cluster.register.state import forget
-from krowlspider.cluster.ring import steps
+from krowlspider.cluster.ring import live_members
 from krowlspider.cluster.ring.ring import Member, Ring
 from tests.cluster.churn import churn
 from tests.mockweb.audit import Crowd, by_address
@@ -87,8 +87,8 @@ def test_node_that_joins_takes_its_domains_in_steps(
     """Until its step comes, a domain is fetched by the node that had it, and by the new one soon
     after. A kill between two steps changes nothing of that."""
     # A two-hundredth of the domains in each step.
-    monkeypatch.setattr(steps, "FIRST_URLS", 1)
-    monkeypatch.setattr(steps, "_CHANGE_MAX", 1.0)
+    monkeypatch.setattr(live_members, "FIRST_URLS", 1)
+    monkeypatch.setattr(live_members, "_CHANGE_MAX", 1.0)
     cluster.start("a")
     cluster.until(lambda: len(cluster.pages("a")) > 60)
     cluster.start("b")
@@ -124,8 +124,8 @@ def test_node_that_leaves_gives_its_domains_away_in_steps(
 ) -> None:
     """Until its step comes, a domain is fetched by the node that leaves, and by another one soon
     after. Trouble between two steps changes nothing of that."""
-    monkeypatch.setattr(steps, "FIRST_URLS", 1)
-    monkeypatch.setattr(steps, "_CHANGE_MAX", 1.0)
+    monkeypatch.setattr(live_members, "FIRST_URLS", 1)
+    monkeypatch.setattr(live_members, "_CHANGE_MAX", 1.0)
     begin(cluster, "a", "b", *(["c"] if "killed" in trouble else []))
     begun = cluster.now
     cluster.stop("b")

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.allowance import PAGES, pages_taken
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.register.port import RegisterKeys
-from krowlspider.cluster.signals import POLL, Signal, Signals, StopSignalError
+from krowlspider.cluster.membership import (
+    POLL,
+    SharedKeys,
+    Signal,
+    Signals,
+    StopSignalError,
+    UnansweredError,
+)
+from krowlspider.cluster.register.port import PAGES, RegisterKeys, pages_taken
+from krowlspider.cluster.registers import Agent
 from tests.cluster.forwarding import LATE
 from tests.cluster.register_nodes import open_at
 
@@ -25,8 +30,6 @@ from .memory_keys import MemoryKeys
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-    from krowlspider.cluster.signals import SharedKeys
 
     from .register_nodes import Place as RegisterPlace
     from .servers import Server

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from krowlspider.cluster.ring.steps import FIRST_URLS, STEP_SECONDS, Steps
+from krowlspider.cluster.ring.live_members import FIRST_URLS, STEP_SECONDS, Steps
 
 URLS = 100 * FIRST_URLS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.mark import Acknowledgement, Mark, decode_mark, encode
-from krowlspider.cluster.transport.streams import Streams
+from krowlspider.cluster.transport.forwarder import Streams
+from krowlspider.cluster.transport.message import Acknowledgement, Mark, decode_mark, encode_mark
 from tests.cluster.forwarding import MemoryOutbox
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Finder:
         return messages, decode_mark(data)
 
     def hear(self, stream: int, last: int, *, has_gap: bool = False) -> None:
-        self.hear_data(encode(Acknowledgement(stream, last, has_gap)))
+        self.hear_data(encode_mark(Acknowledgement(stream, last, has_gap)))
 
     def hear_data(self, data: bytes | None) -> None:
         asyncio.run(self.streams.hear("b", data))

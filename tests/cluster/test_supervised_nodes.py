@@ -15,8 +15,8 @@ import pytest
 from redis import Redis
 
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.cluster.transport.mark import is_mark
-from krowlspider.urls.host import domain_of
+from krowlspider.cluster.transport.message import is_mark
+from krowlspider.urls.canonical import domain_of
 from tests.cluster.register_nodes import delete, expect, supervisor_register
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb

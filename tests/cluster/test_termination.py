@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector, run_number
+from krowlspider.cluster.ring.live_members import Heartbeat, TerminationDetector, run_number
 from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:

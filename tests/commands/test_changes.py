@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.index.cdxj import index_file, index_path, parse
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.cdxj import index_file, index_path, parse
+from krowlspider.archive.payload import digest
 from krowlspider.crawl.folder import JobFolder
 from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 from tests.archive.tools.foreign import plain
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from krowlspider.archive.write.capture import Capture
+    from krowlspider.archive.write.records import Capture
 
 URL = "http://example.org/"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -41,7 +41,7 @@ def test_a_start_imports_no_program_of_another_command(
 ) -> None:
     loaded = look[0]
     assert "krowlspider.commands.corpus" in loaded
-    others = ("krowlspider.corpus", "krowlspider.views.top", "krowlspider.archive.tools.wacz")
+    others = ("krowlspider.corpus", "krowlspider.archive.tools.wacz")
     programs = [name for name in loaded if name.startswith("krowlspider.programs.")]
     assert programs == ["krowlspider.programs.deferred"]
     assert not [name for name in loaded if name.startswith(others)]

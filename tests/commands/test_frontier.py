@@ -23,13 +23,12 @@ from krowlspider.crawl.monitoring.access import PAGE, note_url
 from krowlspider.crawl.start_log import log_strike
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.errors import JobError, KrowlError
-from krowlspider.frontier.admin.rebuild import Found
-from krowlspider.frontier.admin.repair import Repaired
+from krowlspider.frontier.admin.repair import Found, Repaired
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.programs.program import STDIO, written
 from krowlspider.programs.running import token_of
-from krowlspider.views.files import STDIO, written
 from krowlspider.views.frontier import repaired
 from tests.commands.test_top import live_page
 from tests.mockweb import MockWeb

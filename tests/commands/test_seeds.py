@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.errors import KrowlError
+from krowlspider.programs.program import read_lines
 from krowlspider.programs.seeds import Conversion
 from krowlspider.urls.seeds import Zone, parse_seed, ranked, seed_lines
-from krowlspider.views.files import read_lines
 from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import page
 from tests.support.documented import commands

@@ -10,8 +10,8 @@ from zipfile import ZipFile
 import brotli
 import pytest
 
-from krowlspider.archive.index.cdxj import index_path, parse
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.cdxj import index_path, parse
+from krowlspider.archive.payload import digest
 from krowlspider.corpus.folder import read_lines
 from tests.archive.command import warc
 from tests.corpus.warcs import html, response, write

@@ -19,8 +19,8 @@ import pytest
 
 from extensions.live_page import FIELDS
 from krowlspider.crawl.monitoring.access import PAGE, note_url, noted_url
+from krowlspider.programs.running import NoCrawlError, Source, lines, page_line, short, title
 from krowlspider.programs.top import _REDRAW
-from krowlspider.views.top.source import NoCrawlError, Source, lines, page_line, short, title
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.crawls import anchors, page
@@ -220,7 +220,7 @@ def test_top_ends_quietly(tmp_path: Path) -> None:
 def test_the_full_screen_shows_figures_and_sorts(tmp_path: Path) -> None:
     from textual.widgets import DataTable, Static  # noqa: PLC0415
 
-    from krowlspider.views.top.app import TopApp  # noqa: PLC0415
+    from krowlspider.programs.top_app import TopApp  # noqa: PLC0415
 
     async def drive(url: str, asked: list[str], key: str) -> None:
         app = TopApp(Source(url), 30.0)

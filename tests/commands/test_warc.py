@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partialmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
@@ -22,12 +21,11 @@ from msgspec import structs
 from tqdm import tqdm
 from warcio.archiveiterator import ArchiveIterator
 
+from krowlspider.archive.cdxj import index_file, index_path, parse
 from krowlspider.archive.disk import lock_directory
-from krowlspider.archive.index.cdxj import index_file, index_path, parse
-from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.upload.notes import UploadLog
-from krowlspider.archive.upload.plan import Destination, LocalFile
-from krowlspider.archive.write.records import dns_resource
+from krowlspider.archive.uploads import Destination, LocalFile, UploadLog
+from krowlspider.archive.write.composer import PayloadIndex
+from krowlspider.archive.write.records import Capture, dns_resource
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.views import captures
@@ -41,9 +39,6 @@ from tests.support.crawls import crawl_of, page
 from tests.support.in_process import execute_here
 from tests.support.simulated_web import SimulatedWeb
 from tests.support.small_disk import SmallDisk
-
-if TYPE_CHECKING:
-    from krowlspider.archive.write.capture import Capture
 
 ZIPPED = gzip.compress(b"hello world", mtime=0)
 CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(ZIPPED), ZIPPED)

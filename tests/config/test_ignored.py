@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.config.ignored import without_effect
+from krowlspider.config.validation import without_effect
 from tests.support.crawls import crawl_raw
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.settings import project_settings

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy_redis.connection import SETTINGS_PARAMS_MAP
 
-from krowlspider.config.ignored import NAMES, misspelt
-from krowlspider.config.validation import check
+from krowlspider.config.validation import NAMES, check, misspelt
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl
 from tests.support.crawls import page

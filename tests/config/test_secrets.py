@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.config.credentials import IN_FILES, keep_out_of_logs
+from krowlspider.config.log import IN_FILES, keep_out_of_logs
 from krowlspider.config.validation import validate
 from krowlspider.crawl.monitoring.access import TELNET_PASSWORD
 from tests.mockweb import MockWeb

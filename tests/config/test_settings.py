@@ -15,8 +15,7 @@ from scrapy.utils.conf import build_component_list
 
 from krowlspider import settings as defaults
 from krowlspider.config.contact import is_placeholder, is_unreachable
-from krowlspider.config.table import KNOWN, ROWS
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import KNOWN, ROWS, validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.scheduler import Scheduler

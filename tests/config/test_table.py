@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider import settings
-from krowlspider.config.credentials import IN_FILES
 from krowlspider.config.kinds import Number, boolean
-from krowlspider.config.table import KNOWN, ROWS
-from krowlspider.config.validation import problem, validate
+from krowlspider.config.log import IN_FILES
+from krowlspider.config.validation import KNOWN, ROWS, problem, validate
 from tests.support.settings import project_settings, refusal
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.corpus.build import Build
-from krowlspider.corpus.copies.keeping import FIRST
+from krowlspider.corpus.copies.duplicates import FIRST
 from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import Folder, read_lines

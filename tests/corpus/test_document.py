@@ -7,7 +7,6 @@ import re
 import subprocess
 import sysconfig
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 import pytest
 from fastwarc.warc import ArchiveIterator
@@ -15,17 +14,22 @@ from msgspec import to_builtins
 from msgspec.json import encode as json_of
 
 from bench.venvs import python_of
-from krowlspider.corpus.optouts.signals import signals
-from krowlspider.corpus.pages import NoPage, Unreadable, page_of
-from krowlspider.corpus.text.document import Reading, decoded, pdf_document, with_markdown
-from krowlspider.corpus.text.languages import LANGUAGES as LANGUAGE_CODES
-from krowlspider.corpus.text.languages import MACRO, SPACELESS, STOP_WORDS, detected
+from krowlspider.corpus.optouts import signals
+from krowlspider.corpus.pages import NoPage, Page, Unreadable, page_of
+from krowlspider.corpus.text.document import LANGUAGES as LANGUAGE_CODES
+from krowlspider.corpus.text.document import (
+    MACRO,
+    SPACELESS,
+    STOP_WORDS,
+    Document,
+    Reading,
+    decoded,
+    detected,
+    pdf_document,
+    with_markdown,
+)
 from tests.corpus.warcs import html, pdf, prose, response
 from tests.support.crawling import ROOT
-
-if TYPE_CHECKING:
-    from krowlspider.corpus.pages import Page
-    from krowlspider.corpus.text.document import Document
 
 READING = Reading()
 HEAD = """

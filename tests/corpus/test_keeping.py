@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.copies.duplicates import DuplicateIndex
+from krowlspider.corpus.build import Copy, Finisher, clusters
+from krowlspider.corpus.copies.duplicates import DuplicateIndex, RankedCopies
 from krowlspider.corpus.copies.fingerprints import fingerprints
-from krowlspider.corpus.copies.keeping import RankedCopies
 from krowlspider.corpus.copies.versions import ALL
-from krowlspider.corpus.finish import Copy, Finisher, clusters
 from krowlspider.corpus.folder import LINES, Folder, Slice, Summary, read_lines, write_lines
 from krowlspider.corpus.record import Fetch, Line
 from tests.corpus.warcs import prose

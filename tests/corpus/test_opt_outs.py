@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.corpus.optouts.signals import signals, tokens_in
-from krowlspider.corpus.optouts.terms import terms_in
+from krowlspider.corpus.optouts import signals, terms_in, tokens_in
 from krowlspider.corpus.quality.rules import read_rules
 from tests.corpus.test_corpus import read, run
 from tests.corpus.test_sites import index_of

@@ -12,7 +12,7 @@ import pytest
 from krowlspider.corpus.quality.personal_data import KINDS, emails, ips, mask, phones
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Document
-from krowlspider.corpus.text.head import Link, Pair
+from krowlspider.corpus.text.extractors import Link, Pair
 from tests.corpus.warcs import html, made_of, response, write
 from tests.support.work import seconds
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.corpus.quality.repetition import WORDS_MAX, HostLines, Sequences, without
+from krowlspider.corpus.quality.measures import WORDS_MAX, HostLines, Sequences, without
 from krowlspider.corpus.quality.rules import read_rules
 from tests.corpus.warcs import html, made_of, response, write
 

@@ -12,7 +12,7 @@ from krowlspider.corpus.folder import Folder, Slice, Summary
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.tallies import OTHERS, Tallies
 from krowlspider.errors import KrowlError
-from krowlspider.views.corpus import corpus_page
+from krowlspider.programs.corpus import corpus_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from krowlspider.corpus.build import Contents
 from krowlspider.corpus.figures import card
-from krowlspider.corpus.optouts.signals import Signal
+from krowlspider.corpus.optouts import Signal
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import BadWords, Measures
 from krowlspider.corpus.quality.rules import read_rules

@@ -12,10 +12,10 @@ from pycld2 import LANGUAGES as LISTED
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from krowlspider.corpus.optouts.signals import Signal
+from krowlspider.corpus.optouts import Signal
 from krowlspider.corpus.record import Record, write_shard
-from krowlspider.corpus.text.head import Link, Pair
-from krowlspider.corpus.text.languages import LANGUAGES
+from krowlspider.corpus.text.document import LANGUAGES
+from krowlspider.corpus.text.extractors import Link, Pair
 from tests.corpus.warcs import html, made_of, response, write
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payload import digest
 from krowlspider.corpus.sites.answers import AI, READ_MAX, ROBOTS, TDM_FILE, site_of
-from krowlspider.corpus.sites.index import SiteFile, SiteIndex
-from krowlspider.corpus.sites.scan import Finding, findings
+from krowlspider.corpus.sites.index import Finding, SiteFile, SiteIndex, findings
 from tests.corpus.warcs import html, response
 
 if TYPE_CHECKING:

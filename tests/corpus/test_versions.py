@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import pytest
 
-from krowlspider.corpus.copies.duplicates import DuplicateIndex
+from krowlspider.corpus.build import Finisher
+from krowlspider.corpus.copies.duplicates import FIRST, DuplicateIndex, FirstCopies, RankedCopies
 from krowlspider.corpus.copies.fingerprints import fingerprints
-from krowlspider.corpus.copies.keeping import FIRST, FirstCopies, RankedCopies
 from krowlspider.corpus.copies.versions import ALL, LAST
-from krowlspider.corpus.finish import Finisher
 from krowlspider.corpus.folder import Folder, Slice, Summary, read_lines
-from krowlspider.corpus.quality.rules import read_rules
+from krowlspider.corpus.quality.rules import Rules, read_rules
 from krowlspider.corpus.record import Record, Refusal
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
 from tests.corpus.warcs import prose, response, write
@@ -23,7 +22,6 @@ from tests.corpus.warcs import prose, response, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.corpus.quality.rules import Rules
 
 A, B = "http://a.example/", "http://b.example/"
 NOAI = "Content-Type: text/html\r\nX-Robots-Tag: noai"

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from backports.zstd import compress
 
+from krowlspider.corpus.build import Pool
 from krowlspider.corpus.folder import Fatal, Folder, Slice, read_lines
 from krowlspider.corpus.pages import records
-from krowlspider.corpus.pool import Pool
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.worker import Choice, Job, SliceReader, Task

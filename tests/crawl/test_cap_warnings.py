@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.settings import Settings
 
-from krowlspider.crawl.cap_warnings import NAMED, PERIOD, CapWarnings
-from krowlspider.frontier.admission import NAMES_MAX, Refused
+from krowlspider.crawl.limits import NAMED, PERIOD, CapWarnings
+from krowlspider.frontier.entry_queues import NAMES_MAX, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

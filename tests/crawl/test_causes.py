@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.index.cdxj import index_path
-from krowlspider.crawl.drop_reasons import _DROPPED, REFUSED, words_of_drop
-from krowlspider.crawl.explain import _COUNTED
+from krowlspider.archive.cdxj import index_path
+from krowlspider.crawl.explain import _COUNTED, Explanation
+from krowlspider.crawl.meters import _DROPPED, REFUSED, words_of_drop
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.engine.control import Control
 from krowlspider.engine.steering import Steering
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.crawl.explain import Explanation
 
 KINDS: dict[str, type[errors.FetchError]] = {
     kind.kind.replace("_", "-"): kind

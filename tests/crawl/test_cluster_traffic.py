@@ -10,23 +10,26 @@ from scrapy import Spider
 from scrapy.settings import Settings
 
 from krowlspider import settings as defaults
-from krowlspider.cluster.transport.mark import Acknowledgement, Mark, decode_acknowledgement
-from krowlspider.cluster.transport.message import Message, decode
+from krowlspider.cluster.transport.message import (
+    Acknowledgement,
+    Mark,
+    Message,
+    decode,
+    decode_acknowledgement,
+)
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.intake import Intake, RequisiteBudget
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.limits import PageBudget
+from krowlspider.crawl.limits import PageBudget, SeedsFirst
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
-from krowlspider.crawl.seeds_first import SeedsFirst
-from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.entry_queues import Answer, Candidate
-from krowlspider.frontier.finders import Finders
-from krowlspider.frontier.hosts.queue import SEED_PRIORITY
+from krowlspider.frontier.entry_queues import OVERFLOW, Answer, Candidate
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.outbox import Finders
 from krowlspider.frontier.seed_table import GIVEN, SeedLine, SeedTable, read_rows
-from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import split_queue_key
+from krowlspider.frontier.store.store import entries
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.seeds import Seed
 from tests.support.crawling import CONTACT

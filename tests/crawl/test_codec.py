@@ -17,8 +17,7 @@ from krowlspider.crawl.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.spiders.broad import BroadSpider
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import IdentityHasher, host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX
 from tests.frontier.conftest import KeptMemoryStore
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.crawl.archiving.open_note import OpenWarcNote
-from krowlspider.crawl.commits import Commits
-from krowlspider.crawl.snapshots.snapshot import Snapshot
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.crawl.commits import Commits, OpenWarcNote
+from krowlspider.crawl.snapshots import Snapshot
 from krowlspider.errors import JobError
 from tests.crawl.test_job_life import job_in
 from tests.frontier.memory import MemoryStore

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payload import digest
 from krowlspider.crawl.in_flight import InFlight
 from krowlspider.crawl.monitoring.crawl_log import CrawlLog, _Line
-from krowlspider.fetch.errors import ConnectTimeout
-from krowlspider.fetch.exchange import Exchange, Peer, Times
-from krowlspider.fetch.spills import StoredResponse, _File
+from krowlspider.fetch.errors import ConnectTimeout, Exchange, Peer, Times
+from krowlspider.fetch.memory import StoredResponse, _File
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Lease
 from krowlspider.frontier.hosts.host import Host

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch import errors
-from krowlspider.frontier.admin.host_view import view_host
+from krowlspider.frontier.admin.view import HostView, view_host
 from tests.frontier.memory import MemoryStore
 from tests.support.simulation import Answer, Simulation, Web
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.frontier.admin.host_view import HostView
 
 # Seconds of the crawl: longer than waits of minutes, shorter than the hour until the next round.
 LONG = 1500.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.turns import (
+from krowlspider.crawl.in_flight import (
     AT_MOST,
     FOR_CLIENTS,
     UNWATCHED,

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from krowlspider.cluster.transport.redis_connection import _KINDS, _WORDS
-from krowlspider.crawl.meters import _TOGETHER, Histogram, Meters, content_class
-from krowlspider.crawl.metrics.figures import _of_leveldb
-from krowlspider.crawl.metrics.table import REDIS_ERRORS
-from krowlspider.fetch.exchange import Dialled, Exchange, Peer, Times
+from krowlspider.crawl.meters import _TOGETHER, REDIS_ERRORS, Histogram, Meters, content_class
+from krowlspider.crawl.metrics import _of_leveldb
+from krowlspider.fetch.errors import Dialled, Exchange, Peer, Times
 
 LEVELDB = """                               Compactions
 Level  Files Size(MB) Time(sec) Read(MB) Write(MB)

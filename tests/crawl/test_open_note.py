@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.reading import Synced
-from krowlspider.crawl.archiving.open_note import OpenWarcNote
+from krowlspider.crawl.commits import OpenWarcNote
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Lease
 from krowlspider.frontier.frontier import Commit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from krowlspider.crawl.snapshots.running import RunningSnapshot
+from krowlspider.crawl.snapshots import RunningSnapshot
 from krowlspider.errors import JobError
 
 TARGET = Path("/taken")

@@ -6,9 +6,8 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
-from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.seeds_first import SeedsFirst
-from krowlspider.frontier.schedule.seed_turns import SeedTurns
+from krowlspider.crawl.limits import PageBudget, SeedsFirst
+from krowlspider.frontier.schedule.transitions import SeedTurns
 
 
 class Place:

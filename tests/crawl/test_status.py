@@ -12,7 +12,7 @@ import pytest
 from krowlspider.crawl.crawls import Crawl
 from krowlspider.crawl.limits import Limits, PageBudget, may_end, progress
 from krowlspider.crawl.status import Progress, status_line
-from krowlspider.engine.ending import Ending
+from krowlspider.engine.dispatcher import Ending
 from krowlspider.frontier.hosts.host import PUT_OFF_HERE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from krowlspider.node.serving.metrics import OWN
+from krowlspider.node.metrics import OWN
 from tests.support.crawling import ROOT
 from tests.support.dashboards import DASHBOARDS, FOLDER
 from tests.support.debian import program

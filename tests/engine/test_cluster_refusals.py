@@ -11,8 +11,7 @@ from scrapy import Request
 from scrapy.exceptions import DownloadFailedError
 
 from krowlspider.cluster.ring.claims import Reading, View
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member
+from krowlspider.cluster.ring.ring import Member, Record
 from krowlspider.cluster.transport.message import decode
 from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
 

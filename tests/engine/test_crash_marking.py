@@ -10,7 +10,7 @@ import pytest
 from scrapy.http import Response
 from twisted.python.failure import Failure
 
-from krowlspider.crawl.turns import cpu_clock
+from krowlspider.crawl.in_flight import cpu_clock
 from krowlspider.engine.crash_marking import mark_work
 from krowlspider.frontier.work_mark import MARK, NOTHING, WorkMark, mark_of
 

@@ -16,7 +16,7 @@ import pytest
 from scrapy import Spider
 
 from krowlspider.archive.reading import read_record
-from krowlspider.engine import csv_appended
+from krowlspider.engine import csv_export
 from krowlspider.engine.csv_export import CsvItemExporter
 from krowlspider.spiders.broad import BroadSpider
 from tests.support.crawls import crawl_of, page
@@ -158,7 +158,7 @@ def test_a_row_that_was_cut_anywhere_swallows_no_other(
     tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a kill, within a character too. Only the end of the file is looked at."""
-    monkeypatch.setattr(csv_appended, "_TAIL", 100)
+    monkeypatch.setattr(csv_export, "_TAIL", 100)
     path = tmp_path / "a.csv"
     item = {"a": '\u00e9 "q", \n\u00fc', "b": "\u00ff" * 9}
     whole = append(path, *[item] * 9, encoding=encoding).encode(encoding)

@@ -8,7 +8,7 @@ import pytest
 from pydispatch.dispatcher import Any as ANY
 from scrapy.utils.test import get_crawler
 
-from krowlspider.engine.listeners import is_heard, send_where_heard
+from krowlspider.engine.logformatter import is_heard, send_where_heard
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -6,8 +6,8 @@ import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
-from krowlspider.engine.responses import headers_of, response_of
-from krowlspider.fetch.exchange import Exchange, Peer, Times
+from krowlspider.engine.handler import headers_of, response_of
+from krowlspider.fetch.errors import Exchange, Peer, Times
 
 # With a byte that Scrapy takes for the sign of a binary body.
 PAGE = b"\n<!DOCTYPE html PUBLIC 'x'><html lang=de>\x01<a href=/x>x</a>"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from extensions.telnet import Console
 from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.steering import ForeignHostError, Steering
-from krowlspider.urls.host import host_of
-from krowlspider.views.control.console import Console
+from krowlspider.urls.canonical import host_of
 from tests.mockweb.audit import violations
 from tests.support.crawling import scrapy
 from tests.support.crawls import DELAY, anchors, crawl_of, page

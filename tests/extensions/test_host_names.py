@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from krowlspider.crawl.monitoring.host_names import HostNames
+from krowlspider.crawl.monitoring.access import HostNames
 
 OWN = socket.gethostname()
 

@@ -17,9 +17,9 @@ from krowlspider.crawl.crawls import _crawls
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
-from krowlspider.views.control.order_fields import FILE_MAX, LineReader, TooLongError
-from krowlspider.views.control.ordering import ImportOutcome, Ordering
-from krowlspider.views.top.source import Source
+from krowlspider.programs.running import Source
+from krowlspider.views.order_fields import FILE_MAX, LineReader, TooLongError
+from krowlspider.views.ordering import ImportOutcome, Ordering
 from tests.extensions.test_live_page import api, ask, awaited, check_schema, crawling, post
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, frontier_view, scrapy, write_seeds

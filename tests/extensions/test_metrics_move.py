@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from krowlspider.crawl import crawls
-from krowlspider.crawl.metrics.registry import registry_of, text
+from krowlspider.crawl.metrics import registry_of, text
 from krowlspider.crawl.status import figures_wanted
 from tests.support.crawling import ROOT
 from tests.support.crawls import anchors, crawl_of, page

@@ -14,7 +14,7 @@ import pytest
 from scrapy.settings import Settings
 
 from extensions import profiles
-from krowlspider.config.table import CHECKERS
+from krowlspider.config.validation import CHECKERS
 from krowlspider.errors import install_with
 from tests.cluster.register_nodes import found, supervisor_register
 from tests.cluster.servers import redis_server

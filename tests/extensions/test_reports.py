@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.report import tables
-from krowlspider.crawl.report.recorder import KEPT, Course
-from krowlspider.crawl.report.tables import SLICE, Table, read_tables
-from krowlspider.frontier.admin.words import data_size
+from krowlspider.crawl import report as tables
+from krowlspider.crawl.report import KEPT, SLICE, Course, Table, read_tables
+from krowlspider.errors import data_size
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Lease
-from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.host_record import HostFigures, encode_host
-from krowlspider.frontier.hosts.queue import HostQueue
 from krowlspider.frontier.outcomes import Outcomes
 from krowlspider.frontier.store import schema
 from krowlspider.views.report import _rates, _tsv, write_report

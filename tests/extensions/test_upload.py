@@ -15,12 +15,10 @@ from scrapy.utils.test import get_crawler
 
 from extensions.upload import Upload
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
-from krowlspider.archive.upload.plan import Destination
-from krowlspider.archive.upload.uploader import finished_files, upload_folder
+from krowlspider.archive.uploader import finished_files, upload_folder
+from krowlspider.archive.uploads import NOTES, Destination, UploadLog, uploaded
 from krowlspider.config.validation import validate
-from krowlspider.errors import SettingsError
-from krowlspider.frontier.admin.words import counted
+from krowlspider.errors import SettingsError, counted
 from tests.archive.captures import capture, written
 from tests.archive.command import warc
 from tests.archive.upload.s3 import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.crawl.monitoring.watchdog import HELD, LOOK, Hold
-from krowlspider.frontier.hosts.holds import NOTES
+from krowlspider.frontier.hosts.host_record import NOTES
 from krowlspider.frontier.store.schema import host_key, queue_key
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, NOTHING, mark_of
 from tests.mockweb import MockWeb

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from krowlspider.fetch.loop_clock import LoopClock
-from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.pending import OneByOne, Order
+from krowlspider.fetch.connection import OneByOne, Order
+from krowlspider.fetch.errors import LoopClock
+from krowlspider.fetch.memory import FetchMemory, Memory, Spills
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from krowlspider.fetch.spills import Spills
 
 
 class Wire(asyncio.Transport):

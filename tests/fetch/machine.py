@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from krowlspider.fetch.tcp.routes import Routes
+from krowlspider.fetch.tcp import Routes
 
 
 def routed(*versions: int) -> Routes:

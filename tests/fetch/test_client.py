@@ -4,8 +4,13 @@ import asyncio
 
 import pytest
 
-from krowlspider.fetch.errors import AddressForbidden, ConnectionLost, ConnectionReset
-from krowlspider.fetch.exchange import Headers, StopFetch
+from krowlspider.fetch.errors import (
+    AddressForbidden,
+    ConnectionLost,
+    ConnectionReset,
+    Headers,
+    StopFetch,
+)
 from krowlspider.fetch.guard import AddressGuard
 from tests.fetch.web import Peer, answering, client, closing, fetch, is_reused, serve
 

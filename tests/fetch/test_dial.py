@@ -11,28 +11,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
     ConnectFailed,
     ConnectionReset,
     ConnectRefused,
     FetchError,
     LocalExhausted,
+    LoopClock,
     NetworkDown,
     PortForbidden,
     TLSFailed,
 )
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
-from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.tcp.routes import connect_failure
+from krowlspider.fetch.resolver import Resolver
+from krowlspider.fetch.tcp import Routes, connect_failure
 from tests.fetch.machine import routed
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
 from tests.fetch.web import answering, client, fetch, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
-    from krowlspider.fetch.tcp.routes import Routes
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The kernel has no route for TCP to it, and says so before anything is sent.

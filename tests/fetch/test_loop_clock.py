@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 
 from krowlspider.fetch.connection import Connection, Pool
-from krowlspider.fetch.errors import FirstByteTimeout, TotalTimeout
+from krowlspider.fetch.errors import (
+    INTERVAL,
+    LATE,
+    LONG,
+    Exchange,
+    FirstByteTimeout,
+    LoopClock,
+    TotalTimeout,
+)
+from krowlspider.fetch.http.head import Origin
 from krowlspider.fetch.http.reader import ResponseReader
-from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.loop_clock import INTERVAL, LATE, LONG, LoopClock
 from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.dns.resolving import resolver
 from tests.fetch.nameserver import nameserver
 from tests.fetch.web import Peer, answering, client, fetch, serve
-
-if TYPE_CHECKING:
-    from krowlspider.fetch.exchange import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The part of a hold that is counted anyway.

@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from krowlspider.fetch.connection import Connection
+from krowlspider.fetch.connection import LARGE, RATE_PERIOD, Connection, OneByOne
 from krowlspider.fetch.errors import (
     ConnectionLost,
     ConnectionReset,
+    Exchange,
     FirstByteTimeout,
     TooSlow,
     TotalTimeout,
 )
+from krowlspider.fetch.http.head import Origin
 from krowlspider.fetch.http.reader import ResponseReader
-from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.pending import LARGE, RATE_PERIOD, OneByOne
-from krowlspider.fetch.spills import SPILLED
+from krowlspider.fetch.memory import SPILLED, Spills
 from tests.fetch.clockwork import Clockwork, Wire, order
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from krowlspider.fetch.exchange import Exchange
-    from krowlspider.fetch.spills import Spills
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from krowlspider.fetch.connection import Connection, Pool
-from krowlspider.fetch.http.request import Origin
+from krowlspider.fetch.http.head import Origin
 from tests.fetch.clockwork import Clockwork
 
 

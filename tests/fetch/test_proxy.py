@@ -11,6 +11,7 @@ from krowlspider.fetch.errors import (
     AddressForbidden,
     ConnectionLost,
     ConnectTimeout,
+    Exchange,
     FetchError,
     PortForbidden,
     ProxyClosed,
@@ -21,7 +22,7 @@ from krowlspider.fetch.errors import (
     TargetUnreached,
 )
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
-from krowlspider.fetch.http.request import Proxy
+from krowlspider.fetch.http.head import Proxy
 from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.proxy.protocols import parse_proxy
 from tests.fetch.conftest import bounded
@@ -30,7 +31,6 @@ from tests.fetch.web import Peer, answering, client, closing, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
-    from krowlspider.fetch.exchange import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 LARGE = b"HTTP/1.1 407 No\r\nContent-Length: 99999\r\n\r\n" + bytes(99999)

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.errors import ConnectionLost, LocalExhausted, TooLarge
-from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.spills import AHEAD, SPILLED, Spills
+from krowlspider.fetch.errors import ConnectionLost, Exchange, LocalExhausted, TooLarge
+from krowlspider.fetch.memory import AHEAD, SPILLED, FetchMemory, Memory, Spills, StoredResponse
 from tests.fetch.web import client, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from krowlspider.fetch.exchange import Exchange
-    from krowlspider.fetch.spills import StoredResponse
     from tests.fetch.web import Peer, Run
 
 MB = 1024 * 1024

@@ -21,7 +21,7 @@ from tests.fetch.web import client, fetch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.fetch.exchange import Exchange
+    from krowlspider.fetch.errors import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # Seconds of work in each turn of the loop: shorter than what its clock takes for a hold.

@@ -9,17 +9,14 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from krowlspider.fetch.client import Client
-from krowlspider.fetch.dns.resolver import Resolver
+from krowlspider.fetch.errors import Exchange, LoopClock, Observer
 from krowlspider.fetch.guard import AddressGuard
-from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
+from krowlspider.fetch.resolver import Resolver
 from tests.fetch.machine import routed
-
-if TYPE_CHECKING:
-    from krowlspider.fetch.exchange import Exchange, Observer
 
 Run = Callable[[Any], Any]
 

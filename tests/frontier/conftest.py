@@ -11,20 +11,18 @@ import pytest
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.hosts.host_record import Tally
 from krowlspider.frontier.limits import Limits, MemoryLimits
-from krowlspider.frontier.moves.arrival import Arrivals
 from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.moves.departure import Departures
+from krowlspider.frontier.moves.transfer import Arrivals
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import RobotsFetches
-from krowlspider.frontier.seen.seen_set import SeenSet
-from krowlspider.frontier.store.queues import entries, records
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.schema import robots_key
-from krowlspider.frontier.store.store import LevelStore, Store
+from krowlspider.frontier.store.store import LevelStore, Store, entries, records
 from krowlspider.politeness.delay import DelayPolicy
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.canonical import IdentityHasher, domain_of, host_of
 from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.outbox import Foreign
-    from krowlspider.frontier.seen.filter_file import FilterFile
     from krowlspider.politeness.robots import RobotsRecord
 
 RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)

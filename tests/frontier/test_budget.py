@@ -54,7 +54,7 @@ def test_a_done_page_keeps_its_place_in_the_budget(
 def test_budgets_in_memory_are_bounded(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.frontier.budget._DOMAINS_IN_MEMORY", 10)
+    monkeypatch.setattr("krowlspider.frontier.limits._DOMAINS_IN_MEMORY", 10)
     world = budgeted(open_store, 1)
     urls = [f"http://h.d{number}.test/" for number in range(50)]
     for url in urls:

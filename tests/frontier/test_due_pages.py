@@ -12,18 +12,18 @@ import pytest
 
 from krowlspider.crawl.forecasting import forecast_of
 from krowlspider.crawl.recrawl import Afforded
-from krowlspider.frontier.admin.page_lines import take_rows
-from krowlspider.frontier.admin.rebuild import rebuild_indexes
+from krowlspider.frontier.admin.export import take_rows
+from krowlspider.frontier.admin.repair import rebuild_indexes
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
 from krowlspider.frontier.entry import AGAIN, Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.hosts.queue import AGAIN_PRIORITY
-from krowlspider.frontier.moves.forgetting import forget_now
+from krowlspider.frontier.hosts.host import AGAIN_PRIORITY
+from krowlspider.frontier.moves.transfer import forget_now
 from krowlspider.frontier.pages.planner import CHUNK, TICK, HostDemand, Planner, demand_of, tick_at
 from krowlspider.frontier.pages.row import PageRow, entry_again, read_row
 from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.store import delete
+from krowlspider.frontier.store.store import Store, delete
 from krowlspider.recrawl.forecast import Target
 from krowlspider.recrawl.gone import State
 from krowlspider.recrawl.validators import Meaning
@@ -35,7 +35,6 @@ from tests.recrawl.test_forecast import steady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Store
 
 HOUR, DAY = 3600.0, 86_400.0
 PAGES = [f"http://{host}.test/{page}" for host in "abc" for page in range(7)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.store.queues import entries
+from krowlspider.frontier.store.store import entries
 from tests.frontier.conftest import KeptMemoryStore, World
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier import finders
-from krowlspider.frontier.finders import Arrived, Finders
+from krowlspider.frontier import outbox
+from krowlspider.frontier.outbox import Arrived, Finders
 from krowlspider.frontier.store.schema import FINDER
 from tests.frontier.memory import MemoryStore
 
@@ -71,7 +71,7 @@ def test_what_has_arrived_survives_a_restart() -> None:
 
 
 def test_finders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finders, "FINDERS_MAX", 3)
+    monkeypatch.setattr(outbox, "FINDERS_MAX", 3)
     owner = Owner()
     for name in ("a", "b", "a", "c", "d"):
         owner.take(7, 0, 10, finder=name)

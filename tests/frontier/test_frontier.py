@@ -15,7 +15,7 @@ from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
 from krowlspider.frontier.limits import Limits, MemoryLimits
-from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import DUE, QUEUE, due_key, is_record
 from krowlspider.frontier.store.store import Reader, Store
 from tests.frontier.conftest import LIMITS, RULE, World

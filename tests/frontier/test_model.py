@@ -18,15 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec import structs
 
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.host_record import decode_host
+from krowlspider.frontier.hosts.host_record import Tally, decode_host
 from krowlspider.frontier.hosts.table import SchedulingState
-from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.limits import SessionLimits
 from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.outbox import Foreign
-from krowlspider.frontier.schedule.deferral import ROUND
-from krowlspider.frontier.schedule.ownership import HostBusyError
-from krowlspider.frontier.store.queues import all_entries, entries, entry_keys, records
+from krowlspider.frontier.schedule.ownership import ROUND, HostBusyError
 from krowlspider.frontier.store.schema import (
     DUE,
     POSITION,
@@ -36,9 +33,16 @@ from krowlspider.frontier.store.schema import (
     split_due_key,
     split_queue_key,
 )
-from krowlspider.frontier.store.store import LevelStore, Store
+from krowlspider.frontier.store.store import (
+    LevelStore,
+    Store,
+    all_entries,
+    entries,
+    entry_keys,
+    records,
+)
 from krowlspider.politeness.delay import next_try
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.canonical import domain_of, host_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, Clocks, KeptMemoryStore, World, counted
 
 if TYPE_CHECKING:

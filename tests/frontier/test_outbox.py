@@ -19,15 +19,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store.schema import OUTBOX, outbox_key, outbox_prefix
-from krowlspider.frontier.store.store import LevelStore
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.frontier.store.store import Batch, LevelStore, Store
+from krowlspider.urls.canonical import IdentityHasher, domain_of, host_of
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from krowlspider.frontier.store.store import Batch, Store
 
 KEY = IdentityHasher(1).key
 ROOT = Path(__file__).parents[2]

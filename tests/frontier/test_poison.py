@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts.host_record import decode_host
-from krowlspider.frontier.poison import POISON_STRIKES, is_poison, strike
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import all_entries
-from krowlspider.frontier.work_mark import MARK, WorkMark, left_key, mark_of
+from krowlspider.frontier.store.store import Store, all_entries
+from krowlspider.frontier.work_mark import (
+    MARK,
+    POISON_STRIKES,
+    WorkMark,
+    is_poison,
+    left_key,
+    mark_of,
+    strike,
+)
 from tests.frontier.conftest import RULE, World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.frontier.store.store import Store
 
 BOOT = b"7c90e567-7e12-4456-818a-8602c3cbf4a0"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.queue import SEED_PRIORITY
-from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
+from krowlspider.frontier.hosts.host_record import Tally
 from tests.frontier.conftest import counted
 
 if TYPE_CHECKING:

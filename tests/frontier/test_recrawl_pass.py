@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.due_pages import PASSES_MAX, RecrawlPass, leave_pass
 from krowlspider.frontier.hosts.host import DEFERRED
 from krowlspider.frontier.pages.row import PageRow
-from krowlspider.frontier.recrawl_pass import PASSES_MAX, RecrawlPass, leave_pass
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.store import put
+from krowlspider.frontier.store.store import Batch, Store, put
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.pages.fetching import fetch_page, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Batch, Store
 
 PAGES = [f"http://{host}.test/{page}" for host in "abc" for page in range(7)]
 

@@ -16,34 +16,35 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.index.surt import surt
-from krowlspider.cluster.transport.message import decode, decode_start
-from krowlspider.cluster.transport.meta import BadMessage
+from krowlspider.archive.surt import surt
+from krowlspider.cluster.transport.message import BadMessage, decode, decode_start
 from krowlspider.fetch.errors import FetchError
-from krowlspider.fetch.http.chunked import ChunkedDecoder
 from krowlspider.fetch.http.decode import decode_body
 from krowlspider.fetch.http.head import parse_head
-from krowlspider.fetch.http.reader import ResponseReader
+from krowlspider.fetch.http.reader import ChunkedDecoder, ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, decode_id, read_chunk
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
-from krowlspider.urls.canonical import REFERENCE_MAX, identity, normalise
-from krowlspider.urls.encoding import encoding_of
-from krowlspider.urls.host import authority_of, domain_of, host_of
-from krowlspider.urls.media_type import computed_type
+from krowlspider.urls.canonical import (
+    REFERENCE_MAX,
+    authority_of,
+    domain_of,
+    host_of,
+    identity,
+    normalise,
+)
+from krowlspider.urls.encoding import computed_type, encoding_of
 from krowlspider.urls.page.headers import read_links, read_robots_tag
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.found import decode_css, requisites_of_css
-from krowlspider.urls.page.requisites.import_map import ImportMap
+from krowlspider.urls.page.requisites.elements import requisites_of_svg
+from krowlspider.urls.page.requisites.found import ImportMap, decode_css, requisites_of_css
 from krowlspider.urls.page.requisites.modules import requisites_of_module
-from krowlspider.urls.page.requisites.svg import requisites_of_svg
 from krowlspider.urls.page.sitemap import Sitemap
-from krowlspider.urls.scope import Scope, ScopeRules
+from krowlspider.urls.scope import Scope, ScopeRules, Traps
 from krowlspider.urls.seeds import BadSeed, parse_seed
-from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from scrapy.utils.log import _get_handler
 from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred
 
-from krowlspider.engine.runner import RequestRunner
+from krowlspider.engine.downloader import RequestRunner
 from krowlspider.internals import cookies as bounded
 from krowlspider.internals import engine as internals
 from krowlspider.internals.engine import DownloaderMiddlewares

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _FRONTIER = "krowlspider/frontier"
-_ARCHIVE = "krowlspider/archive/write"
-_CLUSTER = "krowlspider/cluster"
 
 DURABILITY_AND_CLUSTER = (
     # --- what comes into the frontier ---
@@ -29,7 +27,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "drop-not-counted",
         "8: every drop is counted with its reason",
-        f"{_FRONTIER}/admission.py",
+        "krowlspider/frontier/entry_queues.py",
         'self._counters[f"dropped/{cap}"] += 1',
         "pass",
         ("tests/frontier/test_frontier.py",),
@@ -45,7 +43,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "domain-fills-the-frontier",
         "the share of a domain in a full frontier",
-        f"{_FRONTIER}/admission.py",
+        "krowlspider/frontier/entry_queues.py",
         'room, cap = self._load.room(host.domain, _SHARES), "domain_share"',
         "pass",
         ("tests/frontier/hosts/test_domain_load.py",),
@@ -54,7 +52,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "entry-removed-at-the-pop",
         "5: a queue entry stays on disk until its page is done",
-        f"{_FRONTIER}/entry_queues.py",
+        "krowlspider/frontier/entry_queues.py",
         "queue.ahead = ahead\n                return",
         "queue.ahead = ahead\n"
         "                batch = self._store.batch()\n"
@@ -68,7 +66,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "retry-removed-before-it-is-queued",
         "5: a retry replaces its entry in one batch",
-        f"{_FRONTIER}/entry_queues.py",
+        "krowlspider/frontier/entry_queues.py",
         "batch.delete(self.key_of(lease))\n        again",
         "batch.delete(self.key_of(lease))\n"
         "        batch.write()\n"
@@ -115,7 +113,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "links-less-durable-than-their-page",
         "5: an entry leaves the disk after its links are written",
-        f"{_FRONTIER}/store/store.py",
+        "krowlspider/frontier/store/store.py",
         "if sync:\n            self._sync()\n        with",
         "with",
         ("tests/powerloss/test_power_loss.py", "-k", "outlive"),
@@ -123,7 +121,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "damaged-store-opened",
         "damage of the store is found when it is opened",
-        f"{_FRONTIER}/store/store.py",
+        "krowlspider/frontier/store/store.py",
         '"paranoid_checks": True',
         '"paranoid_checks": False',
         ("tests/frontier/store/test_store.py",),
@@ -131,7 +129,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "poison-after-four-deaths",
         "a page that kills the process three times is set aside",
-        f"{_FRONTIER}/poison.py",
+        "krowlspider/frontier/work_mark.py",
         "if entry.strikes < POISON_STRIKES:",
         "if entry.strikes <= POISON_STRIKES:",
         ("tests/frontier/test_poison.py",),
@@ -139,7 +137,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "seen-urls-forgotten-at-a-start",
         "7: the seen set forgets nothing",
-        f"{_FRONTIER}/seen/seen_set.py",
+        "krowlspider/frontier/seen.py",
         "found.update(split_keys(keys))",
         "split_keys(keys)",
         ("tests/frontier/seen/test_seen_set.py",),
@@ -172,7 +170,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "warc-file-not-synced",
         "5: a synced WARC file is durable",
-        f"{_ARCHIVE}/open_file.py",
+        "krowlspider/archive/write/series.py",
         "os.fsync(self._descriptor)",
         "os.fstat(self._descriptor)",
         ("tests/archive/write/test_series.py",),
@@ -180,7 +178,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "revisit-outlives-its-original",
         "5: a payload is in the index only after its record is durable",
-        f"{_ARCHIVE}/series.py",
+        "krowlspider/archive/write/series.py",
         "            self._file.sync()\n            self._composer.synced()",
         "            self._composer.synced()\n            self._file.sync()",
         ("tests/archive/write/test_series.py",),
@@ -196,7 +194,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "revisit-of-a-cut-payload",
         "a revisit refers to a whole payload with the same digest",
-        f"{_ARCHIVE}/composer.py",
+        "krowlspider/archive/write/composer.py",
         "                and not capture.truncated\n",
         "",
         ("tests/archive/write/test_composer.py",),
@@ -229,7 +227,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "lease-without-a-margin",
         "6: a node stops before others take over",
-        f"{_CLUSTER}/register/lease.py",
+        "krowlspider/cluster/register/lease.py",
         "return self._renewed + self._ttl * (1 - _MARGIN)",
         "return self._renewed + self._ttl",
         ("tests/cluster/test_lease.py",),
@@ -237,7 +235,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "lease-counted-from-the-answer",
         "6: a lease is counted from the start of its renewal",
-        f"{_CLUSTER}/register/lease.py",
+        "krowlspider/cluster/register/lease.py",
         "self._renewed = began\n\n    async def found",
         "self._renewed = monotonic()\n\n    async def found",
         ("tests/cluster/test_lease.py",),
@@ -245,7 +243,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "vanished-member-replaced-at-once",
         "6: a member that vanished stays for a TTL",
-        f"{_CLUSTER}/ring/live_members.py",
+        "krowlspider/cluster/ring/live_members.py",
         "if now < since + self._ttl:",
         "if now < since:",
         ("tests/cluster/test_live_members.py",),
@@ -253,7 +251,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "dead-member-replaced-after-its-lease",
         "the domains of a dead node wait for it",
-        f"{_CLUSTER}/ring/live_members.py",
+        "krowlspider/cluster/ring/live_members.py",
         "self._delay = max(ttl, delay)",
         "self._delay = ttl",
         ("tests/cluster/test_live_members.py",),
@@ -261,7 +259,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "message-removed-before-it-is-durable",
         "a message leaves Redis after it is durable",
-        f"{_CLUSTER}/transport/inbox.py",
+        "krowlspider/cluster/transport/inbox.py",
         "self._unpublished.update(await each.make_durable(marks))\n"
         "            await self._end_turn(each.reader, messages)",
         "await self._end_turn(each.reader, messages)\n"
@@ -271,7 +269,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "message-removed-when-it-is-sent",
         "a message leaves the outbox after its owner has it on disk",
-        f"{_CLUSTER}/transport/streams.py",
+        "krowlspider/cluster/transport/forwarder.py",
         "last = min(heard.last, stream.sent)",
         "last = stream.sent",
         ("tests/cluster/test_streams.py",),
@@ -279,7 +277,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "lost-batch-stepped-over",
         "a batch is not acknowledged if an earlier one is missing",
-        "krowlspider/frontier/finders.py",
+        "krowlspider/frontier/outbox.py",
         "if number > before.number + 1:",
         "if number > before.number + 1 and before.number < 0:",
         ("tests/frontier/test_finders.py",),
@@ -295,7 +293,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "end-found-from-one-heartbeat",
         "the crawl is over after two idle heartbeats of each node",
-        f"{_CLUSTER}/ring/termination.py",
+        "krowlspider/cluster/ring/live_members.py",
         "_LATER = 2",
         "_LATER = 0",
         ("tests/cluster/test_termination.py",),
@@ -303,7 +301,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "chunk-acknowledged-before-it-is-durable",
         "a chunk of a hand-over is acknowledged after it is durable",
-        "krowlspider/crawl/handover/receiver.py",
+        "krowlspider/crawl/nodes/receiver.py",
         "await self._make_durable()\n            await self._acknowledge(acknowledgements)",
         "await self._acknowledge(acknowledgements)\n            await self._make_durable()",
         ("tests/crawl/handover/test_sender.py", "-k", "durable"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _SCHEDULE = "krowlspider/frontier/schedule"
-_SHARES = "krowlspider/frontier/shares"
-_ROBOTS = "krowlspider/frontier/robots"
 _FETCH = "krowlspider/fetch"
 
 POLITENESS_AND_BOUNDS = (
@@ -30,7 +28,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "host-in-flight-evicted",
         "1: the state of a host in flight stays in memory",
-        f"{_SCHEDULE}/cache.py",
+        "krowlspider/frontier/schedule/cache.py",
         "_PINNING = (WAITING, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
         "_PINNING = (WAITING, CALLED, AWAITING_ROBOTS, SEALED)",
         ("tests/frontier/schedule",),
@@ -38,7 +36,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "no-cap-for-a-domain",
         "KROWL_DOMAIN_CONCURRENCY: hosts of a domain in flight",
-        f"{_SHARES}/shares.py",
+        "krowlspider/frontier/shares.py",
         "return limits.domain_concurrency",
         "return inf",
         ("tests/frontier/test_frontier.py",),
@@ -46,7 +44,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "no-cap-for-an-address",
         "KROWL_IP_CONCURRENCY: hosts of an address in flight",
-        f"{_SHARES}/shares.py",
+        "krowlspider/frontier/shares.py",
         "return self._at_address",
         "return inf",
         ("tests/frontier/shares",),
@@ -54,7 +52,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "no-delay-at-an-address",
         "KROWL_IP_DELAY_MIN: requests a second to an address",
-        f"{_SHARES}/addresses.py",
+        "krowlspider/frontier/limits.py",
         "known.next = max(known.next, now + self._rule.delay(known.rate))",
         "known.next = max(known.next, now)",
         ("tests/frontier/shares/test_shares.py",),
@@ -87,7 +85,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "slot-forgotten-by-a-crash",
         "1: the delay of a slot holds across a crash",
-        f"{_SCHEDULE}/cache.py",
+        "krowlspider/frontier/schedule/cache.py",
         "self._rule.of(host.name).delay(host.rate)",
         "self._rule.delay(host.rate)",
         ("tests/whole_crawls/test_scrapy_delays.py",),
@@ -103,7 +101,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "crawl-delay-not-kept",
         "2: Crawl-delay is enforced",
-        f"{_ROBOTS}/fetches.py",
+        "krowlspider/frontier/robots/fetches.py",
         "host = robots_fetch.host\n        host.rate.floor = self.gate.crawl_delay(host.name)",
         "host = robots_fetch.host",
         ("tests/frontier/robots/test_gate.py",),
@@ -128,7 +126,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "robots-txt-never-expires",
         "3: no page while its robots.txt is expired",
-        f"{_ROBOTS}/cache.py",
+        "krowlspider/frontier/robots/gate.py",
         "return 0 < expires - self._wall() <= self._longest",
         "return 0 < expires",
         ("tests/frontier/robots/test_gate.py",),
@@ -136,7 +134,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "failing-robots-txt-allows-all",
         "RFC 9309, 2.3.1.4: an unreachable robots.txt disallows everything",
-        f"{_ROBOTS}/gate.py",
+        "krowlspider/frontier/robots/gate.py",
         "return Verdict.UNREACHABLE",
         "return Verdict.ALLOWED",
         ("tests/frontier/robots/test_gate.py",),
@@ -144,7 +142,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "shortest-match-decides",
         "RFC 9309, 2.2.2: the longest match decides",
-        "krowlspider/politeness/path_rules.py",
+        "krowlspider/politeness/robots.py",
         "in ranks and ranks[text] > best:",
         "in ranks and not best:",
         ("tests/politeness/test_robots_rules.py",),
@@ -160,7 +158,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "robots-txt-matched-without-end",
         "10: matching robots.txt has a work bound",
-        "krowlspider/politeness/path_rules.py",
+        "krowlspider/politeness/robots.py",
         "if work < 0:",
         "if work < -1e12:",
         ("tests/politeness/test_path_rules.py",),
@@ -227,7 +225,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "body-of-any-size",
         "9: a body has at most DOWNLOAD_MAXSIZE bytes",
-        f"{_FETCH}/http/reader.py",
+        "krowlspider/fetch/http/reader.py",
         "if size > self._max_size:",
         "if size > 16 * self._max_size:",
         ("tests/fetch/http/test_reader.py",),
@@ -235,7 +233,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "decoding-takes-any-time",
         "10: decoding a body has a bound of CPU time",
-        f"{_FETCH}/http/decode.py",
+        "krowlspider/fetch/http/decode.py",
         "if spent > self._cpu_left:",
         "if spent > 1e6 * self._cpu_left:",
         ("tests/fetch/http/test_decode_work.py",),
@@ -243,7 +241,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "tls-takes-any-time",
         "10: TLS has a bound of CPU time for its content",
-        f"{_FETCH}/tls/work.py",
+        "krowlspider/fetch/tls.py",
         "if self._spent > WORK + WORK_BYTE * self._content:",
         "if self._spent > 1e6 * WORK:",
         ("tests/fetch/tls/test_work.py",),

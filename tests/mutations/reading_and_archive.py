@@ -8,14 +8,13 @@ _URLS = "krowlspider/urls"
 _POLITENESS = "krowlspider/politeness"
 _ARCHIVE = "krowlspider/archive"
 _CORPUS = "krowlspider/corpus"
-_CHANGES = "krowlspider/changes"
 
 READING_AND_ARCHIVE = (
     # --- URLs and pages ---
     Mutation(
         "order-of-parameters-counts",
         "the identity of a URL ignores the order of parameters",
-        f"{_URLS}/canonical.py",
+        "krowlspider/urls/canonical.py",
         '"&".join(sorted(kept[1:].split("&"), key=_name))',
         "kept[1:]",
         ("tests/urls/test_canonical.py",),
@@ -23,7 +22,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "declaration-before-the-header",
         "the header's encoding counts before that of the document",
-        f"{_URLS}/encoding.py",
+        "krowlspider/urls/encoding.py",
         "mark_of(body)[1] or charset or _declared(body)",
         "mark_of(body)[1] or _declared(body) or charset",
         ("tests/urls/test_encoding.py",),
@@ -31,7 +30,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "declaration-far-behind-the-head",
         "a meta element counts near the start, and further behind only in the head",
-        f"{_URLS}/encoding.py",
+        "krowlspider/urls/encoding.py",
         "end = _ANYWHERE",
         "end = _IN_HEAD",
         ("tests/urls/test_encoding.py",),
@@ -39,7 +38,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "excluded-name-not-heeded",
         "a name in the list of exclusions excludes all its URLs",
-        f"{_URLS}/blocks.py",
+        "krowlspider/urls/seeds.py",
         "return bool(self.names.rules) and self.names.rule_of(host_of(url)) is not None",
         "return False",
         ("tests/urls/test_blocks.py",),
@@ -89,7 +88,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "half-a-record-left-on-a-full-disk",
         "an open WARC file ends with a whole record after a failed write",
-        f"{_ARCHIVE}/write/open_file.py",
+        "krowlspider/archive/write/series.py",
         "except OSError:\n            self._cut_back()\n            raise\n        self.size",
         "except OSError:\n            raise\n        self.size",
         ("tests/archive/write/test_writer.py", "-k", "full_disk"),
@@ -97,7 +96,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "revisit-of-a-truncated-payload",
         "a truncated payload has no revisit",
-        f"{_ARCHIVE}/write/composer.py",
+        "krowlspider/archive/write/composer.py",
         "and not capture.truncated",
         "and capture.truncated is not None",
         ("tests/archive/write/test_composer.py",),
@@ -105,7 +104,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "payloads-remembered-without-end",
         "9: a payload index has a bound",
-        f"{_ARCHIVE}/payloads/payload_index.py",
+        "krowlspider/archive/write/composer.py",
         "room = self._half - self._generations[0].count if",
         "room = 2 * self._half - self._generations[0].count if",
         ("tests/archive/payloads/test_payload_index.py", "-k", "dict"),
@@ -113,7 +112,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "latest-payload-not-found",
         "a payload index finds the record that was added last",
-        f"{_ARCHIVE}/payloads/payload_index.py",
+        "krowlspider/archive/write/composer.py",
         "self._added[digest] = original\n\n    def sync",
         "self._added.setdefault(digest, original)\n\n    def sync",
         ("tests/archive/payloads/test_payload_index.py", "-k", "dict"),
@@ -130,7 +129,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "reservation-of-the-site-beats-that-of-the-page",
         "a page overrides the reservation of its site",
-        f"{_CORPUS}/optouts/signals.py",
+        "krowlspider/corpus/optouts.py",
         "found.discard(TDM)",
         "pass",
         ("tests/corpus/test_opt_outs.py", "-k", "signals_of_a_page"),
@@ -160,7 +159,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "false-label-believed",
         "UTF-8 is known where another encoding is declared",
-        f"{_CORPUS}/text/document.py",
+        "krowlspider/corpus/text/document.py",
         "if _LOST.search(text) or (len(text) == len(body) and _is_utf8(body)):",
         "if _LOST.search(text):",
         ("tests/corpus/test_encodings.py",),
@@ -169,7 +168,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "a-304-is-a-change",
         "a 304 that was asked for finds the version again",
-        f"{_CHANGES}/pairs.py",
+        "krowlspider/changes/pairs.py",
         "    if _is_304(line):\n        return True\n",
         "",
         ("tests/changes/test_pairs.py",),
@@ -177,7 +176,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "an-empty-200-is-a-change",
         "a 200 without payload is passed over, as it may be the answer to HEAD",
-        f"{_CHANGES}/pairs.py",
+        "krowlspider/changes/pairs.py",
         " and not line.is_bare",
         "",
         ("tests/changes/test_pairs.py",),
@@ -185,7 +184,7 @@ READING_AND_ARCHIVE = (
     Mutation(
         "another-compression-is-a-change",
         "two bodies that differ only in their compression are no change",
-        f"{_CHANGES}/bodies.py",
+        "krowlspider/changes/pairs.py",
         "before.content is not None and before.content == after.content",
         "before.content is not None and before is after",
         ("tests/commands/test_changes.py",),

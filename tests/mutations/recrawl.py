@@ -20,10 +20,10 @@ _PAGES = "krowlspider/frontier/pages"
 _SAMPLE = f"{_PAGES}/sample.py", ("tests/frontier/pages/test_sample.py",)
 _DUE = "krowlspider/frontier/due_pages.py", _TESTS
 _PLANNER = f"{_PAGES}/planner.py", _TESTS
-_ROWS = f"{_PAGES}/rows.py", _TESTS
+_ROWS = "krowlspider/frontier/pages/rows.py", _TESTS
 _QUEUES = "krowlspider/frontier/entry_queues.py", _TESTS
 _TRANSFER = "krowlspider/frontier/moves/transfer.py", _TESTS
-_REBUILD = "krowlspider/frontier/admin/rebuild.py", _TESTS
+_REBUILD = "krowlspider/frontier/admin/repair.py", _TESTS
 
 # Name, promise, file and tests, old text, new text.
 _TABLE = (

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-_FETCH = "krowlspider/fetch"
 _SITEMAPS = "krowlspider/spiders/sitemaps.py"
-_CONFIG = "krowlspider/config"
 _ENDPOINT = "krowlspider/crawl/monitoring/endpoint.py"
 
 SETTINGS_AND_PEOPLE = (
@@ -15,7 +13,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "closed-connection-used-again",
         "no request is sent over a connection that has ended",
-        f"{_FETCH}/connection.py",
+        "krowlspider/fetch/connection.py",
         "return None if connection is None or connection.closed else connection",
         "return connection",
         ("tests/fetch/test_pool.py",),
@@ -23,7 +21,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "idle-connection-with-data-kept",
         "what an idle connection receives is not read as the next answer",
-        f"{_FETCH}/connection.py",
+        "krowlspider/fetch/connection.py",
         "if self._pending is None:\n            self.close()\n",
         "if self._pending is None:\n            pass\n",
         ("tests/fetch/test_pending.py",),
@@ -31,7 +29,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "answer-at-any-rate",
         "9: an answer comes at a least rate, or its connection is given up",
-        f"{_FETCH}/pending.py",
+        "krowlspider/fetch/connection.py",
         "if not has_waited and slow and self._checked >= 0:",
         "if not has_waited and slow and self._checked > 10**9:",
         ("tests/fetch/test_pending.py",),
@@ -39,7 +37,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "chunk-framing-without-end",
         "9: chunk extensions and trailers have a bound",
-        f"{_FETCH}/http/chunked.py",
+        "krowlspider/fetch/http/reader.py",
         "> FRAMING_CAP + FRAMING_PER_BYTE * self.size:",
         "> 10**9 * FRAMING_CAP:",
         ("tests/fetch/http/test_chunked.py",),
@@ -73,7 +71,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "wrong-setting-taken",
         "a setting with a wrong value stops the start",
-        f"{_CONFIG}/validation.py",
+        "krowlspider/config/validation.py",
         "problems += [fault for name in CHECKERS if (fault := problem(settings, name))]",
         "problems += []",
         ("tests/config/test_table.py",),
@@ -81,7 +79,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "built-in-middleware-moved",
         "robots.txt and politeness are next to the wire",
-        f"{_CONFIG}/validation.py",
+        "krowlspider/config/validation.py",
         "problems += misplaced(settings)",
         "problems += []",
         ("tests/config/test_guarantees.py",),
@@ -89,7 +87,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "secret-in-the-log",
         "Scrapy's list of settings is logged without secrets",
-        f"{_CONFIG}/credentials.py",
+        "krowlspider/config/log.py",
         """_SHOWN.sub(r"\\1'...'", shown)""",
         "shown",
         ("tests/config/test_secrets.py", "-k", "list_of_settings"),
@@ -115,7 +113,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "site-writes-to-the-terminal",
         "control characters of a URL do not reach the terminal",
-        "krowlspider/views/top/source.py",
+        "krowlspider/programs/running.py",
         "{printable(page['url'])}",
         "{page['url']}",
         ("tests/commands/test_top.py", "-k", "lines_are_those"),
@@ -123,7 +121,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "order-with-fields-of-any-type",
         "the fields of an order have the types that are documented",
-        "krowlspider/views/control/order_fields.py",
+        "krowlspider/views/order_fields.py",
         "if type(value) not in kinds or is_huge:",
         "if is_huge:",
         ("tests/commands/test_explain.py", "-k", "at_its_console"),
@@ -131,7 +129,7 @@ SETTINGS_AND_PEOPLE = (
     Mutation(
         "file-of-any-length",
         "9: a file that is handed over has a bounded length, unpacked",
-        "krowlspider/views/control/order_fields.py",
+        "krowlspider/views/order_fields.py",
         "if self._left < 0:",
         "if self._left < -(10**12):",
         ("tests/extensions/test_import.py", "-k", "bounded_length"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.node.child import DEATHS_MAX, GIVEN_UP, Child
+from krowlspider.node.processes import DEATHS_MAX, GIVEN_UP, Child
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_dead_supervisor_hangs_up_its_processes(tmp_path: Path) -> None:
     script = f"trap 'echo hangup >{said}; exit' HUP; echo >{tmp_path}/is-there; while :; do :; done"
     supervisor = dedent(f"""
         import asyncio, os, signal
-        from krowlspider.node.child import Child
+        from krowlspider.node.processes import Child
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         command = ["/bin/sh", "-c", {script!r}]
         process = Child("p1", lambda _: command, environment=os.environ, is_end=bool)

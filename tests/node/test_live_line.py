@@ -10,9 +10,8 @@ import pytest
 
 from krowlspider.crawl.limits import Limits
 from krowlspider.node.figures import Figures
-from krowlspider.node.relay import Relay
-from krowlspider.node.tree import Tree
-from krowlspider.node.words import Words
+from krowlspider.node.processes import Relay
+from krowlspider.node.tree import Tree, Words
 from tests.support.settings import project_settings
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from krowlspider.crawl.metrics.registry import registry, text
+from krowlspider.crawl.metrics import registry, text
 from krowlspider.crawl.monitoring.access import METRICS, note_url
-from krowlspider.node.serving import metrics as serving
-from krowlspider.node.serving.asking import SIZE_MAX
-from krowlspider.node.serving.metrics import Metrics
-from krowlspider.node.serving.sums import Answer, Sums, read
+from krowlspider.node import metrics as serving
+from krowlspider.node.metrics import SIZE_MAX, Answer, Metrics, Sums, read
 from krowlspider.node.tree import Tree
 
 if TYPE_CHECKING:
@@ -152,7 +150,7 @@ def test_a_process_that_does_not_answer_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has noted no address, or its answer does not end in time."""
-    monkeypatch.setattr(serving, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(serving, "_METRICS_TIMEOUT", 0.05)
     metrics = Metrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 4)
 
     async def ask() -> dict[str, float]:

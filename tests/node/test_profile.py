@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.errors import KrowlError
-from krowlspider.node.profile import find_py_spy, record
+from krowlspider.node.tree import find_py_spy, record
 from tests.node.test_start import refused
 
 if TYPE_CHECKING:

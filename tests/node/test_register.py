@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.settings import Settings
 
-from krowlspider.cluster.local.client import LocalRegister
+from krowlspider.cluster.local import LocalRegister
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import step
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.crawl.folder import SOCKETS
 from krowlspider.errors import JobError
-from krowlspider.node.register import ProcessRegister
+from krowlspider.node.processes import ProcessRegister
 from krowlspider.node.tree import Tree
 from krowlspider.programs.ring import Command, show
 

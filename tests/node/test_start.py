@@ -15,9 +15,8 @@ from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.crawl.limits import Limits
 from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.node.figures import exit_code, reason
-from krowlspider.node.redis import PrivateRedis, find_redis
-from krowlspider.node.tree import Tree
-from krowlspider.node.words import DIVIDED, Words, shares
+from krowlspider.node.processes import PrivateRedis, find_redis
+from krowlspider.node.tree import DIVIDED, Tree, Words, shares
 from tests.support.crawling import CONTACT
 from tests.support.debian import program
 from tests.support.in_process import run_here

@@ -6,8 +6,8 @@ from typing import Any
 
 from extensions.live_page import FIELDS
 from krowlspider.crawl.status import reasons_of_all
-from krowlspider.node.figures import OneProcess
-from krowlspider.node.serving.together import (
+from krowlspider.node.figures import (
+    OneProcess,
     history_of_all,
     hosts_of_all,
     own_counts,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.politeness.path_rules import PathRules, spelt
-from krowlspider.politeness.robots import RobotsRules
+from krowlspider.politeness.robots import PathRules, RobotsRules, spelt
 from krowlspider.urls.robots_groups import BODY_MAX
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import plyvel
 from scrapy.cmdline import execute
 
-from krowlspider.frontier.seen import seen_set
+from krowlspider.frontier import seen
 from krowlspider.frontier.store.schema import QUEUE
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv.pop(1))
@@ -113,6 +113,6 @@ if __name__ == "__main__":
     os.fsync = watched_fsync  # type: ignore[assignment]
     plyvel.DB = WatchedDB
     if OPTIONS["save_every"]:
-        seen_set._SAVE_EVERY = OPTIONS["save_every"]
+        seen._SAVE_EVERY = OPTIONS["save_every"]
     sys.argv[0] = "scrapy"
     execute()

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.tools.check import CheckReport, check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.hosts.host_record import Tally
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import all_entries
-from krowlspider.frontier.store.store import LevelStore, Store
+from krowlspider.frontier.store.store import LevelStore, Store, all_entries
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.conftest import counted
 from tests.support.archived import stored

@@ -37,8 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 PURE = (
     *("urls", "politeness", "recrawl", "cluster.ring", "internals.frostwork"),
     *("changes.comparison", "corpus.copies.fingerprints"),
-    *("corpus.quality.measures", "corpus.quality.personal_data", "corpus.quality.repetition"),
-    *("corpus.text.paragraphs", "corpus.text.part", "corpus.tallies"),
+    *("corpus.quality.measures", "corpus.quality.personal_data"),
+    *("corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from krowlspider.errors import KrowlError, install_with
-from krowlspider.node.profile import find_py_spy
+from krowlspider.node.tree import find_py_spy
 from tests.support.crawling import ROOT
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

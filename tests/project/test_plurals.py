@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.admin.words import counted
+from krowlspider.errors import counted
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from krowlspider.archive.index.cdxj import REVISIT
-from krowlspider.archive.index.indexes import indexes_in, parsed
+from krowlspider.archive.cdxj import REVISIT, IndexLine
+from krowlspider.archive.indexes import indexes_in, parsed_lines
 from tests.mockweb import MockWeb
 from tests.replay.test_replay import manage, wayback
 from tests.replay.venv import tool
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from krowlspider.archive.index.cdxj import IndexLine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -65,7 +64,7 @@ def captures(job: Path) -> list[IndexLine]:
     found = []
     for index in indexes_in(job / "warc").there:
         with index.open("rb") as file:
-            found += [line for line in parsed(index, file) if line.url.startswith("http")]
+            found += [line for line in parsed_lines(index, file) if line.url.startswith("http")]
     return [line for line in found if not line.url.endswith("robots.txt")]
 
 

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from krowlspider.corpus.sites.answers import AI, TDM_FILE
-from krowlspider.corpus.sites.index import SiteIndex
-from krowlspider.corpus.sites.scan import findings
-from krowlspider.spiders.opt_outs import PATHS
+from krowlspider.corpus.sites.index import SiteIndex, findings
+from krowlspider.spiders.sitemaps import PATHS
 from tests.corpus.test_sites import Sites
 from tests.support.crawls import anchors, crawl_of, page, pages
 from tests.support.simulated_web import SimulatedWeb

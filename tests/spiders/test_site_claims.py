@@ -8,7 +8,7 @@ from krowlspider.frontier.pages.hinted import Hint
 from krowlspider.recrawl.hints import Source
 from krowlspider.spiders.site_claims import SiteClaims
 from krowlspider.urls.page.sitemap import Sitemap
-from krowlspider.urls.page.sitemap_scan import Claim
+from krowlspider.urls.page.sitemap_xml import Claim
 
 NOW = 1_577_880_000.0  # Wed, 01 Jan 2020 12:00:00 GMT
 DAY = 86_400.0

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.frontier.admin.words import counted
+from krowlspider.errors import counted
 from tests.mockweb.audit import violations
 from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,16 +13,15 @@ from hashlib import sha1
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from krowlspider.cluster.local.store import RegisterStore
+from krowlspider.cluster.local import RegisterStore
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.register.port import step
-from krowlspider.cluster.transport import list_reader
+from krowlspider.cluster.register.port import Step, step
+from krowlspider.cluster.transport import inbox
 from krowlspider.cluster.transport.redis_connection import TIMEOUT, RedisClients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from krowlspider.cluster.register.port import Step
     from krowlspider.cluster.ring.live_members import RegisterEntry
 
 # Seconds of each way of a call.
@@ -182,7 +181,7 @@ class MemoryRedis:
     def _eval(self, script: str, _: int, key: str, count: int, last: Any) -> list[bytes] | None:
         """Do the scripts of `ListReader`."""
         messages = self._list(key)
-        if script == list_reader._READ:
+        if script == inbox._READ:
             return list(messages)[-count:][::-1]
         newest_first = list(messages)[-count:]
         if sha1(b"".join(newest_first), usedforsecurity=False).hexdigest() == last:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.metrics.registry import is_counter, metric_name
-from krowlspider.crawl.metrics.table import HISTOGRAMS, MEASURED, STATS
-from krowlspider.node.serving.metrics import OWN
+from krowlspider.crawl.meters import HISTOGRAMS, MEASURED, STATS
+from krowlspider.crawl.metrics import is_counter, metric_name
+from krowlspider.node.metrics import OWN
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider import settings
-from krowlspider.config.table import ROWS
+from krowlspider.config.validation import ROWS
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:

@@ -24,15 +24,15 @@ from scrapy.utils.defer import maybe_deferred_to_future
 
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import ClusterError
-from krowlspider.cluster.register import lease, membership, seed
-from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.streams import Streams
-from krowlspider.crawl.answers.failures import as_scrapy
-from krowlspider.crawl.handover.loop_share import LoopShare, Time
-from krowlspider.crawl.handover.sender import HandoverSender
+from krowlspider.cluster.register import lease, membership
+from krowlspider.cluster.register import lease as seed
+from krowlspider.cluster.transport.forwarder import Forwarder, Streams
+from krowlspider.crawl.answers.retries import as_scrapy
 from krowlspider.crawl.nodes import cluster as cluster_node
 from krowlspider.crawl.nodes import leaving
 from krowlspider.crawl.nodes.node import Node
+from krowlspider.crawl.nodes.receiver import LoopShare, Time
+from krowlspider.crawl.nodes.sender import HandoverSender
 from krowlspider.fetch.errors import ConnectionLost
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.memory import MemoryStore

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from krowlspider.archive.write.writer import WarcWriter
-from krowlspider.config.table import CHECKERS
+from krowlspider.archive.write.writer import WarcWriter, _Order
+from krowlspider.config.validation import CHECKERS
 from krowlspider.crawl.crawls import open_crawl
 from krowlspider.crawl.job import Job
 from tests.support.crawling import Crawl
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.archive.write.writer import _Order
     from krowlspider.urls.scope import AskedScope
     from tests.support.simulated_loop import Script
     from tests.support.simulated_web import SimulatedWeb

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.cluster.transport.robots_message import decode_robots
-from krowlspider.cluster.transport.robots_post import RobotsPost
+from krowlspider.cluster.transport.posts import RobotsPost, decode_robots
 from krowlspider.crawl.cluster_traffic import take_robots_message
-from krowlspider.urls.host import domain_of, host_of
+from krowlspider.urls.canonical import domain_of, host_of
 from tests.support.simulation import Simulation, in_memory
 
 if TYPE_CHECKING:

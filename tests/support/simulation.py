@@ -26,22 +26,21 @@ from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
 from krowlspider.crawl import crawls
-from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.answers.outages import Outages
+from krowlspider.crawl.answers.retries import as_scrapy
 from krowlspider.crawl.job import Job, LastProcess
 from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.fetch.resolver import ResolverStats
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.work_mark import WorkMark
 from krowlspider.spiders.broad import BroadSpider
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import IdentityHasher, host_of
 from tests.frontier.memory import MemoryStore
 from tests.mockweb.log import Entry
 from tests.support.crawling import CONTACT
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
 
     from krowlspider.crawl.nodes.node import Node
-    from krowlspider.frontier.robots.asks import Peers
+    from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.store.store import Store
     from krowlspider.urls.scope import AskedScope
 

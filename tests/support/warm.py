@@ -38,7 +38,7 @@ _PACKAGES = (
     *("scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares"),
 )
 # They need packages of an extra.
-_OF_EXTRAS = {"krowlspider.views.top.app"}
+_OF_EXTRAS = {"krowlspider.programs.top_app"}
 _MODULES = (
     *("scrapy.cmdline", "scrapy.core.scraper", "scrapy.extensions.feedexport", "scrapy.squeues"),
     *("scrapy.extensions.closespider", "scrapy.extensions.memusage", "scrapy.extensions.telnet"),

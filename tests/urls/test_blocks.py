@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.blocks import Blocks, PatternList, block_rule, ordered_host, parse_patterns
+from krowlspider.urls.seeds import Blocks, PatternList, block_rule, ordered_host, parse_patterns
 
 # What people give for one name at all its ports, and at one port.
 NAMES = [

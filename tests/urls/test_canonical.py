@@ -14,8 +14,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from krowlspider.cluster.transport.message import decode
-from krowlspider.cluster.transport.meta import BadMessage
+from krowlspider.cluster.transport.message import BadMessage, decode
 from krowlspider.frontier.entry import EntryLine
 from krowlspider.urls.canonical import (
     _AUTHORITY,

@@ -10,8 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tldextract import TLDExtract
 
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import (
+from krowlspider.urls.canonical import (
     BAD_PORTS,
     RULES,
     Ports,
@@ -20,6 +19,7 @@ from krowlspider.urls.host import (
     has_bad_port,
     host_of,
     name_of,
+    normalise,
     port_of,
 )
 
@@ -145,7 +145,7 @@ def refuse(*a, **k): raise OSError("refused")
 socket.socket.connect = refuse
 socket.getaddrinfo = refuse
 os.makedirs = refuse
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 print(domain_of("www.example.co.uk"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

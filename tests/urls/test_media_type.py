@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.media_type import HTML, computed_type, content_type_of
+from krowlspider.urls.encoding import HTML, computed_type, content_type_of
 
 PAGE = b"<!DOCTYPE html><html><a href=/x>x</a>"
 XHTML = b"<html xmlns='http://www.w3.org/1999/xhtml'><a href='/x'/></html>"

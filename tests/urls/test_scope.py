@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of
 from krowlspider.urls.scope import Scope, ScopeRules
 
 

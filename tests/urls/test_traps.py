@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.scope import Scope, ScopeRules
-from krowlspider.urls.traps import BODIES, HOSTS, DuplicateBodies, Traps
+from krowlspider.urls.scope import BODIES, HOSTS, DuplicateBodies, Scope, ScopeRules, Traps
 
 TODAY = date(2026, 11, 21)
 

@@ -16,7 +16,7 @@ from backports import zstd
 
 from krowlspider.corpus.pages import NoPage, page_of
 from krowlspider.corpus.pages import records as corpus_records
-from krowlspider.fetch.http.stored import decoded
+from krowlspider.fetch.http.decode import decoded
 from krowlspider.views.captures import body, captures, read
 from tests.support.archived import Record, sha1, valid_records
 from tests.support.crawls import crawl_raw

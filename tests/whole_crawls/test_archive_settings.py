@@ -14,9 +14,9 @@ from scrapy.settings import BaseSettings
 from zlib_ng import zlib_ng
 
 from krowlspider import __version__, settings
-from krowlspider.archive.payloads.digests import digest
-from krowlspider.config.credentials import IN_FILES
-from krowlspider.crawl.archiving.provenance import own_address, warcinfo
+from krowlspider.archive.payload import digest
+from krowlspider.config.log import IN_FILES
+from krowlspider.crawl.provenance import own_address, warcinfo
 from tests.archive.command import warc
 from tests.fetch.nameserver import NXDOMAIN, nameserver_in_thread, refusing_port
 from tests.mockweb import MockWeb

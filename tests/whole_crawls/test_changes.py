@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.index.indexes import indexes_in
-from krowlspider.archive.index.lookup import captures_of
+from krowlspider.archive.indexes import captures_of, indexes_in
 from tests.support.crawling import scrapy, write_seeds
 from tests.support.crawls import anchors
 from tests.support.rawweb import HTML, NOT_FOUND, Raw, answer
@@ -18,7 +17,7 @@ from tests.support.simulated_web import SimulatedRawWeb
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.archive.cdxj import IndexLine
 
 HOST = "a.test"
 ROOT = b"<title>News</title>" + anchors("/going", "/story", "/tagged", "/twin").encode()

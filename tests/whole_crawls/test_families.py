@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
-from krowlspider.fetch.dns.resolver import Resolver
-from krowlspider.fetch.errors import ConnectFailed, NetworkDown
+from krowlspider.fetch.errors import ConnectFailed, LoopClock, NetworkDown
 from krowlspider.fetch.guard import AddressGuard
-from krowlspider.fetch.loop_clock import LoopClock
-from krowlspider.fetch.tcp.routes import Routes
+from krowlspider.fetch.resolver import Resolver
+from krowlspider.fetch.tcp import Routes
 from tests.fetch.nameserver import AAAA, A, nameserver_in_thread
 from tests.fetch.web import client, fetch
 from tests.support.crawling import Crawl, write_seeds

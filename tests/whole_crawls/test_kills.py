@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.index.indexes import indexes_in, make_indexes
+from krowlspider.archive.indexes import indexes_in, make_indexes
 from tests.archive.captures import undamaged
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.upload.notes import NOTES
+from krowlspider.archive.uploads import NOTES
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.index.indexes import indexes_in, make_indexes
+from krowlspider.archive.indexes import indexes_in, make_indexes
 from tests.archive.captures import undamaged
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph

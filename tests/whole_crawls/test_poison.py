@@ -14,8 +14,7 @@ import pytest
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import all_entries
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore, all_entries
 from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, mark_of
 from tests.mockweb import MockWeb
 from tests.mockweb.oracle import reachable

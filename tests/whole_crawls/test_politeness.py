@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import Adaptive, Crowd, by_address, violations
 from tests.support.crawls import AnyWeb, crawl_of, page, pages

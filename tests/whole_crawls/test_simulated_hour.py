@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch import errors
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore, Store
 from krowlspider.politeness.delay import DelayPolicy, HostRate
-from krowlspider.urls.host import domain_of
+from krowlspider.urls.canonical import domain_of
 from tests.mockweb.audit import Adaptive, Crowd, by_address, violations
 from tests.support.simulation import DATE, Answer, Clocks, SimulatedJob, Simulation, Web, in_memory
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from krowlspider.frontier.store.store import Store
     from tests.mockweb.log import Entry
 
 HOUR = 3600.0

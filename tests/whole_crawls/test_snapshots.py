@@ -20,8 +20,7 @@ import pytest
 
 from krowlspider.crawl.crawls import _crawls
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.snapshots.copier import Copier
-from krowlspider.crawl.snapshots.snapshot import Snapshot
+from krowlspider.crawl.snapshots import Copier, Snapshot
 from krowlspider.frontier.store.store import LevelStore
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -194,7 +193,7 @@ def test_a_running_crawl_without_its_page_says_what_to_do(tmp_path: Path) -> Non
 
 KILLED = """
 import os, signal, sys
-from krowlspider.crawl.snapshots.copier import Copier
+from krowlspider.crawl.snapshots import Copier
 from scrapy.cmdline import execute
 
 left, copy = int(sys.argv.pop(1)), Copier.copy

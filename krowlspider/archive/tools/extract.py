@@ -10,14 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.disk import write_durably
-from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index import cdxj
-from krowlspider.archive.index.cdxj import REVISIT, index_file, index_path, write_index
-from krowlspider.archive.index.indexes import parsed
-from krowlspider.archive.index.lookup import SoughtOriginals
-from krowlspider.archive.payloads.payload import media_type
-from krowlspider.archive.reading import Advance, ignore, read_member
+from krowlspider.archive import cdxj
+from krowlspider.archive.cdxj import REVISIT, IndexLine, index_file, index_path, write_index
+from krowlspider.archive.disk import ArchiveError, RecordError, write_durably
+from krowlspider.archive.indexes import SoughtOriginals, parsed_lines
+from krowlspider.archive.payload import Decode, media_type
+from krowlspider.archive.reading import Advance, Member, ignore, read_member
 from krowlspider.archive.tools.inputs import records_of, refuse_same
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
-    from krowlspider.archive.index.cdxj import IndexLine
-    from krowlspider.archive.payloads.payload import Decode
-    from krowlspider.archive.reading import Member
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _SUFFIX = re.compile(r"\.warc(\.gz|\.zst)?$")
@@ -264,7 +259,7 @@ def _all(indexes: Iterable[Path]) -> Iterator[IndexLine]:
 
 def _lines(index: Path) -> Iterator[IndexLine]:
     with index.open("rb") as file:
-        yield from parsed(index, file)
+        yield from parsed_lines(index, file)
 
 
 def _members(stream: BinaryIO, offsets: Iterable[int]) -> Iterator[bytes]:

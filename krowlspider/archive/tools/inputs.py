@@ -1,4 +1,4 @@
-"""Read WARC files of any writer: members of gzip or Zstandard, or uncompressed records."""
+"""Read WARC files of any writer, and count what they hold."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import os
 import re
 import shutil
 import zlib
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import urlsplit
 from zipfile import BadZipFile, ZipFile
 
 from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
 
-from krowlspider.archive.errors import RecordError
-from krowlspider.archive.readable import read_readable
-from krowlspider.archive.reading import ALL, Advance, Member, ignore
+from krowlspider.archive import cdxj
+from krowlspider.archive.disk import RecordError
+from krowlspider.archive.payload import Decode, header, media_type
+from krowlspider.archive.reading import ALL, Advance, Damage, Member, ignore, read_readable
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -21,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fastwarc.warc import WarcRecord
-
-    from krowlspider.archive.readable import Damage
 
 # The ends of the names of finished files.
 SUFFIXES = (".warc.gz", ".warc", ".warc.zst")
@@ -279,3 +282,81 @@ def _zstd_frame(stream: BinaryIO, offset: int, dictionary: ZstdDict | None) -> M
         except ZstdError as error:
             raise RecordError(offset, f"not a Zstandard frame: {error}") from error
     return Member(offset, fed - len(decoder.unused_data), b"".join(content))
+
+
+# Different hosts, or media types, that are counted by name.
+NAMES_MAX = 100_000
+OTHERS = "(others)"
+_CAPTURES = frozenset({"response", "revisit"})
+
+
+@dataclass
+class WarcStats:
+    """The counts of some files.
+
+    ``records`` are by type. ``hosts``, ``media_types`` and ``statuses`` are of responses and
+    revisits. ``stored_bytes`` are those of the files, ``bytes`` those of the records uncompressed.
+    ``saved_bytes`` are the bodies that revisits left out, by their Content-Length;
+    ``unsized_revisits`` have none. ``damaged`` are files with the place and reason where reading
+    stopped.
+    """
+
+    files: int = 0
+    records: Counter[str] = field(default_factory=Counter)
+    hosts: Counter[str] = field(default_factory=Counter)
+    media_types: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+    stored_bytes: int = 0
+    bytes: int = 0
+    saved_bytes: int = 0
+    unsized_revisits: int = 0
+    damaged: list[tuple[str, int, str]] = field(default_factory=list)
+
+
+def count_files(paths: Iterable[Path], decode: Decode, advance: Advance = ignore) -> WarcStats:
+    """Return the counts of finished files; a damaged one is read up to the damage. Raises OSError.
+
+    ``decode`` undoes content codings, where a media type shows in a body alone. ``advance`` is
+    called with each member's length in bytes. A file that was uploaded and removed in the meantime
+    is skipped.
+    """
+    stats = WarcStats()
+    for path in paths:
+        with suppress(FileNotFoundError):
+            for member, record in records_of(path, advance, stats.damaged):
+                _count(stats, member, record, path.name, decode)
+            stats.files += 1
+    return stats
+
+
+def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str, decode: Decode) -> None:
+    kind = record.headers.get("WARC-Type") or ""
+    stats.records[kind] += 1
+    stats.stored_bytes += member.length
+    stats.bytes += len(member.content)
+    if kind not in _CAPTURES:
+        return
+    block = record.reader.read()
+    line = cdxj.capture_of(record, block, member, file)
+    if line is None:
+        return
+    _add(stats.hosts, _host(line.url))
+    _add(stats.statuses, line.status or "-")
+    _add(stats.media_types, media_type(block, decode) or "-")
+    if kind == "revisit" and line.status != "304":
+        length = header(block, "Content-Length")
+        if length.isdecimal() and len(length) < 16:
+            stats.saved_bytes += int(length)
+        else:
+            stats.unsized_revisits += 1
+
+
+def _add(counts: Counter[str], name: str) -> None:
+    counts[name if name in counts or len(counts) < NAMES_MAX else OTHERS] += 1
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "-"
+    except ValueError:
+        return "-"

@@ -6,24 +6,31 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO
 
+from krowlspider.archive.cdxj import INDEX, WARC, LineMaker, index_path, write_index
 from krowlspider.archive.disk import (
     DAMAGED,
     OPEN,
+    CutOffError,
+    RecordError,
     finish,
     remove_drafts,
     sync_directory,
     write_durably,
 )
-from krowlspider.archive.errors import CutOffError, RecordError
-from krowlspider.archive.index.cdxj import INDEX, WARC, LineMaker, index_path, write_index
-from krowlspider.archive.readable import ignore_damage, read_readable
-from krowlspider.archive.reading import Advance, ignore, read_members
+from krowlspider.archive.reading import (
+    Advance,
+    Member,
+    Synced,
+    ignore,
+    ignore_damage,
+    read_members,
+    read_readable,
+)
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.archive.reading import Member, Synced
 
 _SALVAGED = "-salvaged"
 # The bytes searched for a record after one that is not whole: a killed

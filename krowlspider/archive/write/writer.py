@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from krowlspider.archive.disk import lock_directory, make_directory
-from krowlspider.archive.errors import ArchiveError, CaptureRefused
+from krowlspider.archive.disk import ArchiveError, CaptureRefused, lock_directory, make_directory
 from krowlspider.archive.tools.mend import MendReport, mend_folder
-from krowlspider.archive.write.series import WarcSeries
+from krowlspider.archive.write.series import SeriesOptions, WarcSeries, WriterStats
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.reading import Location, Synced
-    from krowlspider.archive.write.capture import Capture, FetchNote, Resource
-    from krowlspider.archive.write.series import SeriesOptions, WriterStats
+    from krowlspider.archive.write.composer import PayloadIndex
+    from krowlspider.archive.write.records import Capture, FetchNote, Resource
 
 _T = TypeVar("_T")
 # Orders handed to the thread at a time, and the seconds that they wait for more at most.

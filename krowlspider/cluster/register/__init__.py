@@ -1,4 +1,5 @@
 """Membership by a register: lease, heartbeat, identity seed, and the nodes that are waited for.
 
-`port` is what a register does. `krowlspider.cluster.consul` and `krowlspider.cluster.local` do it.
+`port` is what a register does. `krowlspider.cluster.registers` and `krowlspider.cluster.local` do
+it.
 """

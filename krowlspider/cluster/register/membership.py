@@ -12,23 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.cluster.allowance import PAGES
-from krowlspider.cluster.membership import ClusterError, UnansweredError
-from krowlspider.cluster.register.lease import Lease, in_use
-from krowlspider.cluster.register.pending_nodes import NodeInfo, PendingNodes
-from krowlspider.cluster.register.port import SessionGoneError, step
-from krowlspider.cluster.register.seed import IdentitySeed
+from krowlspider.cluster.membership import SIGNAL, ClusterError, UnansweredError, end
+from krowlspider.cluster.register.lease import IdentitySeed, Lease, NodeInfo, PendingNodes, in_use
+from krowlspider.cluster.register.port import PAGES, Register, Service, SessionGoneError, step
 from krowlspider.cluster.register.state import WAIT, read_register, refuse_same_redis, remove_dead
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
-from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
-from krowlspider.cluster.signals import SIGNAL
-from krowlspider.cluster.tasks import end
+from krowlspider.cluster.ring.ring import BadRecordError, Claims, Counters, Member, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from krowlspider.cluster.register.port import Register, Service
-    from krowlspider.cluster.ring.ring import Member
 
 logger = logging.getLogger(__name__)
 

@@ -8,19 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.membership import ClusterError
-from krowlspider.cluster.register.pending_nodes import PENDING, NodeInfo
-from krowlspider.cluster.register.port import step, unchanged
+from krowlspider.cluster.register.lease import PENDING, NodeInfo
+from krowlspider.cluster.register.port import Register, step, unchanged
 from krowlspider.cluster.ring.claims import Reading, View
-from krowlspider.cluster.ring.live_members import dead_record
-from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
-from krowlspider.cluster.ring.ring import Ring
+from krowlspider.cluster.ring.live_members import RegisterEntry, dead_record
+from krowlspider.cluster.ring.ring import BadRecordError, Member, Record, Ring, load_counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from krowlspider.cluster.register.port import Register
-    from krowlspider.cluster.ring.live_members import RegisterEntry
-    from krowlspider.cluster.ring.ring import Member
 
 # Begins the name of a counter: the seconds for which its node still waits for a dead one.
 WAIT = "wait:"

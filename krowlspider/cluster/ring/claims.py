@@ -22,13 +22,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.urls.host import domain_of
+from krowlspider.cluster.ring.ring import Claims, Member, Record, Ring
+from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from krowlspider.cluster.ring.record import Claims, Record
 
 # Most rings that a node claims. With so many, it takes no new domains before a hand-over is done.
 CLAIMS_MAX = 8

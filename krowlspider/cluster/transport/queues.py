@@ -7,9 +7,9 @@ from typing import Any
 from scrapy_redis.queue import FifoQueue
 
 from krowlspider.cluster.transport import message
-from krowlspider.cluster.transport.mark import is_mark
+from krowlspider.cluster.transport.message import is_mark
 
-# Stands for a mark of `krowlspider.cluster.transport.mark`, which is no request.
+# Stands for a mark of `krowlspider.cluster.transport.message`, which is no request.
 _MARK = object()
 
 

@@ -1,4 +1,4 @@
-"""Connections to Redis: every call has a time limit, and failures have kinds."""
+"""Connections to Redis with time limits and kinds of failures; and which URLs lead to one Redis."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from krowlspider.internals.redis import cut
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from redis.asyncio.connection import AbstractConnection
 
-    from krowlspider.cluster.ring.record import Record
+    from krowlspider.cluster.ring.ring import Record
 
 logger = logging.getLogger(__name__)
 
@@ -230,3 +230,29 @@ class Backoff:
             logger.info("%s works again", self._name)
         self._is_failing = False
         self._next = self._least
+
+
+# The line of Redis's answer to INFO that names the process.
+_RUN_ID = b"run_id:"
+
+
+async def node_with_same_redis(own: Redis, others: Mapping[str, Redis]) -> str | None:
+    """Return the first node whose Redis and database are those of ``own``, None if there is none.
+
+    A Redis that does not answer, or not to INFO, is taken for another one.
+    """
+    mine, *theirs = await asyncio.gather(*map(_identity, (own, *others.values())))
+    same = (node for node, each in zip(others, theirs, strict=True) if each and each == mine)
+    return next(same, None)
+
+
+async def _identity(client: Redis) -> tuple[bytes, int] | None:
+    connection = RedisConnection(client)
+    try:
+        found: bytes = await connection.call("INFO", "server")
+    except RedisTrouble:
+        return None
+    finally:
+        await connection.close()
+    run_id = next((line for line in found.splitlines() if line.startswith(_RUN_ID)), b"")
+    return run_id, client.get_connection_kwargs().get("db", 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from xxhash import xxh3_128_digest
 
-from krowlspider.archive.payloads.digests import parsed
+from krowlspider.archive.payload import parsed
 from krowlspider.corpus.copies.place import Place
 
 if TYPE_CHECKING:

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from krowlspider.corpus.optouts.signals import SIGNALS
+from krowlspider.corpus.optouts import SIGNALS, Signal
 from krowlspider.corpus.quality.measures import BadWords, Measures, entries_of
 from krowlspider.corpus.quality.personal_data import KINDS
-from krowlspider.corpus.text.languages import LANGUAGES, MACRO
+from krowlspider.corpus.text.document import LANGUAGES, MACRO, Document
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.corpus.optouts.signals import Signal
-    from krowlspider.corpus.text.document import Document
 
 _TABLES = frozenset({"signals", "language", "pii", "boilerplate", "duplicates", "versions"})
 # The values that a list or a word may have, and the keys that a table may have.

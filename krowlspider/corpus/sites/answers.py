@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from krowlspider.corpus.optouts.signals import (
+from krowlspider.corpus.optouts import (
     AI_TXT,
     TDM,
+    Scope,
     content_signals,
     matches,
     path_of,
     pattern_of,
     refused_at,
     rule_in,
+    terms_in,
 )
-from krowlspider.corpus.optouts.terms import Scope, terms_in
 from krowlspider.urls.robots_groups import (
     ALL,
     ALLOW,

@@ -1,5 +1,7 @@
-"""Which failed pages are fetched again, and how often; and what is accepted after the last try.
+"""Failed fetches: their classes, which pages are fetched again, and the answers of robots
+fetches.
 
+Which failed pages are fetched again, and how often; and what is accepted after the last try.
 `next_try` of the delays says when.
 """
 
@@ -8,30 +10,166 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    ResponseDataLossError,
+    StopDownload,
+)
 from scrapy.utils.misc import load_object
 
-from krowlspider.crawl.answers.failures import (
-    answer_to,
-    as_scrapy,
-    failure_kind,
-    is_answer,
-    is_final,
+from krowlspider.crawl.in_flight import EXCUSED, End, InFlight
+from krowlspider.fetch import errors
+from krowlspider.fetch.errors import (
+    AddressForbidden,
+    Exchange,
+    FetchError,
+    NameNotFound,
+    NoCloseNotify,
 )
-from krowlspider.crawl.in_flight import EXCUSED, End
-from krowlspider.fetch.errors import NameNotFound, NoCloseNotify
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
+from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.fetch.errors import FetchError
-    from krowlspider.fetch.exchange import Exchange
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts.host import RobotsFetch
+    from krowlspider.frontier.robots.fetches import RobotsFetches
+    from krowlspider.frontier.work_mark import WorkMark
+
+# Scrapy's exceptions, which retry middlewares and errbacks know. The first match counts.
+_SCRAPYS: tuple[tuple[type[errors.FetchError], type[Exception]], ...] = (
+    (errors.NameFailed, CannotResolveHostError),
+    (errors.AddressForbidden, IgnoreRequest),
+    (errors.ConnectRefused, DownloadConnectionRefusedError),
+    (errors.ConnectTimeout, DownloadTimeoutError),
+    (errors.FirstByteTimeout, DownloadTimeoutError),
+    (errors.TotalTimeout, DownloadTimeoutError),
+    (errors.TooLarge, DownloadCancelledError),
+    (errors.ConnectionLost, ResponseDataLossError),
+    (errors.FetchError, DownloadFailedError),
+)
+
+
+_NO_HTTPS = (
+    errors.ConnectRefused,
+    errors.ConnectTimeout,
+    errors.ConnectFailed,
+    errors.TLSFailed,
+    errors.ConnectionLost,
+    errors.ProtocolBroken,
+    errors.TargetUnreached,
+)
 
 logger = logging.getLogger(__name__)
+
+# Failures by which the crawler limits the cost of a host. The TLS limit is logged by the
+# connection, a robots.txt at a forbidden address by its middleware.
+REFUSALS = (
+    errors.AddressForbidden,
+    errors.ConnectTimeout,
+    errors.DecodeFailed,
+    errors.FirstByteTimeout,
+    errors.ProtocolBroken,
+    errors.ProxyFailed,
+    errors.TargetUnreached,
+    errors.TooLarge,
+    errors.TotalTimeout,
+)
+# Most hosts named for each kind of failure in PERIOD seconds: there may be thousands.
+HOSTS = 5
+PERIOD = 60.0
+# Most characters of a URL and of a cause in a line: a stranger wrote them.
+_URL, _CAUSE = 300, 200
+
+
+def as_scrapy(error: errors.FetchError) -> Exception:
+    """Return Scrapy's exception for a fetch error, to be raised from it."""
+    return next(made(str(error)) for kind, made in _SCRAPYS if isinstance(error, kind))
+
+
+def failure_kind(error: BaseException) -> str:
+    """Return one word for the reason of a failed download, for counters."""
+    if isinstance(error, StopDownload):
+        return "stopped"
+    cause = error.__cause__
+    return cause.kind if isinstance(cause, errors.FetchError) else "error"
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether the same fetch would fail again.
+
+    That is so for a name that does not exist, a forbidden address, an answer of no use, and a proxy
+    with a bad URL or bad credentials.
+    """
+    cause = error.__cause__
+    if isinstance(cause, errors.ProxyFailed):
+        return cause.is_final
+    return is_answer(error) or isinstance(
+        cause, errors.NameNotFound | errors.NameMalformed | errors.AddressForbidden
+    )
+
+
+def is_answer(error: BaseException) -> bool:
+    """Return whether the host answered and the crawler refused the answer.
+
+    That is so for a body over the limit, a broken content coding and a stopped download.
+    """
+    return isinstance(error, StopDownload) or isinstance(
+        error.__cause__, errors.TooLarge | errors.DecodeFailed
+    )
+
+
+def shows_no_https(error: BaseException) -> bool:
+    """Return whether a failed fetch over https shows that the host has none: no connection, no TLS,
+    or something else than HTTP at its port."""
+    return isinstance(error.__cause__, _NO_HTTPS) and answer_to(error) is None
+
+
+def answer_to(error: BaseException) -> Exchange | None:
+    """Return the answer that came before a download failed; None if no head had come."""
+    cause = error.__cause__
+    return cause.exchange if isinstance(cause, errors.FetchError) else None
+
+
+class Refusals:
+    """Logs each fetch that was given up, its host and the reason. ``clock`` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]):
+        self._clock = clock
+        self._ends = clock() + PERIOD
+        self._named: dict[str, set[str]] = {}
+
+    def log(self, host: str, url: str, error: errors.FetchError) -> None:
+        """Log a host once in PERIOD seconds for each kind of failure, at most HOSTS of them."""
+        now = self._clock()
+        if now >= self._ends:
+            self._named.clear()
+            self._ends = now + PERIOD
+        named = self._named.setdefault(error.kind, set())
+        if host in named or len(named) == HOSTS:
+            return
+        named.add(host)
+        last = len(named) == HOSTS
+        logger.log(
+            logging.WARNING if isinstance(error, errors.ProxyFailed) else logging.INFO,
+            "Fetch given up: %s (host %s), %s: %s%s",
+            url[:_URL],
+            host,
+            error.kind,
+            str(error)[:_CAUSE],
+            "; for a minute the next such hosts are only counted" if last else "",
+        )
+
 
 # The flag of a response that may be cut.
 TRUNCATED = "truncated"
@@ -161,3 +299,68 @@ class LastTries:
         if (fetch := in_flight.robots_fetch) is not None:
             return fetch.retries >= self._robots_retries
         return self._retries.is_last(as_scrapy(error), meta)
+
+
+# Robots fetches to a forbidden address that are logged; further ones are only counted.
+_WARNINGS = 5
+
+
+class RobotsAnswers:
+    """Hands the ends of robots fetches on, under the mark of their host.
+
+    ``charge`` is called with the request in flight and the seconds that reading its answer took,
+    ``count`` with the name of each stat to count.
+    """
+
+    def __init__(
+        self,
+        fetches: RobotsFetches,
+        frontier: Frontier,
+        mark: WorkMark,
+        charge: Callable[[InFlight, float], None],
+        count: Callable[[str], None],
+    ):
+        self._fetches = fetches
+        self._frontier = frontier
+        self._mark = mark
+        self._charge = charge
+        self._count = count
+        self._warned = 0
+
+    def answered(self, in_flight: InFlight, robots_fetch: RobotsFetch, response: Response) -> None:
+        """Record an answer."""
+        self._count("robotstxt/response_count")
+        self._frontier.counters["done/robots"] += 1
+        self._count(f"robotstxt/response_status_count/{response.status}")
+        location = response.headers.get(b"Location")
+        target = None if location is None else escape_octets(location)
+        begun = self._frontier.now()
+        mark = in_flight.mark(self._frontier.queues)
+        args = robots_fetch, response.status, response.body, target
+        self._mark.during(mark, self._fetches.answered, *args)
+        self._charge(in_flight, self._frontier.now() - begun)
+
+    def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> None:
+        """Record a failure."""
+        if in_flight.end is End.FELL_BACK:
+            # It is over: what waited for it goes on without https.
+            return
+        cause = error.__cause__
+        self._count("robotstxt/exception_count")
+        if isinstance(cause, AddressForbidden):
+            self._warn(robots_fetch, cause)
+        if in_flight.end in EXCUSED:
+            self._fetches.queue(robots_fetch)
+        else:
+            final = in_flight.defers or is_final(error)
+            self._fetches.failed(robots_fetch, final=final)
+
+    def _warn(self, robots_fetch: RobotsFetch, cause: AddressForbidden) -> None:
+        self._warned += 1
+        if self._warned <= _WARNINGS:
+            logger.warning(
+                "%s stays queued and is not fetched: %s. %s",
+                robots_fetch.host.name,
+                cause,
+                cause.remedy,
+            )

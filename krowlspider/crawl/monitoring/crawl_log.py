@@ -9,16 +9,15 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payload import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.fetch.errors import FetchError
-    from krowlspider.fetch.exchange import Exchange
-    from krowlspider.fetch.spills import StoredResponse
+    from krowlspider.fetch.errors import Exchange, FetchError
+    from krowlspider.fetch.memory import StoredResponse
 
     _Body = bytes | StoredResponse | None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from socket import socket
 
-    from krowlspider.crawl.monitoring.host_names import HostNames
+    from krowlspider.crawl.monitoring.access import HostNames
 
     Route = Callable[[web.BaseRequest], web.StreamResponse | Awaitable[web.StreamResponse]]
 

@@ -1,8 +1,8 @@
-"""Listen for clients of metrics and live page, and load the web server when the first one comes,
-or after some seconds.
+"""The servers of a crawl: where they listen, and when the web server is loaded.
 
-Loading aiohttp takes a tenth of the CPU time of a start, and most short crawls have no client. In a
-busy crawl it takes a second, for which no client should wait.
+Listen for clients of metrics and live page, and load the web server when the first one comes, or
+after some seconds. Loading aiohttp takes a tenth of the CPU time of a start, and most short crawls
+have no client. In a busy crawl it takes a second, for which no client should wait.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ import logging
 import os
 import socket
 import time
+from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
-from krowlspider.crawl.monitoring.host_names import HostNames
+from krowlspider.config.checks import port_range
+from krowlspider.crawl.monitoring.access import HostNames
+from krowlspider.crawl.provenance import own_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from scrapy.settings import BaseSettings
+
     from krowlspider.crawl.monitoring.endpoint import Endpoint, Route
 
-    # Makes routes. It may import what takes long: it is called in a thread.
+if TYPE_CHECKING:
     RouteMaker = Callable[[], Mapping[str, Route]]
 
 _T = TypeVar("_T")
@@ -190,3 +196,81 @@ class PageServer:
             self._socket.close()
         if self._endpoint is not None:
             self._endpoint.close()
+
+
+# Where page and API are served beside metrics that others can reach.
+CONTROL_HOST = "127.0.0.1"
+
+
+class Servers:
+    """Serves ``metrics`` at PROMETHEUS_HOST. There ``page`` is served too, if that is a loopback
+    address without other names; else it has a server of its own on one.
+
+    ``on_clients`` is called with the number of clients that wait for an answer when it changes.
+    """
+
+    def __init__(
+        self,
+        metrics: RouteMaker,
+        page: RouteMaker | None,
+        on_clients: Callable[[int], None] = lambda _: None,
+    ):
+        self._metrics = metrics
+        self._page = page
+        self._on_clients = on_clients
+        self._waiting: dict[int, int] = {}
+        self._servers: list[PageServer] = []
+
+    async def open(self, settings: BaseSettings) -> tuple[str, str]:
+        """Listen; return the URLs of the roots of page and metrics without their slash. One that is
+        off, or failed, is ""; a failure is logged."""
+        host = settings["PROMETHEUS_HOST"]
+        place = Place(host, port_range(settings["PROMETHEUS_PORT"]))
+        names = HostNames.of(host, settings.getlist("KROWL_METRICS_NAMES"))
+        if self._page is None:
+            return "", await self._server([self._metrics], names).serve(
+                place._replace(what="metrics")
+            )
+        makers = [self._page, self._metrics]
+        if names.is_local:
+            url = await self._server(makers, names).serve(place)
+            return url, url
+        metrics = await self._server([self._metrics], names).serve(place._replace(what="metrics"))
+        control = Place(
+            CONTROL_HOST,
+            port_range(settings["KROWL_CONTROL_PORT"]),
+            "live page",
+            ports_by="KROWL_CONTROL_PORT",
+        )
+        return await self._server(makers, HostNames()).serve(control), metrics
+
+    def _server(self, makers: list[RouteMaker], names: HostNames) -> PageServer:
+        at = len(self._servers)
+
+        def count(clients: int) -> None:
+            self._waiting[at] = clients
+            self._on_clients(sum(self._waiting.values()))
+
+        server = PageServer(makers, on_clients=count, names=names)
+        self._servers.append(server)
+        return server
+
+    def close(self) -> None:
+        """Stop listening, and close all connections."""
+        for server in self._servers:
+            server.close()
+
+
+def reached_at(url: str) -> tuple[str, int]:
+    """Return the address and port at which other machines reach the server at ``url``."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ip_address(host).is_unspecified:
+        host = own_address() or host
+    return host, parts.port or 0
+
+
+def shown(url: str) -> str:
+    """Return a URL with an address at which a server can be asked."""
+    host, port = reached_at(url)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -9,11 +9,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.allowance import Allowance
-from krowlspider.cluster.ring.termination import Heartbeat
-from krowlspider.cluster.signals import Signal
-from krowlspider.cluster.tasks import Tasks
-from krowlspider.cluster.transport.forwarder import Forwarder
+from krowlspider.cluster.membership import Signal, Tasks
+from krowlspider.cluster.register.port import Allowance
+from krowlspider.cluster.ring.live_members import Heartbeat
+from krowlspider.cluster.transport.forwarder import Forwarder, Streams
 from krowlspider.cluster.transport.inbox import (
     INBOX_MAX,
     Inbox,
@@ -22,21 +21,23 @@ from krowlspider.cluster.transport.inbox import (
     robots_key,
     waiting,
 )
-from krowlspider.cluster.transport.order_post import ORDERS_INBOX_MAX, OrderPost
-from krowlspider.cluster.transport.robots_post import ROBOTS_INBOX_MAX, RobotsPost
-from krowlspider.cluster.transport.streams import Streams
-from krowlspider.crawl.nodes.heartbeats import Heartbeats
+from krowlspider.cluster.transport.posts import (
+    ORDERS_INBOX_MAX,
+    ROBOTS_INBOX_MAX,
+    OrderPost,
+    RobotsPost,
+)
+from krowlspider.crawl.nodes.cluster import Cluster, Heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.transport.order_post import Plain
+    from krowlspider.cluster.ring.ring import Counters
+    from krowlspider.cluster.transport.posts import Plain
     from krowlspider.crawl.meters import Meters
-    from krowlspider.crawl.nodes.cluster import Cluster
-    from krowlspider.crawl.nodes.handover import CrawlPort
+    from krowlspider.crawl.nodes.leaving import CrawlPort
 
 logger = logging.getLogger(__name__)
 

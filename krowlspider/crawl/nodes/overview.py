@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krowlspider.cluster.ring.claims import View
-    from krowlspider.cluster.ring.record import Record
+    from krowlspider.cluster.ring.ring import Record
     from krowlspider.crawl.nodes.node import Node
 
 

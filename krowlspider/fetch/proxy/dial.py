@@ -8,31 +8,30 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.dns.hosts_file import is_address
 from krowlspider.fetch.errors import (
     EXHAUSTED,
     ConnectTimeout,
+    Dialled,
     LocalExhausted,
+    LoopClock,
+    Observer,
     ProxyClosed,
     ProxyFailed,
 )
-from krowlspider.fetch.exchange import Dialled
+from krowlspider.fetch.guard import is_address
 from krowlspider.fetch.proxy.protocols import (
     ForwardingTransport,
     ForwardObserver,
     connect_by_http,
     connect_by_socks5,
 )
-from krowlspider.fetch.tcp.race import Overtaken, Race
-from krowlspider.fetch.tcp.routes import Order, connect_failure
+from krowlspider.fetch.tcp import Order, Overtaken, Race, connect_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.fetch.dial import Dialer
-    from krowlspider.fetch.exchange import Observer
-    from krowlspider.fetch.http.request import Origin, Proxy
-    from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.fetch.http.head import Origin, Proxy
 
     _Stream = tuple[asyncio.StreamReader, asyncio.Transport]
 

@@ -11,19 +11,19 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from krowlspider.fetch.errors import (
     FetchError,
+    Headers,
+    Observer,
     ProxyDenied,
     ProxyFailed,
     ProxyInvalid,
     ProxyRefused,
     TargetUnreached,
 )
-from krowlspider.fetch.http.request import Proxy, bracketed
+from krowlspider.fetch.http.head import Origin, Proxy, bracketed
 
 if TYPE_CHECKING:
     import asyncio
 
-    from krowlspider.fetch.exchange import Headers, Observer
-    from krowlspider.fetch.http.request import Origin
 
 # With socks5 as with socks5h the proxy resolves the names of targets.
 SCHEMES = frozenset({"http", "socks5", "socks5h"})

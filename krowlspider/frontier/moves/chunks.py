@@ -1,31 +1,99 @@
-"""The chunks of a host's hand-over, as JSON.
+"""The chunks of a host's hand-over as JSON, and a part as the frontier that takes the host has
+it.
 
-All times are seconds from when the chunk was made, so the clocks of the two nodes may differ.
+The chunks of a host's hand-over, as JSON. All times are seconds from when the chunk was made, so
+the clocks of the two nodes may differ.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from krowlspider.frontier.entry import Count, EntryLine
+from krowlspider.frontier.entry import Count, Entry, EntryLine
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
 from krowlspider.frontier.pages.row import LaterRow, decode_row
-from krowlspider.frontier.part import Part
 from krowlspider.frontier.seed_table import check_state
-from krowlspider.frontier.store.schema import KEY_SIZE, SEED_SIZE, authorities_of, split_keys
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import (
+    KEY_SIZE,
+    SEED_SIZE,
+    authorities_of,
+    poison_prefix,
+    split_keys,
+    split_queue_key,
+)
+from krowlspider.frontier.work_mark import free_place
 from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import RobotsRecord
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.robots_groups import BODY_MAX
 
 if TYPE_CHECKING:
-    from krowlspider.frontier.part import Identify
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store.store import Batch, Store
+
+if TYPE_CHECKING:
+    Identify = Callable[[Entry], bytes | None]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The content of one chunk.
+
+    - ``name``: the host. ``transfer``: the id of its hand-over. ``number``: the place of the chunk
+      in it. ``last``: no chunk follows.
+    - ``host``: its record, where the chunk has one.
+    - ``entries``: (priority, entry, identity); an entry without one is queued even if known.
+    - ``poison``: (priority, entry). ``done``: identities that are not queued any more.
+    - ``robots``: (authority, record). ``seeds``: (URL, state), as in the table of seeds. ``pages``:
+      (identity, stored row). ``seed_names``: URLs of the seeds that these came from.
+    """
+
+    name: str
+    transfer: bytes
+    number: int
+    last: bool
+    identify: Identify
+    host: Host | None = None
+    entries: list[tuple[int, Entry, bytes | None]] = field(default_factory=list)
+    poison: list[tuple[int, Entry]] = field(default_factory=list)
+    done: list[bytes] = field(default_factory=list)
+    robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
+    seeds: list[tuple[str, str]] = field(default_factory=list)
+    pages: list[tuple[bytes, bytes]] = field(default_factory=list)
+    seed_names: list[str] = field(default_factory=list)
+
+    def identity(self, entry: Entry) -> bytes | None:
+        """Return the identity of an entry; None without one, or if only this job can read it."""
+        return None if stays(entry, self.identify) else self.identify(entry)
+
+
+def stays(entry: Entry, identify: Identify) -> bool:
+    """Return whether an entry cannot be handed over, because no other job can read its request."""
+    if not entry.request:
+        return False
+    try:
+        identify(entry)
+    except ValueError:
+        return True
+    return False
+
+
+def put_poison(store: Store, part: Part, batch: Batch) -> None:
+    """Put the poison of a part into the batch, beside that of this frontier."""
+    number = sum(1 for _ in store.keys(poison_prefix(part.name)))
+    for priority, entry in part.poison:
+        place = free_place(store, schema.queue_key(schema.host_key(part.name), priority, number))
+        batch.put(place, entry.encode(part.name))
+        number = split_queue_key(place)[1] + 1
+
 
 # Bytes of a chunk, unless one entry has more. Reading it as JSON takes about 1 ms.
 CHUNK_BYTES = 192 * 1024

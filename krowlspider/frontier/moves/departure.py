@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED
-from krowlspider.frontier.hosts.host_record import encode_host
+from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED, Host
+from krowlspider.frontier.hosts.host_record import HostPositions, encode_host
 from krowlspider.frontier.moves.chunks import (
     CHUNK_BYTES,
     CHUNK_ITEMS,
@@ -23,26 +23,23 @@ from krowlspider.frontier.moves.chunks import (
     Chunk,
     EntryItem,
     HostRecord,
+    stays,
 )
 from krowlspider.frontier.moves.transfer import entries_of, give_up
 from krowlspider.frontier.pages.row import read_row
 from krowlspider.frontier.pages.seed_names import read_seed
-from krowlspider.frontier.part import stays
 from krowlspider.frontier.seed_table import states_of
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_queue_key
-from krowlspider.urls.host import domain_of
+from krowlspider.frontier.store.store import Store, records
+from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.hosts.positions import HostPositions
-    from krowlspider.frontier.part import Identify
+    from krowlspider.frontier.moves.chunks import Identify
     from krowlspider.frontier.robots.fetches import RobotsFetches
-    from krowlspider.frontier.store.store import Store
 
 # Host records looked at in one step of `Departures.moving`.
 _STEP = 500

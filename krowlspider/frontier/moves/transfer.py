@@ -1,5 +1,9 @@
-"""What a hand-over changes in both frontiers: a host is given up by one, and taken over by the
-other."""
+"""What a hand-over changes in both frontiers: hosts are given up, forgotten, and taken in.
+
+Take in hosts from other frontiers, chunk by chunk. The number of chunks that have arrived of a host
+is written in the batch that queues a chunk. So each chunk counts once, however often it is sent,
+and the hand-over survives a death of either side.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,22 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, Health, Host
+from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, SEALED, Health, Host
 from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.moves.chunks import Chunk, Part, put_poison, read_chunk
 from krowlspider.frontier.pages.row import last_fetch
-from krowlspider.frontier.part import Part, put_poison
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seed_table import leave_states, take_state
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import authorities_of, split_queue_key, whole_microseconds
+from krowlspider.frontier.store.store import Batch, Store, entries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
 
     from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.store.store import Batch
+    from krowlspider.frontier.moves.chunks import Identify
+    from krowlspider.frontier.robots.gate import RobotsCache
 
 # The most pages done or dropped that a host is taken over with: half of what its record holds,
 # which leaves room for more here.
@@ -223,3 +229,70 @@ def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
     frontier.counters["known"] += removed
     if host.state is DEFERRED:
         frontier.schedule.transitions.deferred -= removed
+
+
+# Most URLs of a host that is forgotten, queued or done: it is done in one turn of the event loop.
+FORGOTTEN_MAX = 5000
+
+
+def forget_now(frontier: Frontier, name: str) -> int | None:
+    """Remove everything of a host, its seen marks too. Return how many URLs were queued; None for a
+    host with more than FORGOTTEN_MAX URLs, of which nothing is changed.
+
+    Its queue goes in one batch, with the note that its marks go too, which a restart completes.
+
+    :raises HostBusyError: it has a request in flight or pages that are not acknowledged
+    """
+    schedule, queue = frontier.schedule, frontier.schedule.cache.get(name).queue
+    if queue.pending + queue.done + queue.dropped > FORGOTTEN_MAX:
+        return None
+    host, queued = schedule.ownership.seal(name), queue.queued
+    # No other node must be able to read its entries.
+    for _ in give_up(frontier, host, ()):
+        pass
+    schedule.cache.remove(host)
+    frontier.poisoned.discard(name)
+    frontier.counters["dropped/operator"] += queued
+    return queued
+
+
+class Arrivals:
+    """The hosts that come to a frontier; ``url_max`` is the length of the longest URL taken."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        store: Store,
+        robots: RobotsCache,
+        identify: Identify,
+        *,
+        url_max: int,
+    ):
+        self._frontier = frontier
+        self._store = store
+        self._robots = robots
+        self._identify = identify
+        self._url_max = url_max
+
+    def take(self, chunk: Chunk) -> int:
+        """Take a chunk if it is the next of its host.
+
+        Return how many chunks have arrived. They survive a power loss after the next commit: tell
+        the sender only then. `Ownership.is_ours` decides whether the host may be fetched.
+
+        :raises BadChunk: the chunk cannot be taken; nothing has changed
+        :raises HostBusyError: this node is handing the host over itself
+        """
+        part = read_chunk(chunk, self._frontier.now(), self._identify, url_max=self._url_max)
+        if self._frontier.schedule.cache.get(part.name).state is SEALED:
+            raise HostBusyError(f"{part.name} is on its way to another node")
+        key = schema.arriving_prefix(part.name) + part.transfer
+        arrived = int.from_bytes(self._store.get(key) or b"", "big")
+        if part.number != arrived:
+            return arrived
+        batch = self._store.batch()
+        for authority, record in part.robots:
+            self._robots.take_over(authority, record, batch)
+        batch.put(key, (arrived + 1).to_bytes(4, "big"))
+        take_over(self._frontier, part, batch)
+        return arrived + 1

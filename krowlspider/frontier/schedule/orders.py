@@ -1,36 +1,225 @@
-"""Orders of a person for hosts while the crawl runs: pauses, blocks and delays.
+"""Orders of people for hosts: pauses, blocks and delays, in force and in the store.
 
-A host that a pause or a block covers is put off when its time comes: the pop asks only while there
-are some. Then it has a due time that never comes, so no pop looks at it.
+Standing orders of people for hosts: blocks, pauses and delays, kept in the store. Each is of a
+name, a name at one port, or a rule of `block_rule`, whether the frontier knows a host of it or not.
+All nodes of a cluster have the same ones: of two for one rule, the later one holds. So an order
+that has ended is kept too, for nodes that come back.
+
+Orders of a person for hosts while the crawl runs: pauses, blocks and delays. A host that a pause or
+a block covers is put off when its time comes: the pop asks only while there are some. Then it has a
+due time that never comes, so no pop looks at it.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from krowlspider.errors import KrowlError
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
     DEFERRED,
     PUT_OFF_ELSEWHERE,
     PUT_OFF_HERE,
+    Host,
 )
-from krowlspider.frontier.schedule.standing import BLOCK, DELAY, PAUSE, StandingOrder
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_key, split_due_key, whole_microseconds
-from krowlspider.urls.blocks import Blocks
+from krowlspider.urls.canonical import orders_for
+from krowlspider.urls.seeds import Blocks, block_rule, ordered_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.schedule.cache import HostCache
-    from krowlspider.frontier.schedule.due import DueHeap
-    from krowlspider.frontier.schedule.own_delays import OwnDelays
-    from krowlspider.frontier.schedule.standing import StandingOrders
+    from krowlspider.frontier.schedule.cache import DueHeap, HostCache
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
+
+# Orders of a kind that are in force, and ended ones that are kept.
+ORDERS_MAX = 10_000
+ENDED_MAX = 1000
+
+BLOCK, PAUSE, DELAY = "block", "pause", "delay"
+_PREFIXES = {BLOCK: schema.BLOCK, PAUSE: schema.PAUSE, DELAY: schema.DELAY}
+
+
+class OrderError(KrowlError):
+    """An order that cannot be carried out; nothing has changed."""
+
+
+class StandingOrder(NamedTuple):
+    """An order of a ``kind``, given at ``stamp``, in microseconds of the clock of its node.
+
+    ``note`` says who gave it, and when. ``seconds`` are those of a delay.
+    """
+
+    kind: str
+    rule: str
+    stamp: int
+    note: str
+    seconds: float = 0.0
+    ended: bool = False
+
+    @property
+    def key(self) -> bytes:
+        return _PREFIXES[self.kind] + self.rule.encode()
+
+
+class StandingOrders:
+    """The orders of a store, those that have ended included. ``latest`` is the stamp of the last
+    one, 0 without any."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._known = {
+            (kind, rule): _decode(kind, rule, value)
+            for kind, prefix in _PREFIXES.items()
+            for key, value in store.items(prefix)
+            if (rule := key[1:].decode())
+        }
+        self.latest = max((order.stamp for order in self._known.values()), default=0)
+
+    def all(self) -> list[StandingOrder]:
+        """Return all orders, the latest one last."""
+        return sorted(self._known.values(), key=lambda order: order.stamp)
+
+    def in_force(self, kind: str) -> dict[str, StandingOrder]:
+        """Return the orders of a kind that have not ended, by their rules."""
+        return {
+            rule: order
+            for (each, rule), order in self._known.items()
+            if each == kind and not order.ended
+        }
+
+    def made(self, order: StandingOrder) -> StandingOrder:
+        """Return an order with a stamp that is later than that of the order that it replaces."""
+        before = self._known.get((order.kind, order.rule))
+        return order if before is None else order._replace(stamp=max(order.stamp, before.stamp + 1))
+
+    def check(self, order: StandingOrder) -> None:
+        """:raises OrderError: there are ORDERS_MAX of its kind in force"""
+        known = self.in_force(order.kind)
+        if not order.ended and order.rule not in known and len(known) >= ORDERS_MAX:
+            what = "blocks: end some, or use KROWL_EXCLUDE"
+            if order.kind != BLOCK:
+                what = f"names with a {order.kind} of their own: end some"
+            raise OrderError(f"there are {ORDERS_MAX:,} {what}")
+
+    def keep(self, order: StandingOrder) -> bool:
+        """Write an order. Return False for one that is not later than the one that is known."""
+        before = self._known.get((order.kind, order.rule))
+        if before is not None and before.stamp >= order.stamp:
+            return False
+        batch = self._store.batch()
+        self._known[order.kind, order.rule] = order
+        self.latest = max(self.latest, order.stamp)
+        batch.put(order.key, json.dumps(order[2:]).encode())
+        ended = [each for each in self._known.values() if each.ended]
+        if order.ended and len(ended) > ENDED_MAX:
+            oldest = min(ended, key=lambda each: each.stamp)
+            del self._known[oldest.kind, oldest.rule]
+            batch.delete(oldest.key)
+        batch.write()
+        return True
+
+
+def encode_orders(orders: Iterable[StandingOrder]) -> str:
+    return json.dumps(list(orders))
+
+
+def decode_orders(text: str) -> list[StandingOrder]:
+    """Return the orders in a text of another node.
+
+    :raises ValueError: it has something else
+    """
+    found = msgspec.json.decode(text.encode(), type=list[StandingOrder])
+    for order in found:
+        if order.kind not in _PREFIXES or not order.note.isprintable() or order.stamp < 0:
+            raise ValueError(f"no standing order: {str(order)[:200]!r}")
+        if order.rule != (block_rule if order.kind == BLOCK else ordered_host)(order.rule):
+            raise ValueError(f"no rule of hosts: {order.rule[:80]!r}")
+    return found
+
+
+def read_orders(store: Store, kind: str) -> dict[str, StandingOrder]:
+    """Return the orders of a kind that a store has in force, by their rules."""
+    return StandingOrders(store).in_force(kind)
+
+
+def _decode(kind: str, rule: str, value: bytes) -> StandingOrder:
+    found: Any = None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = value.decode()
+    # Before there were stamps, a block was a note, and a delay a number.
+    if isinstance(found, list):
+        return StandingOrder(kind, rule, *found)
+    if isinstance(found, int | float):
+        return StandingOrder(kind, rule, 0, "", float(found))
+    return StandingOrder(kind, rule, 0, str(found))
+
+
+class OwnDelays:
+    """Puts delays of ``seconds`` by name, with or without port, into a policy, and changes them."""
+
+    def __init__(self, rule: DelayPolicy, seconds: Mapping[str, float]):
+        self._rule = rule
+        # What the settings say of single hosts.
+        self._configured = dict(rule.of_hosts)
+        self._seconds = dict(seconds)
+        self._apply()
+
+    def _apply(self) -> None:
+        for host, seconds in self._seconds.items():
+            policy = self._of(host)
+            minimum = max(policy.minimum, seconds)
+            self._rule.of_hosts[host] = replace(policy, minimum=minimum, of_hosts={})
+
+    def _of(self, host: str) -> DelayPolicy:
+        found = (self._configured.get(each) for each in orders_for(host))
+        return next((policy for policy in found if policy is not None), self._rule)
+
+    def check(self, host: str, seconds: float) -> None:
+        """:raises OrderError: the settings ask for more"""
+        if seconds < (least := self._of(host).minimum):
+            raise OrderError(
+                f"{seconds:g} s is below the least delay of this host, {least:g} s"
+                " (KROWL_DELAY_MIN); nothing has changed"
+            )
+
+    def set(self, host: str, seconds: float) -> bool:
+        """Make the delay of a host at least so long; return False if it is that already. What its
+        robots.txt asks for holds if it is longer."""
+        if self._seconds.get(host) == seconds:
+            return False
+        self._seconds[host] = seconds
+        self._apply()
+        return True
+
+    def end(self, host: str) -> bool:
+        """End the delay of a host; return False if it has none of its own."""
+        if self._seconds.pop(host, None) is None:
+            return False
+        if (configured := self._configured.get(host)) is None:
+            del self._rule.of_hosts[host]
+        else:
+            self._rule.of_hosts[host] = configured
+        return True
+
+    def change_policy(self, field: str, value: float) -> None:
+        """Set ``factor``, ``minimum`` or ``maximum`` of all hosts, until the process ends. A longer
+        ``minimum`` of a single host stays."""
+        for policy in self._configured.values():
+            own = max(policy.minimum, value) if field == "minimum" else value
+            setattr(policy, field, own)
+        setattr(self._rule, field, value)
+        self._apply()
+
 
 # Hosts that one commit lets go on after the end of an order: bounds the time that it takes.
 _RELEASED = 1000

@@ -24,28 +24,19 @@ from krowlspider.frontier.hosts.host import (
     Host,
     RobotsFetch,
 )
-from krowlspider.frontier.hosts.host_record import rate_in
+from krowlspider.frontier.hosts.host_record import Tally, rate_in
 from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.schedule.cache import HostCache
-from krowlspider.frontier.schedule.deferral import Deferral
-from krowlspider.frontier.schedule.due import DueHeap
-from krowlspider.frontier.schedule.orders import Orders
-from krowlspider.frontier.schedule.own_delays import OwnDelays
-from krowlspider.frontier.schedule.ownership import Ownership
-from krowlspider.frontier.schedule.seed_turns import FRONT, SeedTurns
-from krowlspider.frontier.schedule.sessions import Sessions
-from krowlspider.frontier.schedule.standing import DELAY, StandingOrders
-from krowlspider.frontier.schedule.transitions import Transitions
-from krowlspider.frontier.shares.names import places_of
-from krowlspider.frontier.shares.shares import Shares
+from krowlspider.frontier.schedule.cache import DueHeap, HostCache, JobClock
+from krowlspider.frontier.schedule.orders import DELAY, Orders, OwnDelays, StandingOrders
+from krowlspider.frontier.schedule.ownership import Deferral, Ownership
+from krowlspider.frontier.schedule.transitions import FRONT, SeedTurns, Sessions, Transitions
+from krowlspider.frontier.shares import Shares, places_of
 from krowlspider.frontier.store.schema import whole_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.limits import Limits
-    from krowlspider.frontier.schedule.clock import JobClock
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 

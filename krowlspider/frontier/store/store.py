@@ -1,7 +1,17 @@
-"""An ordered key-value store: the contract, and LevelDB."""
+"""An ordered key-value store: the contract, LevelDB, its durability, owner and host records.
+
+Durability of LevelDB's logs, which LevelDB does not ensure itself. LevelDB syncs only the newest
+log, and accepts a log that was cut as if its last batch had not been written to the end. So all
+logs are synced, and their sizes recorded.
+
+Read host records and queue entries from a store. They share one range of keys: each host's record
+comes right before its entries.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 from functools import partial
@@ -10,17 +20,87 @@ from shutil import disk_usage
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
 import plyvel
 
 from krowlspider.errors import error_text, lacks_room
-from krowlspider.frontier.store.disk import cut_logs, forget_sizes, sync_logs
-from krowlspider.frontier.store.schema import after_all
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import QUEUE, after_all, host_in, host_key, is_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+# The file of the sizes in the store's folder: checksum and JSON, padded.
+_SIZES = "synced"
+_SIZES_BYTES = 4096
+
+
+def sync_logs(folder: Path) -> None:
+    """Sync all logs of a LevelDB folder and their names, and record their sizes for `cut_logs`.
+
+    :raises OSError: the disk failed or is full. Do not try again: the kernel may have dropped what
+        it could not write, and would report success.
+    """
+    sizes = {log.name: sync(log) for log in _logs(folder)}
+    sync(folder)
+    text = json.dumps(sizes).encode()
+    # If this fails, the earlier sizes stay. They are smaller, and still true.
+    with suppress(OSError):
+        descriptor = os.open(folder / _SIZES, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(descriptor, (b"%08x %b" % (crc32(text), text)).ljust(_SIZES_BYTES), 0)
+        finally:
+            os.close(descriptor)
+
+
+def cut_logs(folder: Path) -> dict[str, int]:
+    """Return by log how many bytes are missing at its end that were durable."""
+    try:
+        checksum, _, text = (folder / _SIZES).read_bytes().rstrip().partition(b" ")
+        durable: dict[str, int] = json.loads(text) if int(checksum, 16) == crc32(text) else {}
+    except (FileNotFoundError, ValueError):
+        # Never written, or torn by a power loss.
+        return {}
+    sizes = {log.name: log.stat().st_size for log in _logs(folder)}
+    newest = max(map(_number, sizes), default=0)
+    # A log that is gone is in a table if LevelDB has begun a newer one.
+    return {
+        name: size - sizes.get(name, 0)
+        for name, size in durable.items()
+        if size > sizes.get(name, 0) and (name in sizes or _number(name) > newest)
+    }
+
+
+def forget_sizes(folder: Path) -> None:
+    """Remove the recorded sizes: shorter logs no longer count as cut."""
+    (folder / _SIZES).unlink(missing_ok=True)
+
+
+def sync(path: Path) -> int:
+    """Sync a file or folder, and return the size that is durable now; 0 if it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        # LevelDB deletes a log once its content is in a synced table.
+        return 0
+    try:
+        size = os.fstat(descriptor).st_size
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return size
+
+
+def _logs(folder: Path) -> list[Path]:
+    return list(folder.glob("[0-9]*.log"))
+
+
+def _number(log: str) -> int:
+    return int(log.partition(".")[0])
+
 
 # How tables are written: by a store, and by a repair.
 TABLE_OPTIONS = {
@@ -322,3 +402,61 @@ class LevelStore:
 
     def close(self) -> None:
         self._db.close()
+
+
+def check_owner(store: Store, seed: int, ring: str) -> None:
+    """Check that a store belongs to a job, given the job's ``seed`` and ``ring`` as in `JobHead`.
+
+    :raises StoreError: the store belongs to another job, or is not a frontier
+    """
+    owner = store.get(schema.OWNER)
+    if owner not in {None, _owner(seed, ring)}:
+        raise StoreError(
+            "its frontier/ is of another job, with other identities:"
+            " put back the frontier that belongs to it"
+        )
+    kinds = (schema.OWNER, schema.COUNTERS, schema.QUEUE, schema.JOINED)
+    if _has(store, b"") and not any(_has(store, kind) for kind in kinds):
+        raise StoreError(
+            "its frontier/ is a LevelDB folder of another program:"
+            " put the frontier back, or give another JOBDIR"
+        )
+
+
+def put_owner(store: Store, seed: int, ring: str) -> None:
+    """Write the job into a store that names none."""
+    if store.get(schema.OWNER) is None:
+        put(store, schema.OWNER, _owner(seed, ring))
+
+
+def _owner(seed: int, ring: str) -> bytes:
+    return seed.to_bytes(8, "big") + ring.encode()
+
+
+def _has(store: Store, prefix: bytes) -> bool:
+    return next(store.items(prefix), None) is not None
+
+
+def records(store: Store, after: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield name and record of each host in order, from the first host greater than ``after``."""
+    for key, record in store.firsts(QUEUE, host_key(after) if after else b""):
+        # A damaged store may have entries without a record.
+        if is_record(key):
+            yield host_in(key), record
+
+
+def entries(store: Store, host: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and value of each entry in a host's queue, in order."""
+    prefix = host_key(host)
+    return store.items(prefix, after=prefix)
+
+
+def entry_keys(store: Store, host: str) -> Iterator[bytes]:
+    """Yield the keys of a host's queue, in order."""
+    prefix = host_key(host)
+    return store.keys(prefix, after=prefix)
+
+
+def all_entries(store: Store) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and value of each entry of all queues, by host."""
+    return (item for item in store.items(QUEUE) if not is_record(item[0]))

@@ -1,15 +1,189 @@
-"""Read HTTP headers that concern crawlers: Link (RFC 8288), Refresh, X-Robots-Tag, URLs in any."""
+"""HTTP headers that concern crawlers, queries in a page's encoding, and a bound of time for
+scans.
+
+Bound the time of one scan of HTML to 0.25 s, for any bytes. For an end tag that closes nothing, the
+scanner walks its whole stack of open elements. So many ``<div>`` and then as many ``</span>`` take
+quadratic time. So do ``<frameset>`` and then ``<body>``, and the name of a tag that does not end.
+All else takes linear time.
+
+Write the queries of links in the encoding of their page (WHATWG URL Standard, query state).
+Browsers encode only the query so; path and fragment are always UTF-8.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.canonical import normalise, normalise_all
-from krowlspider.urls.page.queries import encode_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+# Bytes of HTML that are read; entities are the slowest to scan.
+_BYTES_MAX = 4 * 1024 * 1024
+# Tags that are read.
+_TAGS_MAX = 100_000
+# A page with no more tags is scanned as it is: n start tags and n end tags walk at most n * n
+# elements.
+_TAGS_SAFE = 12_000
+_WALK_MAX = (_TAGS_SAFE // 2) ** 2
+# A page with no more bytes cannot exceed _WALK_MAX: "<a>" has 3 bytes and "</b>" 4, so b bytes walk
+# at most b * b / 48 elements.
+_BYTES_SAFE = 41_500
+# Counting takes a nanosecond a byte, so the start of a page is counted only if it matters: it has
+# at most a third as many tags as bytes. Most pages that are counted are short, and then most of the
+# page is the start.
+_START, _SHORT_START = 24_000, 33_000
+_SHORT = 60_000
+
+# The scanner reads the name of each tag in the first bytes, up to its end, to find the encoding.
+_PRESCAN = 1024
+_NAME_MAX = 64 * 1024
+_NAME_END = re.compile(rb"[ \t\n\r\f>/]")
+_NAME = re.compile(rb"<[A-Za-z][^ \t\n\r\f>/]*\Z")
+
+# All end tags except those that end raw text. They can be removed, as no selector of the reading
+# plan depends on the parent of an element.
+_NEEDLESS_END = re.compile(
+    rb"</(?=[a-z])(?!(?:script|style|title|textarea|xmp|iframe|noembed|noframes)\b)", re.IGNORECASE
+)
+_FRAMESET = re.compile(rb"<(?=frameset[\s/>])", re.IGNORECASE)
+_BODY = re.compile(rb"<(?=body[\s/>])", re.IGNORECASE)
+_NUL_IN_NAME = re.compile(rb"<[^>\s\0]{0,8}\0")
+# Any bytes that may begin an end tag, in any encoding: in UTF-16, NUL follows every "<".
+_MAYBE_END = re.compile(rb"<(?![A-Za-z!?])")
+
+
+def bounded(body: bytes) -> bytes:
+    """Return ``body``, or for a very large one a copy that is cut or lacks its needless end tags.
+
+    The result has the links of ``body`` up to the cut, but for "</" and a letter in an attribute.
+    """
+    if len(body) <= _BYTES_SAFE:
+        return body
+    body = body[:_BYTES_MAX]
+    after = _PRESCAN + _NAME_MAX
+    if not _NAME_END.search(body, _PRESCAN, after) and _NAME.search(body, 0, _PRESCAN):
+        body = body[:after]
+    start = _SHORT_START if len(body) <= _SHORT else _START
+    tags = body.count(b"<", start)
+    if tags + start // 3 <= _TAGS_SAFE:
+        return body
+    tags += body.count(b"<", 0, start)
+    if tags <= _TAGS_SAFE:
+        return body
+    if tags > _TAGS_MAX:
+        body = _first_tags(body, _TAGS_MAX)
+    if _NUL_IN_NAME.search(body):
+        # The scanner leaves NUL out, so it may hide such tags.
+        return _first_tags(body, _TAGS_SAFE)
+    body = _FRAMESET.sub(b"<!", _NEEDLESS_END.sub(b"<!", body))
+    if first := _BODY.search(body):
+        body = body[: first.end()] + _BODY.sub(b"<!", body[first.end() :])
+    if len(_MAYBE_END.findall(body)) * min(tags, _TAGS_MAX) <= _WALK_MAX:
+        return body
+    return _first_tags(body, _TAGS_SAFE)
+
+
+def _first_tags(body: bytes, count: int) -> bytes:
+    return b"<".join(body.split(b"<", count + 1)[: count + 1])
+
+
+# Characters that the encoded queries of a page may have together. Links beyond are left out.
+QUERIES_MAX = 256 * 1024
+
+# WHATWG names of encodings whose forms and links are UTF-8 (Encoding Standard, section 4.3).
+_UTF_8 = frozenset({"UTF-8", "UTF-16LE", "UTF-16BE", "replacement"})
+# Python's codecs for encodings of which the WHATWG has another variant, or another name.
+_CODECS = {
+    "Shift_JIS": "cp932",
+    "EUC-KR": "cp949",
+    "Big5": "big5hkscs",
+    "x-mac-cyrillic": "mac-cyrillic",
+    "windows-874": "cp874",
+    "ISO-8859-8-I": "iso8859-8",
+    "x-user-defined": "ascii",
+    "replacement": "utf-8",
+}
+# Ignored wherever they stand in a URL.
+_IGNORED: dict[int, str | None] = dict.fromkeys(map(ord, "\t\n\r"))
+# What Python's codecs encode otherwise than the Encoding Standard.
+_REPLACED: dict[str, dict[int, str | None]] = {
+    "Shift_JIS": _IGNORED | {0xA5: "\\", 0x203E: "~"},
+    "Big5": _IGNORED | {0x20AC: "%A3%E1"},
+    "GBK": _IGNORED | {0x20AC: "%80"},
+    "gb18030": _IGNORED | {0xE5E5: "%26%2358853%3B"},
+    "ISO-2022-JP": _IGNORED | dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
+    "x-user-defined": _IGNORED | {0xF700 + byte: f"%{byte:X}" for byte in range(0x80, 0x100)},
+}
+_C0_OR_SPACE = "".join(map(chr, range(33)))
+# Bytes to escape here; the URL parser escapes the others of ASCII.
+_ESCAPED = re.compile(rb'[^ !"$-~]+')
+_ON_ERROR = "krowlspider.query"
+
+
+def encode_queries(hrefs: Iterable[str], encoding: str, oversize: list[str]) -> list[str]:
+    """Return ``hrefs`` with their non-ASCII queries percent-encoded in a WHATWG encoding.
+
+    Those beyond QUERIES_MAX are left out and added to ``oversize``.
+    """
+    if encoding in _UTF_8:
+        return list(hrefs)
+    found, room = [], QUERIES_MAX
+    for href in hrefs:
+        if not href.isascii() and "?" in href:
+            before, hash_, fragment = href.partition("#")
+            path, mark, query = before.partition("?")
+            if not query.isascii():
+                room -= len(query)
+                if room < 0:
+                    oversize.append(href)
+                    continue
+                query = _encoded(query if hash_ else query.rstrip(_C0_OR_SPACE), encoding)
+                found.append(f"{path}{mark}{query}{hash_}{fragment}")
+                continue
+        found.append(href)
+    return found
+
+
+def _encoded(query: str, encoding: str) -> str:
+    text = query.translate(_REPLACED.get(encoding, _IGNORED))
+    octets = text.encode(_CODECS.get(encoding, encoding), _ON_ERROR)
+    return _ESCAPED.sub(_escape, octets).decode("ascii")
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    return b"%" + found[0].hex("%").upper().encode()
+
+
+def _of_no_code(error: UnicodeError) -> tuple[str, int]:
+    """Write characters that an encoding lacks as HTML references, percent-encoded."""
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return "".join([_lacking(letter, error.encoding) for letter in lacking]), error.end
+
+
+def _lacking(letter: str, codec: str) -> str:
+    code = ord(letter)
+    # The windows encodings map bytes without a letter to these control characters.
+    if codec == "charmap" and 0x80 <= code < 0xA0:
+        return f"%{code:X}"
+    if codec == "euc_jp":
+        # Python's codec lacks what the WHATWG has taken from Shift_JIS, such as "①" and "～".
+        with suppress(UnicodeEncodeError, ValueError):
+            lead, trail = letter.encode("cp932")
+            if lead < 0xF0:
+                row = (lead - (0x81 if lead < 0xA0 else 0xC1)) * 188
+                row, cell = divmod(row + trail - (0x40 if trail < 0x7F else 0x41), 94)
+                return f"%{row + 0xA1:X}%{cell + 0xA1:X}"
+    return f"%26%23{code}%3B"
+
+
+codecs.register_error(_ON_ERROR, _of_no_code)
+
 
 # Links taken from the headers of one page, which may contain thousands.
 MAX_HEADER_LINKS = 100

@@ -1,11 +1,13 @@
-"""Read a page of HTML: its links, title, base, text, and its rules for robots.
+"""Read a page of HTML: its links, title, base and text, and its rules for robots.
 
-frostwork scans the bytes once, without building a tree. It is faster than selectolax (lexbor),
-which neither sniffs the encoding nor stays linear on deep nesting.
+Read a page of HTML: its links, title, base, text, and its rules for robots. frostwork scans the
+bytes once, without building a tree. It is faster than selectolax (lexbor), which neither sniffs the
+encoding nor stays linear on deep nesting.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,8 @@ from msgspec import Struct, field
 
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import URL_MAX, normalise, normalise_all
-from krowlspider.urls.encoding import encoding_of
-from krowlspider.urls.page.bound import bounded
-from krowlspider.urls.page.headers import FOLLOWED, refresh_target
-from krowlspider.urls.page.queries import encode_queries
+from krowlspider.urls.encoding import codec_for, decode, encoding_of, mark_of
+from krowlspider.urls.page.headers import FOLLOWED, bounded, encode_queries, refresh_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -209,3 +209,45 @@ def _robots_tokens(contents: Iterable[str]) -> set[str]:
 def _collapsed(texts: list[str], length: int) -> str:
     """Return the texts as one with whitespace collapsed, cut to ``length`` characters."""
     return " ".join(" ".join(texts).split())[:length].rstrip()
+
+
+# Bytes of a body that are read: as many as `bounded` leaves.
+READ_MAX = 4 * 1024 * 1024
+_VISIBLE_PLAN = Plan(["*:not(script, style, iframe, noframes, noembed)::text"], [])
+# Stands in the text where a line begins.
+_BREAK = "\x1e"
+# The tags, of start or end, at which a browser begins a line or a cell.
+_LINES = re.compile(
+    "<(?=/?(?:address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset"
+    "|figcaption|figure|footer|form|h[1-6]|header|hr|legend|li|main|nav|ol|option|p|pre|section"
+    r"|summary|table|tbody|td|tfoot|th|thead|title|tr|ul)[\s/>])",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?…]) |(?<=[。！？])")
+
+
+def lines_of_html(body: bytes, charset: str | None) -> list[str]:
+    """Return title and text of HTML: a line for each block, and for each sentence of it.
+
+    Whitespace is collapsed. No bytes raise an error. ``charset`` is the WHATWG name of the encoding
+    by the HTTP header, if any.
+    """
+    html = _LINES.sub(f"{_BREAK}<", _text(body, charset))
+    [texts] = _VISIBLE_PLAN.extract(bounded(html.encode(errors="replace")), "UTF-8")
+    return _sentences("".join(texts).split(_BREAK))
+
+
+def lines_of_text(body: bytes, charset: str | None) -> list[str]:
+    """Return the lines of plain text, and of each line its sentences, as `lines_of_html`."""
+    return _sentences(_text(body, charset).splitlines())
+
+
+def _text(body: bytes, charset: str | None) -> str:
+    encoding = encoding_of(body, charset)
+    cut = body[:READ_MAX].removeprefix(mark_of(body)[0])
+    return decode(cut, codec_for(encoding), is_whole=len(body) <= READ_MAX, is_exact=False)
+
+
+def _sentences(lines: Iterable[str]) -> list[str]:
+    collapsed = (" ".join(line.split()) for line in lines)
+    return [each for line in collapsed for each in _SENTENCE_END.split(line) if each]

@@ -17,8 +17,15 @@ import msgspec
 from msgspec import Struct, field
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.sitemap_scan import PLACE_MAX, TOKEN_MAX, Claim
-from krowlspider.urls.page.sitemap_xml import ELEMENTS_MAX, BrokenSitemap, SitemapOver, XmlReader
+from krowlspider.urls.page.sitemap_xml import (
+    ELEMENTS_MAX,
+    PLACE_MAX,
+    TOKEN_MAX,
+    BrokenSitemap,
+    Claim,
+    SitemapOver,
+    XmlReader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

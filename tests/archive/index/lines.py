@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from krowlspider.archive.index.cdxj import line
-from krowlspider.archive.payloads.payload import header
+from krowlspider.archive.cdxj import line
+from krowlspider.archive.payload import header
 from krowlspider.archive.reading import Location
-from krowlspider.archive.write.records import dns_resource, warc_date
+from krowlspider.archive.write.records import Capture, dns_resource, warc_date
 from tests.archive.captures import ALL_ODD, STARTED, Odd, capture, deduplicating, finished
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.archive.write.capture import Capture
 
 TYPED = Odd(
     b"HTTP/1.1 404 Not Found\r\nServer: x\r\nContent-Type: Text/HTML; charset=utf-8\r\n"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.index import cdxj
-from krowlspider.archive.index.cdxj import IndexLine, index_file, index_path, line, parse, timestamp
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive import cdxj
+from krowlspider.archive.cdxj import IndexLine, index_file, index_path, line, parse, timestamp
+from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location, read_record
 from tests.archive.captures import ALL_ODD, capture, durable_steps, finished, series
 from tests.archive.index.lines import every_kind

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import index_file, index_path, parse
-from krowlspider.archive.index.indexes import (
-    MERGED_AT_ONCE,
-    files_gone,
-    indexes_in,
-    make_indexes,
-    merge,
-)
+from krowlspider.archive.cdxj import index_file, index_path, parse
+from krowlspider.archive.disk import ArchiveError, RecordError
+from krowlspider.archive.indexes import MERGED_AT_ONCE, files_gone, indexes_in, make_indexes, merge
 from tests.archive.captures import capture, finished, series, undamaged, written
 from tests.archive.index.lines import small_index
 
@@ -59,7 +53,7 @@ def test_merge_opens_few_files_at_a_time(tmp_path: Path) -> None:
         small_index(tmp_path / f"{number:03}.cdxj", [f"host{number}"])
     child = (
         "import resource, sys; from pathlib import Path;"
-        "from krowlspider.archive.index.indexes import merge, indexes_in;"
+        "from krowlspider.archive.indexes import merge, indexes_in;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256));"
         "folder = Path(sys.argv[1]);"
         "print(merge(indexes_in(folder).there, folder / 'index.cdxj'))"

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from warcio.utils import Digester
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.index import cdxj
-from krowlspider.archive.index.cdxj import IndexLine, index_path, line, parse
-from krowlspider.archive.index.lookup import captures_of, lines_with, original_of
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive import cdxj
+from krowlspider.archive.cdxj import IndexLine, index_path, line, parse
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.indexes import captures_of, lines_with, original_of
+from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location, read_record
 from krowlspider.archive.write.records import warc_date
 from krowlspider.urls.canonical import normalise

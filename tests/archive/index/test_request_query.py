@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.index.cdxj import index_file, index_path, parse
-from krowlspider.archive.index.request_query import RequestQuery, query_of
+from krowlspider.archive.cdxj import index_file, index_path, parse
+from krowlspider.archive.surt import RequestQuery, query_of
 from tests.archive.captures import capture, deduplicating, finished
 
 if TYPE_CHECKING:
-    from krowlspider.archive.write.capture import Capture
+    from krowlspider.archive.write.records import Capture
 
 CDXJ_INDEXER = Path(sys.executable).parent / "cdxj-indexer"
 FORM = "application/x-www-form-urlencoded"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.index.surt import surt
+from krowlspider.archive.surt import surt
 from krowlspider.urls.canonical import normalise
 from tests.support.work import seconds
 

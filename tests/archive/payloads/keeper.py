@@ -13,8 +13,8 @@ import resource
 import sys
 from pathlib import Path
 
-from krowlspider.archive.payloads.digests import Original
-from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.payload import Original
+from krowlspider.archive.write.composer import PayloadIndex
 
 MOST = 200
 BATCH = 10

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from warcio.utils import Digester
 
-from krowlspider.archive.payloads.digests import (
+from krowlspider.archive.payload import (
     ALGORITHMS,
     are_equal,
     digest,

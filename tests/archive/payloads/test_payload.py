@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.payload import (
+from krowlspider.archive.payload import (
     header,
     is_plain,
     lacks_chunk,

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloads.payload_index import WRITE_BUFFER, Original, PayloadIndex
+from krowlspider.archive.write.composer import WRITE_BUFFER, Original, PayloadIndex
 from tests.archive.captures import ROOT
 from tests.archive.payloads.keeper import BATCH, MOST, add, digest_of, original_of
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
+from krowlspider.archive.write.composer import PayloadIndex, forget_others, note_place
 from krowlspider.archive.write.series import WarcSeries
 from tests.archive.captures import capture, finished, options
 from tests.archive.payloads.keeper import digest_of, original_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backports.zstd import ZstdCompressor, train_dict
 
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payload import digest
 from krowlspider.archive.write.records import record_id
 
 if TYPE_CHECKING:

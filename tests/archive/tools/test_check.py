@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.cdxj import index_path, parse
-from krowlspider.archive.index.indexes import make_indexes
-from krowlspider.archive.index.lookup import captures_of
-from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.cdxj import index_path, parse
+from krowlspider.archive.disk import RecordError
+from krowlspider.archive.indexes import captures_of, make_indexes
+from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import Problem, check_folder
 from krowlspider.archive.write import records

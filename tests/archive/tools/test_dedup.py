@@ -16,21 +16,19 @@ from msgspec.structs import replace
 from scrapy.settings import Settings
 
 from krowlspider import settings
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.index.cdxj import index_path, parse
-from krowlspider.archive.index.indexes import make_indexes
-from krowlspider.archive.payloads.dedup_index import DedupIndex, OtherCrawls
-from krowlspider.archive.payloads.digests import digest
-from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.cdxj import index_path, parse
+from krowlspider.archive.dedup import Built, DedupIndex, OtherCrawls, build, source_at
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.indexes import make_indexes
+from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import read_members, read_record
-from krowlspider.archive.tools.dedup import Built, build, source_at
-from krowlspider.archive.upload.notes import NOTES
-from krowlspider.archive.write.composer import Composer
-from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.uploads import NOTES
+from krowlspider.archive.write.composer import Composer, PayloadIndex
+from krowlspider.archive.write.records import Capture, RecordMaker, record_id, warc_date
 from krowlspider.archive.write.series import WarcSeries
-from krowlspider.crawl.archiving.other_crawls import open_other_crawls
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.provenance import open_other_crawls
 from krowlspider.errors import SettingsError
 from tests.archive.captures import (
     CHUNKED,
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 
     from fastwarc.warc import WarcRecord
 
-    from krowlspider.archive.write.capture import Capture
 
 TAGGED = Odd(b'HTTP/1.1 200 OK\r\nETag: W/"a"\r\nLast-Modified: then\r\n\r\nold', b"old")
 UNCHANGED = Odd(b'HTTP/1.1 304 Not Modified\r\nETag: W/"a"\r\n\r\n', b"")

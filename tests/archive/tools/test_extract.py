@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.write.capture import FetchNote
+from krowlspider.archive.write.records import FetchNote
 from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 from tests.archive.command import warc
 

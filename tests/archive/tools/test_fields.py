@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from krowlspider.archive.payloads.digests import digest
-from krowlspider.archive.tools.record_checks import faults_in
+from krowlspider.archive.payload import digest
+from krowlspider.archive.tools.check import faults_in
 from krowlspider.archive.write import records
 from tests.archive.captures import capture, parsed
 

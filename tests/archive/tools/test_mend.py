@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from isal import isal_zlib
 
-from krowlspider.archive.index.cdxj import index_file, index_path
+from krowlspider.archive.cdxj import index_file, index_path
 from krowlspider.archive.reading import Synced
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import MendReport, mend_folder

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.tools import stats
-from krowlspider.archive.tools.inputs import files_in
-from krowlspider.archive.tools.stats import OTHERS, count_files
+from krowlspider.archive.tools import inputs
+from krowlspider.archive.tools.inputs import OTHERS, count_files, files_in
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.corpus.pages import NoPage, Unreadable, page_of, records
-from krowlspider.fetch.http.stored import decoded
+from krowlspider.fetch.http.decode import decoded
 from tests.archive.captures import Odd, capture, deduplicating, finished, options, written
 from tests.archive.command import warc
 
@@ -107,7 +106,7 @@ def test_media_types_are_those_of_the_crawl(tmp_path: Path) -> None:
 
 
 def test_names_are_counted_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "NAMES_MAX", 1)
+    monkeypatch.setattr(inputs, "NAMES_MAX", 1)
     files = WarcSeries(tmp_path, options())
     for number in range(3):
         files.append(capture(number, url=f"http://{number}.test/"))

@@ -13,10 +13,10 @@ from zipfile import ZIP_STORED, ZipFile
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.index.cdxj import index_path, parse
-from krowlspider.archive.payloads.payload import header
-from krowlspider.archive.tools.wacz import About, Packed, pack
+from krowlspider.archive.cdxj import index_path, parse
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.payload import header
+from krowlspider.archive.tools.wacz import About, Packed, Progress, pack
 from krowlspider.archive.write.records import seeds_resource
 from tests.archive.captures import ROOT, STARTED, Odd, capture, deduplicating, finished, series
 from tests.replay.venv import tool
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.archive.tools.wacz_pages import Progress
 
 CREATED = 1767225600.0
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n"

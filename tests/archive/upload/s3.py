@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from extensions.upload import Upload
-from krowlspider.archive.upload.notes import NOTES
-from krowlspider.archive.upload.plan import Destination
-from krowlspider.archive.upload.uploader import upload_folder
+from krowlspider.archive.uploader import upload_folder
+from krowlspider.archive.uploads import NOTES, Destination
 from tests.archive.syscalls import be_watched
 from tests.support.crawling import ROOT
 

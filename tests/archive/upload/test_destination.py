@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.archive.upload.plan import Destination, is_endpoint
+from krowlspider.archive.uploads import Destination, is_endpoint
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
-from krowlspider.archive.upload.plan import Destination, LocalFile
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.uploads import NOTES, Destination, LocalFile, UploadLog, uploaded
 from tests.archive.upload.s3 import noted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.upload.plan import (
+from krowlspider.archive.uploads import (
     FILES_AT_ONCE,
     PART,
     PARTS_AT_ONCE,

@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.upload.notes import NOTES, uploaded
-from krowlspider.archive.upload.plan import PART, Destination, is_finished
-from krowlspider.archive.upload.store import Bucket, BucketError, local_etag
-from krowlspider.archive.upload.uploader import Uploader, UploadStats, finished_files, upload_folder
+from krowlspider.archive.uploader import (
+    Bucket,
+    BucketError,
+    Uploader,
+    UploadStats,
+    finished_files,
+    local_etag,
+    upload_folder,
+)
+from krowlspider.archive.uploads import NOTES, PART, Destination, is_finished, uploaded
 from tests.archive.syscalls import Act, Call, Watch
 from tests.archive.upload.s3 import (
     CREDENTIALS,

@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from krowlspider.archive.payloads.digests import Original, digest, raw_digest
-from krowlspider.archive.write.capture import Receipt
+from krowlspider.archive.payload import Original, digest, raw_digest
 from krowlspider.archive.write.composer import Composer
-from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.write.records import Capture, Receipt, RecordMaker, record_id, warc_date
 from tests.archive.captures import CHUNKED, REQUEST, Odd, capture, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.archive.write.capture import Capture
 
 SHATTERED = bytes.fromhex(
     "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.index.cdxj import index_file, index_path
+from krowlspider.archive.cdxj import index_file, index_path
 from krowlspider.archive.reading import read_members
-from krowlspider.archive.write.open_file import OpenFile
+from krowlspider.archive.write.series import OpenFile
 from tests.archive.captures import CHUNKED, ODD, Odd, capture, deduplicating, finished, mapped
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -14,15 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from krowlspider.archive.payloads.digests import Original, digest
-from krowlspider.archive.payloads.payload import is_plain
+from krowlspider.archive.payload import Original, digest, is_plain
 from krowlspider.archive.write import records
-from krowlspider.archive.write.capture import FetchNote, Wire, cipher_suite, tls_protocol
-from krowlspider.fetch.tls.work import crawler_tls
+from krowlspider.archive.write.records import Capture, FetchNote, Wire, cipher_suite, tls_protocol
+from krowlspider.fetch.tls import crawler_tls
 from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed
-
-if TYPE_CHECKING:
-    from krowlspider.archive.write.capture import Capture
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID = records.record_id(bytes(16))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastwarc.warc import ArchiveIterator
 
-from krowlspider.archive.errors import CaptureRefused
-from krowlspider.archive.index.cdxj import index_file, index_path
-from krowlspider.archive.payloads.digests import ALGORITHMS
-from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.cdxj import index_file, index_path
+from krowlspider.archive.disk import CaptureRefused
+from krowlspider.archive.payload import ALGORITHMS
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.write.capture import FetchNote, Resource
-from krowlspider.archive.write.records import dns_resource, seeds_resource
+from krowlspider.archive.write.composer import PayloadIndex
+from krowlspider.archive.write.records import FetchNote, Resource, dns_resource, seeds_resource
 from krowlspider.archive.write.series import INDEX_MAX, WarcSeries
 from tests.archive.captures import (
     ALL_ODD,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from krowlspider.archive.disk import LOCK
-from krowlspider.archive.errors import ArchiveError, CaptureRefused
-from krowlspider.archive.reading import read_record
+from krowlspider.archive.disk import LOCK, ArchiveError, CaptureRefused
+from krowlspider.archive.reading import Location, read_record
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import MendReport, mend_folder
 from krowlspider.archive.write import writer as writer_module
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.archive.reading import Location
 
 _BYTES = random.Random(1).randbytes(50_000)
 NOISE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + _BYTES, _BYTES)

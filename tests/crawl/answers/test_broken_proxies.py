@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from krowlspider.crawl.answers.ways import ALONE, BROKEN_BY, Way, Ways
+from krowlspider.crawl.answers.outages import ALONE, BROKEN_BY, Way, Ways
 from krowlspider.politeness.outage import NOTED, WINDOW
 
 WAY = Way("http://proxy.test:3128", is_own=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.crawl.answers.decisions import (
+from krowlspider.crawl.answers.host_feedback import (
     Charge,
     charge_of_answer,
     charge_of_failure,

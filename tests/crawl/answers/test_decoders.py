@@ -12,7 +12,7 @@ import brotli
 import pytest
 from scrapy.http import HtmlResponse
 
-from krowlspider.crawl.answers.decoders import Decoders
+from krowlspider.crawl.in_flight import Decoders
 from krowlspider.engine import handler  # noqa: F401 - which knows of no such charset
 from krowlspider.fetch.errors import DecodeFailed
 from krowlspider.fetch.memory import READ, FetchMemory, Memory

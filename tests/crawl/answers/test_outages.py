@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.crawl.answers.outages import Outages
-from krowlspider.fetch.dns.resolver import ResolverStats
-from krowlspider.frontier.shares.names import places_of
+from krowlspider.fetch.resolver import ResolverStats
+from krowlspider.frontier.shares import places_of
 from krowlspider.politeness.outage import (
     ANSWERLESS,
     FORGIVEN_FOR,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.answers.failures import HOSTS, PERIOD, Refusals
+from krowlspider.crawl.answers.retries import HOSTS, PERIOD, Refusals
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb

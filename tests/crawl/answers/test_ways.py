@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.crawl.answers.ways import ALONE, DENIED_FOR, Judgement, Way, Ways
+from krowlspider.crawl.answers.outages import ALONE, DENIED_FOR, Judgement, Way, Ways
 
 COUNT, EXCUSE, OUT, WRONG = Judgement
 DOWN, DENIED, INVALID = "proxy", "proxy_auth", "proxy_url"

@@ -8,9 +8,9 @@ from msgspec import structs
 
 from krowlspider.cluster.transport.inbox import hosts_key
 from krowlspider.frontier.moves.chunks import encode_chunk
-from krowlspider.frontier.poison import POISON_STRIKES, strike
-from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END
+from krowlspider.frontier.store.store import entry_keys, records
+from krowlspider.frontier.work_mark import POISON_STRIKES, strike
 from krowlspider.politeness.robots import RobotsRecord
 from tests.cluster.forwarding import SPIDER
 from tests.crawl.handover.nodes import content

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.handover.receiver import HandoverReceiver
-from krowlspider.crawl.handover.sender import HandoverSender
+from krowlspider.crawl.nodes.receiver import HandoverReceiver
+from krowlspider.crawl.nodes.sender import HandoverSender
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore, records
 from tests.cluster.forwarding import QUICK_TIME, SPIDER, running
 from tests.frontier.conftest import LIMITS, World
 from tests.support.crawling import ROOT

@@ -10,7 +10,7 @@ from krowlspider.cluster.transport.inbox import MAX_CHUNK
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import SEALED
-from krowlspider.frontier.moves.arrival import Arrivals
+from krowlspider.frontier.moves.transfer import Arrivals
 from tests.cluster.forwarding import clients, drive, eventually, quick_time
 from tests.cluster.servers import redis_server
 from tests.crawl.handover.hosts import DEAD, to_there
@@ -173,7 +173,7 @@ def test_hosts_of_a_node_that_is_no_member_wait(
 def test_node_in_trouble_holds_up_no_other(
     tmp_path: Path, here: World, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.crawl.handover.sender._WAITING", 10)
+    monkeypatch.setattr("krowlspider.crawl.nodes.sender._WAITING", 10)
     other = frontier(tmp_path, "other")
     here.add(*pages(100))
     owners = {f"h{host}.test": "there" if host % 2 else "other" for host in range(100)}

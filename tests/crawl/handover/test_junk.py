@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, lengths
-from krowlspider.crawl.handover.receiver import arrived_key
+from krowlspider.crawl.nodes.receiver import arrived_key
 from tests.cluster.forwarding import LATE, SPIDER, clients, drive, lag
 from tests.crawl.handover.hosts import DEAD, KEY, cut, to_there
 from tests.crawl.handover.nodes import EVERYWHERE, pages, receiving, sender_of, urls

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.crawl.handover.loop_share import LoopShare, Time
+from krowlspider.crawl.nodes.receiver import LoopShare, Time
 
 
 class Loop:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.handover.loop_share import LoopShare, Time
-from krowlspider.crawl.handover.peer import HandoverStats, PeerHandover
+from krowlspider.crawl.nodes.receiver import LoopShare, Time
+from krowlspider.crawl.nodes.sender import HandoverStats, PeerHandover
 from krowlspider.frontier.moves.chunks import Chunk, decode_chunk
 
 if TYPE_CHECKING:

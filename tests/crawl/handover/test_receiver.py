@@ -9,8 +9,8 @@ import pytest
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.handover.receiver import HandoverReceiver
-from krowlspider.crawl.nodes.handover import may_take
+from krowlspider.crawl.nodes.leaving import may_take
+from krowlspider.crawl.nodes.receiver import HandoverReceiver
 from krowlspider.frontier.moves.chunks import Chunk, encode_chunk
 
 OLD, NEW = Ring([Member("b")]), Ring(map(Member, "ab"))

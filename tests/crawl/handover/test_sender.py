@@ -12,12 +12,11 @@ import pytest
 
 from krowlspider.cluster.transport.inbox import lengths
 from krowlspider.cluster.transport.redis_connection import RedisConnection
-from krowlspider.crawl.handover.loop_share import LoopShare, Time
-from krowlspider.crawl.handover.peer import WINDOW, HandoverStats, PeerHandover
-from krowlspider.crawl.handover.receiver import arrived_key
+from krowlspider.crawl.nodes.receiver import LoopShare, Time, arrived_key
+from krowlspider.crawl.nodes.sender import WINDOW, HandoverStats, PeerHandover
 from krowlspider.frontier.moves.chunks import decode_chunk
-from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import seen_prefix
+from krowlspider.frontier.store.store import records
 from tests.cluster.forwarding import QUICK_TIME, SPIDER, clients, drive, eventually
 from tests.cluster.servers import redis_server
 from tests.crawl.handover.hosts import KEY, cut, fill, left_of, to_there

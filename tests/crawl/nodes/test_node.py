@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import Settings
 
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Member
-from krowlspider.cluster.signals import Signal
+from krowlspider.cluster.membership import Signal
+from krowlspider.cluster.ring.ring import Member, Record
 from krowlspider.cluster.transport.forwarder import ForwardStats
 from krowlspider.cluster.transport.inbox import InboxStats
 from krowlspider.crawl.nodes.node import Node

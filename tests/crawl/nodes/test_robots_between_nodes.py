@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.transport.robots_message import decode_robots, encode_answer
-from krowlspider.frontier.robots.asks import ASK_AGAIN, ASKS_MAX
+from krowlspider.cluster.transport.posts import decode_robots, encode_answer
+from krowlspider.frontier.robots.fetches import ASK_AGAIN, ASKS_MAX
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.mockweb.audit import violations
 from tests.support.simulated_nodes import SimulatedNodes

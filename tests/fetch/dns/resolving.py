@@ -6,14 +6,14 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.dns.resolver import Resolver
-from krowlspider.fetch.loop_clock import LoopClock
+from krowlspider.fetch.errors import LoopClock
+from krowlspider.fetch.resolver import Resolver
 from tests.fetch.machine import routed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from krowlspider.fetch.tcp.routes import Routes
+    from krowlspider.fetch.tcp import Routes
     from tests.fetch.nameserver import Zone
 
 

@@ -13,7 +13,7 @@ from tests.fetch.machine import routed
 from tests.fetch.nameserver import AAAA, NXDOMAIN, SERVFAIL, A, nameserver
 
 if TYPE_CHECKING:
-    from krowlspider.fetch.dns.resolver import Resolver
+    from krowlspider.fetch.resolver import Resolver
     from tests.fetch.nameserver import Zone
 
 V4, V4B, V6, V6B = "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"

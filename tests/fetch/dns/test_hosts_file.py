@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.fetch.dns.hosts_file import LocalNames, parse_hosts
+from krowlspider.fetch.guard import LocalNames, parse_hosts
 
 
 def test_a_hosts_file_maps_every_name_of_a_line() -> None:

@@ -5,10 +5,6 @@ import time
 
 import pytest
 
-from krowlspider.fetch.dns.answers import ADDRESSES_KEPT
-from krowlspider.fetch.dns.hosts_file import parse_hosts
-from krowlspider.fetch.dns.nameservers import NameServers
-from krowlspider.fetch.dns.resolver import HOSTS_FILE, Resolver
 from krowlspider.fetch.errors import (
     FetchError,
     LocalExhausted,
@@ -19,6 +15,9 @@ from krowlspider.fetch.errors import (
     NameServersDown,
     NameWithoutAddress,
 )
+from krowlspider.fetch.guard import parse_hosts
+from krowlspider.fetch.nameservers import ADDRESSES_KEPT, NameServers
+from krowlspider.fetch.resolver import HOSTS_FILE, Resolver
 from tests.fetch.dns.resolving import Clock, resolver
 from tests.fetch.nameserver import (
     FORMERR,

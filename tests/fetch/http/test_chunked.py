@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import ProtocolBroken
-from krowlspider.fetch.http.chunked import FRAMING_CAP, ChunkedDecoder
+from krowlspider.fetch.http.reader import FRAMING_CAP, ChunkedDecoder
 
 
 def coded(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") -> bytes:

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
+from krowlspider.fetch.errors import ConnectionLost, Headers, ProtocolBroken, TooLarge
 from krowlspider.fetch.http.head import HEAD_CAP
 from krowlspider.fetch.http.reader import ResponseReader
-
-if TYPE_CHECKING:
-    from krowlspider.fetch.exchange import Headers
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (

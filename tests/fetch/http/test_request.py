@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.fetch.http.request import Origin, build_request, split_target
+from krowlspider.fetch.http.head import Origin, build_request, split_target
 
 
 @pytest.mark.parametrize(

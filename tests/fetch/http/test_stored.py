@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.fetch.http.stored import decoded
+from krowlspider.fetch.http.decode import decoded
 from tests.fetch.http.coders import CODERS, PAGE, raw_deflate
 
 BIG = 10_000_000

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from krowlspider.fetch.dns.resolver import Resolver
-from krowlspider.fetch.errors import AddressBusy, AddressForbidden, ConnectFailed, ConnectRefused
+from krowlspider.fetch.errors import (
+    AddressBusy,
+    AddressForbidden,
+    ConnectFailed,
+    ConnectRefused,
+    LoopClock,
+)
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
-from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory
+from krowlspider.fetch.resolver import Resolver
 from tests.fetch.machine import routed
 from tests.fetch.nameserver import AAAA, A, nameserver, silent
 from tests.fetch.web import answering, client, closing, fetch, serve

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.fetch.loop_clock import LoopClock
-from krowlspider.fetch.tcp.race import DELAY, Overtaken, Race
-from krowlspider.fetch.tcp.routes import ADDRESSES_TRIED, Order
+from krowlspider.fetch.errors import LoopClock
+from krowlspider.fetch.tcp import ADDRESSES_TRIED, DELAY, Order, Overtaken, Race
 from tests.support.simulated_loop import SimulatedLoop
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from krowlspider.fetch.errors import ConnectFailed, FetchError, NetworkDown
-from krowlspider.fetch.tcp.routes import HELD, Routes, connect_failure, has_route
+from krowlspider.fetch.tcp import HELD, Routes, connect_failure, has_route
 from tests.fetch.dns.resolving import Clock
 from tests.fetch.machine import routed
 from tests.fetch.nameserver import no_sockets_left

@@ -14,8 +14,14 @@ import trustme
 from OpenSSL import SSL
 
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, NoCloseNotify, TLSFailed
-from krowlspider.fetch.tls.channel import Channel
+from krowlspider.fetch.errors import (
+    ConnectionLost,
+    ConnectTimeout,
+    Exchange,
+    NoCloseNotify,
+    TLSFailed,
+)
+from krowlspider.fetch.tls import Channel
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Run, Script, answering, client, fetch, is_reused, serve
 
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.fetch.exchange import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 

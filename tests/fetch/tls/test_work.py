@@ -12,11 +12,18 @@ import trustme
 from OpenSSL import SSL
 
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.errors import TLSFailed
+from krowlspider.fetch.errors import Exchange, TLSFailed
+from krowlspider.fetch.http.head import Origin
 from krowlspider.fetch.http.reader import ResponseReader
-from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.tls.channel import TURN, Channel, Slices
-from krowlspider.fetch.tls.work import BARE_MOST, WORK, crawler_tls, offers_finite_field
+from krowlspider.fetch.tls import (
+    BARE_MOST,
+    TURN,
+    WORK,
+    Channel,
+    Slices,
+    crawler_tls,
+    offers_finite_field,
+)
 from tests.fetch.clockwork import Clockwork, Wire, order
 from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from tests.fetch.tls.records import Records
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.fetch.exchange import Exchange
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

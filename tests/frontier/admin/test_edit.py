@@ -12,14 +12,13 @@ from krowlspider.frontier.admin.edit import UnknownHostError, drop_host, forget_
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
+from krowlspider.frontier.store.store import Batch, Store, entries, entry_keys
 from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Batch, Store
 
 A = [f"http://a.test/{page}" for page in range(5)]
 B = ["http://b.test/", "http://a.test.b.test/"]

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.frontier.admin.export import Imported, export_lines, import_lines, parse_line
-from krowlspider.frontier.admin.urlfrontier import url_items
+from krowlspider.frontier.admin.export import (
+    Imported,
+    export_lines,
+    import_lines,
+    parse_line,
+    url_items,
+)
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.store.queues import all_entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
-from krowlspider.urls.host import host_of
+from krowlspider.frontier.store.store import Store, all_entries, entry_keys
+from krowlspider.urls.canonical import host_of
 from krowlspider.views import frontier as frontier_text
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.memory import MemoryStore
@@ -22,7 +27,6 @@ from tests.frontier.memory import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Store
 
 URLS = ["http://a.test/", "http://a.test/x?b=1&a=2", "https://b.test/%C3%A4"]
 

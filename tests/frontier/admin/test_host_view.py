@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
+from krowlspider.errors import duration
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.admin.host_view import view_host
-from krowlspider.frontier.admin.words import duration
+from krowlspider.frontier.admin.view import HostView, view_host
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.hosts.host_record import encode_host
@@ -26,7 +26,6 @@ from tests.frontier.memory import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.store.store import Store
 
 NOW = 1_700_000_000.0

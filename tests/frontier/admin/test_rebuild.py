@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
+from krowlspider.frontier.admin.repair import Found, rebuild_indexes
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.queues import all_entries, entry_keys, records
 from krowlspider.frontier.store.schema import host_in, host_key
+from krowlspider.frontier.store.store import Store, all_entries, entry_keys, records
 from tests.frontier.conftest import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from krowlspider.frontier.store.store import Store
 
 HOSTS = {"a.test": 5, "a.test.b": 1, "a-b.test": 2, "c.test": 3}
 

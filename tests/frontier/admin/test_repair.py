@@ -20,14 +20,10 @@ from krowlspider.errors import error_text, lacks_room
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.repair import Repaired, repair, way_out
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_set import SeenSet
-from krowlspider.frontier.store.disk import cut_logs
-from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.schema import NEW_KEYS, new_keys_key
-from krowlspider.frontier.store.store import LevelStore, StoreError
-from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import host_of
+from krowlspider.frontier.store.store import LevelStore, StoreError, all_entries, cut_logs
+from krowlspider.urls.canonical import IdentityHasher, host_of
 from tests.frontier.conftest import World
 from tests.support.crawling import ROOT
 
@@ -298,7 +294,7 @@ MORTAL = """
 import os, signal, sys
 from pathlib import Path
 folder, at = Path(sys.argv[1]), int(sys.argv[2])
-from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen import FilterFile
 from krowlspider.frontier.admin.repair import repair
 from krowlspider.urls.canonical import IdentityHasher
 left = at

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from krowlspider.frontier import limits as domain_load
 from krowlspider.frontier.admin.edit import drop_host
 from krowlspider.frontier.admin.export import Imported, export_lines, import_lines, parse_line
-from krowlspider.frontier.hosts import domain_load
-from krowlspider.frontier.hosts.domain_load import DomainLoad
+from krowlspider.frontier.limits import DomainLoad
 from krowlspider.frontier.store.schema import LOAD
 from tests.frontier.conftest import LIMITS, World
 from tests.frontier.memory import MemoryStore

@@ -6,13 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.edit import forget_host
-from krowlspider.frontier.admin.host_view import view_host
-from krowlspider.frontier.hosts.holds import NOTES, Hold, hold_of, settle_holds
+from krowlspider.frontier.admin.view import view_host
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.hosts.tally import Tally
-from krowlspider.frontier.poison import strike
+from krowlspider.frontier.hosts.host_record import NOTES, Hold, Tally, hold_of, settle_holds
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.work_mark import MARK, WorkMark, left_key, mark_of
+from krowlspider.frontier.work_mark import MARK, WorkMark, left_key, mark_of, strike
 from tests.frontier.conftest import RULE, World, counted
 
 if TYPE_CHECKING:

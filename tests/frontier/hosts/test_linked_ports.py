@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts import linked_ports
+from krowlspider.frontier import limits
 from krowlspider.frontier.hosts.host import RobotsFetch
-from krowlspider.urls.host import Ports
+from krowlspider.urls.canonical import Ports
 from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_links_may_lead_to_ports_that_a_person_gave(world: World) -> None:
 
 
 def test_the_verdicts_in_memory_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linked_ports, "_HOSTS_IN_MEMORY", 20)
+    monkeypatch.setattr(limits, "_HOSTS_IN_MEMORY", 20)
     hosts = [f"h{number}.test:3000" for number in range(100)]
     assert admitted(world, *hosts) == hosts
     assert len(world.frontier.linked_ports.admitted) <= 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.hosts.host_record import Tally
 from krowlspider.frontier.store.store import StoreError
 from tests.frontier.conftest import KeptMemoryStore, World, counted
 

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk
-from krowlspider.frontier.store.queues import records
+from krowlspider.frontier.store.store import records
 from krowlspider.politeness.delay import BACKOFF_MAX, PARKED
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.robots_groups import BODY_MAX

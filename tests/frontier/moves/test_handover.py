@@ -10,12 +10,12 @@ import pytest
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import Health, SchedulingState
-from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.robots.gate import Verdict
-from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.seed_table import ELSEWHERE, is_of_another_node, outcome_of, states_of
-from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.schema import GONE, POISON, robots_key
+from krowlspider.frontier.store.store import Store, all_entries
+from krowlspider.frontier.work_mark import POISON_STRIKES, strike
 from krowlspider.politeness.delay import PARKED
 from krowlspider.politeness.robots import RobotsRecord
 from tests.frontier.conftest import LIMITS, Clocks, KeptMemoryStore, World
@@ -23,8 +23,6 @@ from tests.frontier.moves.hosts import HOST_NAME, content, do, put_retry, url, u
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from krowlspider.frontier.store.store import Store
 
 
 def test_a_hand_over_moves_everything_of_a_host(world: World, other: World) -> None:

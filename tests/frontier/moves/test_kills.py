@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.schema import ARRIVING
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore, all_entries
 from tests.frontier.conftest import World
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.moves import departure
 from krowlspider.frontier.store.schema import POSITION, position_prefix
-from krowlspider.urls.host import domain_of, position_of
+from krowlspider.urls.canonical import domain_of, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.schedule.ownership import HostBusyError
-from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen import FilterFile
 from krowlspider.frontier.store.schema import GONE, QUEUE, SEEN, marked_by, seen_prefix
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore, Store
 from tests.frontier.conftest import LIMITS, World
 from tests.frontier.moves.hosts import HOST_NAME, chunks, do, url, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from krowlspider.frontier.store.store import Store
 
 
 def test_a_handed_over_url_is_unknown_to_the_sender(tmp_path: Path, other: World) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from krowlspider.frontier.fetched import Fetched
+from krowlspider.frontier.entry import Fetched
 from krowlspider.frontier.pages.rows import rows_in
 from krowlspider.recrawl.validators import Meaning
 

@@ -9,20 +9,24 @@ import msgspec
 import pytest
 
 from krowlspider.archive.reading import Synced
-from krowlspider.crawl.archiving.open_note import OpenWarcNote
+from krowlspider.crawl.commits import OpenWarcNote
 from krowlspider.frontier.admin.edit import forget_host
-from krowlspider.frontier.admin.export import export_lines, import_lines, line_of, parse_line
-from krowlspider.frontier.admin.page_lines import page_lines
-from krowlspider.frontier.admin.rebuild import rebuild_indexes
-from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry
+from krowlspider.frontier.admin.export import (
+    export_lines,
+    import_lines,
+    line_of,
+    page_lines,
+    parse_line,
+)
+from krowlspider.frontier.admin.repair import rebuild_indexes
+from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry, validators_in
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.frontier.fetched import validators_in
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
-from krowlspider.frontier.moves.forgetting import forget_now
+from krowlspider.frontier.moves.transfer import forget_now
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import page_prefix, seen_prefix
-from krowlspider.frontier.store.store import put
+from krowlspider.frontier.store.store import Store, put
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.trust import Trust
 from krowlspider.recrawl.validators import Meaning
@@ -33,7 +37,6 @@ from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Store
 
 A = "http://a.test/"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from krowlspider.frontier.robots.cache import (
+from krowlspider.frontier.robots.gate import (
     AUTHORITIES_MAX,
     DIFFERENT_MAX,
     RULES_MAX,
@@ -14,7 +14,7 @@ from krowlspider.frontier.robots.cache import (
     RobotsCache,
 )
 from krowlspider.frontier.store.schema import ROBOTS, robots_key, seen_prefix
-from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.store.store import Batch, LevelStore
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.support.work import seconds
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from krowlspider.frontier.store.store import Batch
 
 A = "http://a.test"
 URL = f"{A}/private"

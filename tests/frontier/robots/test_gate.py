@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts.host import RobotsFetch
+from krowlspider.frontier.hosts.host import Host, RobotsFetch
 from krowlspider.frontier.hosts.table import SchedulingState
-from krowlspider.frontier.robots.cache import LAST_GOOD_MAX, UNREACHABLE_TTL
-from krowlspider.frontier.robots.gate import Verdict
-from krowlspider.urls.host import authority_of
+from krowlspider.frontier.robots.gate import LAST_GOOD_MAX, UNREACHABLE_TTL, Verdict
+from krowlspider.urls.canonical import authority_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from tests.frontier.conftest import World
 

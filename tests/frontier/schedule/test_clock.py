@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.seen import SeenSet
 from tests.frontier.conftest import RULE, World
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import DEFERRED
 from krowlspider.politeness.delay import PARKED
 
@@ -56,7 +56,7 @@ def test_a_day_of_deferral_survives_rounds_and_restarts(
 def test_a_round_schedules_every_deferred_host(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.frontier.schedule.deferral._REVIVED", 2)
+    monkeypatch.setattr("krowlspider.frontier.schedule.ownership._REVIVED", 2)
     names = {f"h{number}.test" for number in range(5)}
     world.add(*(f"http://{name}/" for name in names))
     assert {defer(world) for _ in names} == names

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from krowlspider.frontier import frontier as frontier_module
 from krowlspider.frontier.limits import MemoryLimits
 from krowlspider.frontier.schedule import cache, scheduler
-from krowlspider.frontier.schedule.due import DueHeap
+from krowlspider.frontier.schedule.cache import DueHeap
 from krowlspider.frontier.store.schema import DUE, due_key, split_due_key, whole_microseconds
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.memory import MemoryStore

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from krowlspider.frontier.admin.coverage import coverage
+from krowlspider.frontier.admin.edit import coverage
 from krowlspider.frontier.schedule import orders as orders_module
-from krowlspider.frontier.schedule import standing
-from krowlspider.frontier.schedule.standing import (
+from krowlspider.frontier.schedule import orders as standing
+from krowlspider.frontier.schedule.orders import (
     OrderError,
+    Orders,
     StandingOrder,
     decode_orders,
     encode_orders,
 )
 from krowlspider.frontier.store.store import put
 from tests.frontier.conftest import LIMITS, RULE, KeptMemoryStore, World
-
-if TYPE_CHECKING:
-    from krowlspider.frontier.schedule.orders import Orders
 
 A, B, C = "http://a.dom.test/", "http://b.dom.test/", "http://c.other.test/"
 YEARS = 3 * 365 * 86_400.0

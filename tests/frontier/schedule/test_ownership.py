@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts.host import Health, RobotsFetch
+from krowlspider.frontier.hosts.host import Health, Host, RobotsFetch
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import MemoryLimits
 from krowlspider.frontier.robots.gate import Verdict
-from krowlspider.frontier.schedule.deferral import ROUND
-from krowlspider.frontier.schedule.ownership import HostBusyError
+from krowlspider.frontier.schedule.ownership import ROUND, HostBusyError
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import ROUND
 from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:

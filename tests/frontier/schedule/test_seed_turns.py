@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.queue import SEED_PRIORITY
+from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.limits import SessionLimits
 from tests.frontier.conftest import LIMITS, World
 

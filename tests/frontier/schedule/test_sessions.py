@@ -10,7 +10,7 @@ import pytest
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import SessionLimits
-from krowlspider.urls.host import host_of
+from krowlspider.urls.canonical import host_of
 from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rbloom import Bloom
 
-from krowlspider.frontier.seen.filter_file import FilterFile
-from krowlspider.frontier.seen.seen_filter import FALSE_POSITIVES, SeenFilter
-from krowlspider.frontier.seen.seen_set import RecentKeys, SeenSet
+from krowlspider.frontier.seen import FALSE_POSITIVES, FilterFile, RecentKeys, SeenFilter, SeenSet
 from krowlspider.frontier.store.schema import JOINED, KEY_SIZE, SEEN, marked_by
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.memory import MemoryStore

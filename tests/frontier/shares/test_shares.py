@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier import limits as addresses
+from krowlspider.frontier import shares
 from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
-from krowlspider.frontier.limits import MemoryLimits, SessionLimits
-from krowlspider.frontier.shares import addresses, shares
-from krowlspider.frontier.shares.names import places_of
+from krowlspider.frontier.limits import Limits, MemoryLimits, SessionLimits
+from krowlspider.frontier.shares import places_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, World
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.limits import Limits
     from krowlspider.frontier.store.store import Store
 
 SLOTS = 64

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.snapshots.copier import Copier
-from krowlspider.frontier.store.live_copy import LevelCopy
-from krowlspider.frontier.store.manifest import Manifest
+from krowlspider.crawl.snapshots import Copier
+from krowlspider.frontier.store.leveldb import LevelCopy, Manifest
 from krowlspider.frontier.store.store import LevelStore, put
 
 if TYPE_CHECKING:

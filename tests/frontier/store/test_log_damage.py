@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import plyvel
 import pytest
 
-from krowlspider.frontier.store.log_damage import BLOCK, crc32c, without_damage
+from krowlspider.frontier.store.leveldb import BLOCK, crc32c, without_damage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.store.manifest import Manifest
+from krowlspider.frontier.store.leveldb import Manifest
 from krowlspider.frontier.store.store import LevelStore, put
 
 if TYPE_CHECKING:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.owner import check_owner, put_owner
-from krowlspider.frontier.store.store import StoreError
+from krowlspider.frontier.store.store import Store, StoreError, check_owner, put_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store.store import Store
 
 OURS, ANOTHER = 7, 2**64 - 1
 

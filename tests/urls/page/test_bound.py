@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.urls.page.bound import bounded
+from krowlspider.urls.page.headers import bounded
 from krowlspider.urls.page.links import read_page
 from tests.support.work import seconds
 

@@ -7,8 +7,13 @@ import json
 import pytest
 
 from krowlspider.urls.page.links import read_page, reading_plan
-from krowlspider.urls.page.requisites.found import MAX_REQUISITES, Requisites
-from krowlspider.urls.page.requisites.import_map import MAP_MAX, ImportMap, KeptMaps
+from krowlspider.urls.page.requisites.found import (
+    MAP_MAX,
+    MAX_REQUISITES,
+    ImportMap,
+    KeptMaps,
+    Requisites,
+)
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, imports_in, requisites_of_module
 from krowlspider.urls.page.requisites.requisite import MODULE, OTHER, STYLE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.urls.canonical import REFERENCE_MAX, normalise
+from krowlspider.urls.page.headers import QUERIES_MAX, encode_queries
 from krowlspider.urls.page.links import MAX_LINKS, read_page
-from krowlspider.urls.page.queries import QUERIES_MAX, encode_queries
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from krowlspider.urls.page.sitemap import (
     URLS_MAX,
     Sitemap,
 )
-from krowlspider.urls.page.sitemap_scan import NESTING_MAX, PLACE_MAX, TOKEN_MAX
+from krowlspider.urls.page.sitemap_xml import NESTING_MAX, PLACE_MAX, TOKEN_MAX
 from tests.fetch.emptiness import NOTHING
 from tests.support.work import seconds
 

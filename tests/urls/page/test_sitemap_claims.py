@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.page.sitemap import ITEMS_AT_ONCE, JSON_MAX, URLS_MAX, Sitemap
-from krowlspider.urls.page.sitemap_scan import Claim
+from krowlspider.urls.page.sitemap_xml import Claim
 
 ONE, TWO = "https://example.com/1", "https://example.com/2"
 DAY, NEXT = "2026-01-31", "2026-02-01T10:00:00Z"

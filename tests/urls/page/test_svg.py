@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from krowlspider.urls.page.requisites.elements import SVG_MAX, requisites_of_svg
 from krowlspider.urls.page.requisites.found import MAX_REQUISITES
 from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
-from krowlspider.urls.page.requisites.svg import SVG_MAX, requisites_of_svg
 
 URL = "https://a.test/dir/picture.svg"
 NAMESPACES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.urls.page.visible import READ_MAX, lines_of_html, lines_of_text
+from krowlspider.urls.page.links import READ_MAX, lines_of_html, lines_of_text
 from tests.support.work import seconds
 
 

@@ -12,7 +12,7 @@ import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from krowlspider.crawl.exclude_file import ExcludeFile
-from krowlspider.urls.traps import FOLLOWED_MAX
+from krowlspider.urls.scope import FOLLOWED_MAX
 from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_of, page, pages
 from tests.support.simulated_crawl import interrupt

@@ -10,14 +10,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from krowlspider.urls.page.requisites.found import MAX_REQUISITES, References, Requisites
-from krowlspider.urls.page.requisites.import_map import absolute
+from krowlspider.urls.page.requisites.found import (
+    MAX_REQUISITES,
+    ImportMap,
+    References,
+    Requisites,
+    absolute,
+)
 from krowlspider.urls.page.requisites.requisite import MODULE, OTHER, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.urls.page.requisites.import_map import ImportMap
 
 # Bytes of a module that are read.
 MODULE_MAX = 1024 * 1024

@@ -1,1 +1,0 @@
-"""CDXJ indexes of WARC files: keys, lines, and the look-up of records."""

@@ -1,1 +1,0 @@
-"""Upload finished WARC files to an object store and keep notes of the uploaded files."""

@@ -1,1 +1,0 @@
-"""The register of a cluster in Consul, and its nodes as services there."""

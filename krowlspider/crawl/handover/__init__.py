@@ -1,1 +1,0 @@
-"""The hand-over of hosts to their new owners: sent in chunks through Redis, and received."""

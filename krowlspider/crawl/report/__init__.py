@@ -1,1 +1,0 @@
-"""The report of a crawl: what became of its pages, hosts and seeds, and how it went over time."""

@@ -1,1 +1,0 @@
-"""Resolve names to addresses: resolver, name servers and the hosts file."""

@@ -1,1 +1,0 @@
-"""Reach an address: attempts to connect, their failures, and the routes of this machine."""

@@ -1,1 +1,0 @@
-"""TLS on a connection, with bounds on the CPU time it takes."""

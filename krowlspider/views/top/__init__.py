@@ -1,1 +1,0 @@
-"""``scrapy top``: what the live page shows, in a terminal."""
