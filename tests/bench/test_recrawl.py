@@ -156,7 +156,10 @@ def test_kills_of_the_real_frontier_lose_no_page(tmp_path: Path) -> None:
 def test_a_clock_that_jumps_makes_no_storm(
     tmp_path: Path, jump: float, *, is_restarted: bool
 ) -> None:
-    """A machine that starts a year later finds all pages due: each is asked once for that."""
+    """A machine that starts a year later finds all pages due: each is asked once for that.
+
+    Counts of a day vary by a third.
+    """
     with crawled(tmp_path, 11, each=0.25) as few:
         few.lead = jump
         if is_restarted:
@@ -165,8 +168,8 @@ def test_a_clock_that_jumps_makes_no_storm(
         by_day = requests_by_day(few)
         usual = sum(by_day[day] for day in range(8, 11)) / 3
         is_all_due = is_restarted and jump > 0
-        assert by_day[11] <= (len(FEW) if is_all_due else 1.3 * usual)
-        assert max(by_day[day] for day in range(12, 16)) < 1.3 * usual
+        assert by_day[11] <= (len(FEW) if is_all_due else 1.6 * usual)
+        assert max(by_day[day] for day in range(12, 16)) < 1.6 * usual
         assert by_day[15] > 0.5 * usual
         assert few.hurried == []
         assert few.unplanned() == []
