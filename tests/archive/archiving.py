@@ -27,7 +27,6 @@ from scrapy.settings import Settings
 from krowlspider import settings
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write import writer
-from krowlspider.crawl import job
 from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError, for_want_of_room
 from krowlspider.frontier.entry import Entry
@@ -107,7 +106,7 @@ async def _archive(crawl: Job, pages: int) -> None:
 
 def serve() -> None:
     # A full disk is tried again at once.
-    writer._TRY_AGAIN = job._TRY_AGAIN = job._TRY_AGAIN_MAX = 0.001
+    writer._TRY_AGAIN = 0.001
     logging.basicConfig(level=logging.INFO)
     # The first call takes long; the forked processes inherit its result.
     domain_of("a.test")
