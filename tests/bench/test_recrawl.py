@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.recrawl import OnFrontier, measure, ours, plot, simulate, table
+from bench.recrawl import measure, ours, plot, simulate, table
 from bench.recrawlfrontier import FrontierCrawl
 from bench.recrawlhistory import histories
 from bench.recrawlpeers import Fixed, Halving, Nutch, Oracle, StormCrawler
@@ -173,21 +173,6 @@ def test_a_clock_that_jumps_makes_no_storm(
         assert by_day[15] > 0.5 * usual
         assert few.hurried == []
         assert few.unplanned() == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_real_frontier_is_near_the_oracle() -> None:
-    """With equal requests, and as fresh as the schedule alone but for a point."""
-    real = OnFrontier()(PAGES, 1000, DAYS)
-    alone = ours(PAGES, real.requests, DAYS)
-    oracle = simulate(PAGES, Oracle.affording(PAGES, real.requests * DAYS, DAYS * DAY), DAYS)
-    fixed = simulate(PAGES, Fixed(1000 * DAY / real.requests), DAYS)
-    assert real.hurried == 0
-    assert real.requests == pytest.approx(1000, rel=0.03)
-    assert real.freshness > 0.95 * oracle.freshness
-    assert real.freshness > fixed.freshness
-    assert real.freshness > alone.freshness - 0.01
 
 
 def test_a_history_of_files_is_one_of_pages(tmp_path: Path) -> None:
