@@ -129,6 +129,7 @@ def all_cores(operator: Operator) -> None:
         go_on(crawl)
         crawl.until(lambda: "pages by 2 processes |" in crawl.log)
         assert "pages/s" in operator.run("scrapy frontier")
+        assert "p2" in operator.run("scrapy ring")
         (operator.copy.places[METRICS],) = re.findall(r"metrics of all: (\S+)", crawl.log)
         found = re.search(r"^krowl_frontier_done_total (.*)$", operator.run("curl"), re.MULTILINE)
         assert found is not None
