@@ -151,14 +151,19 @@ class Decoders:
         memory.resize(len(decoding.body))
         return decoding.body
 
-    async def digest(self, page: bytes, body: bytes, media_type: str) -> bytes:
-        """Return what `text_digest` returns for the decoded body of a page, in the thread."""
+    async def digest(self, page: bytes, body: bytes, media_type: str) -> tuple[bytes, float]:
+        """Return what `text_digest` returns for the decoded body of a page, in the thread, and the
+        CPU seconds that it took there."""
         # Crawls that fetch no page again do not load it.
-        from krowlspider.recrawl.text import text_digest  # noqa: PLC0415
+        from krowlspider.recrawl import text  # noqa: PLC0415
+
+        def timed() -> tuple[bytes, float]:
+            begun = thread_time()
+            found = text.text_digest(body, media_type)
+            return found, thread_time() - begun
 
         loop = asyncio.get_running_loop()
-        during = self._thread_mark.during
-        return await loop.run_in_executor(self._thread, during, page, text_digest, body, media_type)
+        return await loop.run_in_executor(self._thread, self._thread_mark.during, page, timed)
 
     def close(self) -> None:
         """Begin nothing more. A body that is being decoded ends within its CPU limit."""

@@ -30,6 +30,7 @@ from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
+from krowlspider.politeness.loop_cost import HEAVY, alone
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
@@ -311,7 +312,8 @@ class DownloadHandler(BaseDownloadHandler):
     async def _digest(self, in_flight: InFlight, response: Response) -> None:
         """Have the text of a page compared at its commit with the text that it had before.
 
-        Sitemaps and feeds have none: another date in one of them is a change.
+        Sitemaps and feeds have none: another date in one of them is a change. The host rests for a
+        text that takes much CPU, as for a page that does to read: all pages wait for one thread.
         """
         lease = in_flight.lease
         fetched = None if lease is None or lease.entry.file else lease.fetched
@@ -322,7 +324,9 @@ class DownloadHandler(BaseDownloadHandler):
         found = computed_type(values_of(headers, b"Content-Type"), options, response.body)
         mark = in_flight.mark(self._job.frontier.queues)
         decoders = self._job.fetching.decoders
-        fetched.text = await decoders.digest(mark, response.body, found.essence)
+        fetched.text, took = await decoders.digest(mark, response.body, found.essence)
+        if took > HEAVY:
+            in_flight.must_wait(alone(took))
 
     def _size_limit(self, request: Request) -> int:
         """Return the most bytes of a body, as received and again decoded; 0 for no limit, as in

@@ -11,12 +11,13 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.recrawl import validators
+from krowlspider.recrawl import text, validators
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -360,6 +361,25 @@ def test_a_page_changes_by_its_main_text(tmp_path: Path):
     assert {path for path, row in after.items() if "text_digest" not in row} == {"image"}
     # The archive has each payload.
     assert before["nonce"]["payload_digest"] != after["nonce"]["payload_digest"]
+
+
+def test_a_host_rests_for_a_text_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    digest_of = text.text_digest
+
+    def slow(body: bytes, media_type: str) -> bytes:
+        end = thread_time() + 0.1
+        while thread_time() < end:
+            pass
+        return digest_of(body, media_type)
+
+    monkeypatch.setattr(text, "text_digest", slow)
+    begun = clocks.now
+    with SimulatedRawWeb(
+        {"/": Raw(answer(HTML, body=links("/a"))), "/a": page_of("A", "x")}
+    ) as web:
+        crawl(web, tmp_path)
+    # It rests 32 times as long after the first page.
+    assert clocks.now - begun > 3.2
 
 
 def test_without_the_setting_no_text_is_read(tmp_path: Path, answers: dict[str, Raw]):
