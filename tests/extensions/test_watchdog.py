@@ -275,7 +275,7 @@ def test_what_is_worked_out_at_the_pop_is_blamed_on_its_host(tmp_path: Path) -> 
         again.wait(code=SIGKILL)
         held, ended = log_lines(again)
         assert f"by work on host {url.split('/')[2]}, in " in held
-        assert "urls/blocks.py" in held
+        assert "urls/seeds.py" in held
         assert "SIGTERM received" in ended
 
 
