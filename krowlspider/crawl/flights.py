@@ -60,6 +60,7 @@ class Flights:
         self._intake = intake
         self._codec = codec
         self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
+        self._seeds = job.frontier.seed_names
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -93,6 +94,8 @@ class Flights:
         lease = in_flight.lease
         if _counts(lease):
             self._budget.take()
+            if self._seeds is not None and self._seeds.words is not None and lease is not None:
+                self._seeds.words.take(lease.entry)
         if self._schedule.seed_turns.is_limited:
             self.seeds.begin(request, in_flight)
 
@@ -115,8 +118,15 @@ class Flights:
         if (lease := in_flight.lease) is not None:
             self._frontier.queues.unpop(lease)
             in_flight.lease = None
-            if _counts(lease):
-                self._budget.give_back()
+            self._give_back(lease)
+
+    def _give_back(self, lease: Lease) -> None:
+        """Count off the page of a lease that is not done; other files were not counted."""
+        if lease.entry.request and lease.entry.file:
+            return
+        self._budget.give_back()
+        if self._seeds is not None and self._seeds.words is not None:
+            self._seeds.words.give_back(lease.entry)
 
     def charge(self, in_flight: InFlight, took: float) -> None:
         """Make the host of a request rest, for ``took`` CPU seconds of the event loop."""
@@ -206,8 +216,7 @@ class Flights:
         batch = self._frontier.store.batch()
         self._frontier.queues.put_back(lease, entry, batch)
         in_flight.lease = None
-        if _counts(lease):
-            self._budget.give_back()
+        self._give_back(lease)
         return batch
 
     def _set_health(self, host: Host) -> None:
@@ -242,6 +251,8 @@ class Flights:
         entry = in_flight.lease.entry
         entry.request = AGAIN if entry.is_again else JSON + entry.request[1:]
         self._budget.take()
+        if self._seeds is not None and self._seeds.words is not None:
+            self._seeds.words.take(entry)
         return True
 
     def keep_listing(self, request: Request | None, listing: bytes) -> None:
@@ -261,8 +272,7 @@ class Flights:
             self._job.notes.hand_in(note, request.meta)
             in_flight.note = None
         in_flight.lease = None
-        if _counts(lease):
-            self._budget.give_back()
+        self._give_back(lease)
         self._frontier.acknowledge(lease)
 
     def keep_all(self) -> None:
@@ -288,8 +298,8 @@ class Flights:
             if in_flight.stays:
                 return
             lease = in_flight.lease
-            if (in_flight.failure is not None or lease.is_redirect) and _counts(lease):
-                self._budget.give_back()
+            if in_flight.failure is not None or lease.is_redirect:
+                self._give_back(lease)
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)
 
 

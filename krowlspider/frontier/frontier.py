@@ -85,7 +85,8 @@ class Frontier:
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
     ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse,
     ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed. ``pages``
-    has a row for each page that was fetched, None without KROWL_PAGES.
+    has a row for each page that was fetched, None without KROWL_PAGES; so ``seed_names`` has the
+    seeds that these came from.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -108,6 +109,7 @@ class Frontier:
         self.seen = seen
         self.store = store
         self.pages = pages
+        self.seed_names = None if pages is None else pages.seeds
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
         self.now = self._clock.now
         self.counters = read_counters(store)
@@ -313,6 +315,8 @@ class Frontier:
         answer = lease.answer
         if lease.entry.request or (answer is not None and answer.location is not None):
             lease.settle()
+        if self.seed_names is not None and self.seed_names.words is not None:
+            self.seed_names.words.ended(lease, dropped)
         self._acknowledged.append((lease, dropped))
 
     def begin_commit(self) -> Commit:
@@ -332,6 +336,8 @@ class Frontier:
             else:
                 counted[_counter(lease.kind, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
+        if self.seed_names is not None and self.seed_names.words is not None:
+            self.seed_names.words.put(batch)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied)
@@ -377,6 +383,8 @@ class Frontier:
         cache.record_changed(batch)
         self.budget.end_batch(batch)
         batch.write()
+        if self.seed_names is not None and self.seed_names.words is not None:
+            self.seed_names.words.committed()
         self.counters.update(commit.counters)
         self.outcomes.counts.update(commit.outcomes)
         self.recent.extend(commit.acknowledged[-_RECENT:])

@@ -52,6 +52,8 @@ key                          value
                              identity is that text
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
+``K`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
+``L`` key                    what was fetched from a seed with words: JSON, as ``K``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -120,6 +122,8 @@ PAUSE = b"G"
 POSITION = b"H"
 SEED_IDENTITY = b"I"
 FINDER = b"J"
+SEED_WORDS = b"K"
+SEED_FETCHED = b"L"
 PAGES = b"P"
 RECRAWL_PASS = b"Q"
 TRUST = b"R"
@@ -203,6 +207,14 @@ def hints_key(host: str) -> bytes:
 
 def seed_name_key(key: bytes) -> bytes:
     return SEED_NAME + key
+
+
+def seed_words_key(key: bytes) -> bytes:
+    return SEED_WORDS + key
+
+
+def seed_fetched_key(key: bytes) -> bytes:
+    return SEED_FETCHED + key
 
 
 def soft_not_found_key(host: str) -> bytes:
