@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from operator import itemgetter
@@ -276,6 +277,8 @@ def _seed_tables(rows: Spool, total: int, worded: WordedRows | None) -> list[Tab
     if worded is None:
         return [Table("seeds", "Seeds", SEED_COLUMNS, rows, total)]
     columns = SEED_COLUMNS + WORDS_COLUMNS
+    for _ in in_slices(worded.sum_up()):
+        pass
     return [
         Table("tags", "Seeds by tag", TAG_COLUMNS, worded.tag_rows()),
         Table("seeds", "Seeds", columns, rows, total),
@@ -294,6 +297,7 @@ class WordedRows:
         self._read = seed_words
         self._key_of = seed_words.keys_of_seeds(stores[0])
         self._seeds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._fetched: defaultdict[str, Fetched] = defaultdict(seed_words.Fetched)
 
     @classmethod
     def of(cls, stores: Sequence[Store]) -> WordedRows | None:
@@ -326,20 +330,22 @@ class WordedRows:
     def _known(self, tag: str) -> str:
         return tag if tag in self._seeds or len(self._seeds) < TAGS_MAX else _OTHER_TAGS
 
-    def tag_rows(self) -> list[Row]:
-        """Return the rows of the tags of the seeds that were added, by tag. Seeds without a tag
-        have "" in its place."""
-        read = self._read
-        fetched: defaultdict[str, Fetched] = defaultdict(read.Fetched)
+    def sum_up(self) -> Iterator[None]:
+        """Add up what was fetched by tag. A step is one seed."""
         for store in self._stores:
-            for some in in_slices(read.worded(store)):
-                for key, words in some:
-                    fetched[self._known(words.tag)].add(read.fetched_from([store], key))
+            for key, words in self._read.worded(store):
+                tag = self._known(words.tag)
+                self._fetched[tag].add(self._read.fetched_from([store], key))
+                yield
+
+    def tag_rows(self) -> list[Row]:
+        """Return the rows of the tags, once all was added up. Seeds without a tag have "" in its
+        place."""
         rows: list[Row] = []
-        for tag in sorted({*self._seeds, *fetched}):
+        for tag in sorted({*self._seeds, *self._fetched}):
             counts = self._seeds.get(tag, Counter())
             numbers = (counts[name] for name in TAG_COLUMNS[1 : -len(_FETCHED)])
-            rows.append((tag, *numbers, *_figures(fetched[tag])))
+            rows.append((tag, *numbers, *_figures(self._fetched[tag])))
         return rows
 
 
@@ -350,6 +356,42 @@ def _figures(found: Fetched) -> tuple[int, int, str, str]:
 def _time(seconds: float) -> str:
     """Return a time in UTC; "" for 0."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}" if seconds else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedReport:
+    """The first rows of seeds, how many there are in ``total``, and the rows of all tags; by the
+    names of their columns."""
+
+    total: int
+    seeds: list[dict[str, str | int]]
+    tags: list[dict[str, str | int]]
+
+
+def report_seeds(store: Store, tag: str | None, limit: int) -> Iterator[SeedReport | None]:
+    """Yield None after each seed, which takes some 20 µs, and at last the report of the seeds of a
+    running crawl: the first ``limit`` rows, with a ``tag`` only those that have it. Without rows to
+    give, and without words, nothing is read."""
+    worded = WordedRows.of([store])
+    columns = SEED_COLUMNS if worded is None else SEED_COLUMNS + WORDS_COLUMNS
+    rows: list[Row] = []
+    total = 0
+    for seed in read_rows(store) if limit or worded is not None else ():
+        row = seed_row(store, seed, worded)
+        if tag is None or (worded is not None and row[len(SEED_COLUMNS)] == tag):
+            total += 1
+            if len(rows) < limit:
+                rows.append(row)
+        yield None
+    if worded is not None:
+        yield from worded.sum_up()
+    tags = [] if worded is None else worded.tag_rows()
+    yield SeedReport(total, _named(columns, rows), _named(TAG_COLUMNS, tags))
+
+
+def _named(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, str | int]]:
+    names = [name.replace(" ", "_") for name in columns]
+    return [dict(zip(names, row, strict=True)) for row in rows]  # type: ignore[arg-type]
 
 
 def seed_row(store: Store, seed: SeedRow, worded: WordedRows | None = None) -> Row:
