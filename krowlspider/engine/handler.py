@@ -364,6 +364,8 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if "krowl_tag" in meta:
+            capture.tag = meta["krowl_tag"]
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
             fetched = self._fetched(exchange, capture.receipt, in_flight.asked)

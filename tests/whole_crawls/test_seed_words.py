@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.corpus.pages import NoPage, page_of, records
 from tests.mockweb import MockWeb
 from tests.support.crawling import scrapy
 from tests.support.crawls import ROBOTS, anchors, crawl_class, dropped, page, pages, refused
@@ -31,7 +33,7 @@ FIGURES = ("seed", "outcome", "tag", "pages", "left out")
 def crawl_of(web: AnyWeb, folder: Path, lines: Iterable[str], **more: Any) -> Crawl:
     """Return a crawl from the lines of a file of seeds."""
     seeds = folder / "seeds.txt"
-    seeds.write_text("".join(f"{line}\n" for line in lines))
+    seeds.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     arguments = {"seeds": seeds, **more.pop("arguments", {})}
     return crawl_class(web)(folder / "job", arguments=arguments, **more)
 
@@ -62,6 +64,18 @@ def lines_of(crawl: Crawl, option: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in shown]
 
 
+def archived_tags(crawl: Crawl) -> set[tuple[str, str | None]]:
+    """Return the tags of the pages in the archive, as a corpus reads them."""
+    found = set()
+    for path in (crawl.jobdir / "warc").glob("*.warc.gz"):
+        with path.open("rb") as file:
+            for _, record in records(file, 0, lambda *_: None):
+                with suppress(NoPage):
+                    made = page_of(record, lambda body, _: body)
+                    found.add((made.url, made.tag))
+    return found
+
+
 def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
     """Exact sets of pages, rows of seeds and tags, items and rows of pages. What a seed finds on
     another domain is the seed's; redirects, robots.txt and sitemaps are no pages."""
@@ -79,14 +93,14 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
             url("a.test", "/c0"): '{"tag": "news", "depth": 2}',
             url("b.test", "/fan"): '{"tag": "news", "max_pages": 5}  # five',
             url("c.test", "/moved"): '{"tag": "press", "depth": 0}',
-            url("d.test", "/away"): '{"tag": "#1", "depth": 3, "max_pages": 3}',
+            url("d.test", "/away"): '{"tag": "Zürich #1", "depth": 3, "max_pages": 3}',
             url("e.test", "/f1"): "",
             url("bad.test", "/c0"): '{"dept": 2}',
             url("h.invalid", "/"): '{"tag": "gone"}',
         }
         lines = [f"{seed}\t{words}" for seed, words in seeds.items()]
-        more = {"settings": {"RETRY_TIMES": 0, "KROWL_SITEMAPS": True}}
-        crawl = crawl_of(web, tmp_path, lines, **more).run()
+        settings = {"RETRY_TIMES": 0, "KROWL_SITEMAPS": True, "KROWL_WARC_REVISIT": False}
+        crawl = crawl_of(web, tmp_path, lines, settings=settings).run()
         asked = by_host(pages(web.log()))
     assert {host: sorted(paths) for host, paths in asked.items()} == {
         "a.test": ["/c0", "/c1", "/c2"],
@@ -102,7 +116,7 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
         (a, "limited: depth", "news", "3", "depth: 1"),
         (b, "limited: max_pages", "news", "5", "max_pages: 26"),
         (c, "limited: depth", "press", "1", "depth: 2"),
-        (d, "limited: max_pages", "#1", "3", "max_pages: 1"),
+        (d, "limited: max_pages", "Zürich #1", "3", "max_pages: 1"),
         (e, "done", "", "1", ""),
     ]
     assert rows[5][1].startswith("invalid: unknown word 'dept': did you mean 'depth'?")
@@ -110,7 +124,7 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
     assert rows[6][2:] == ("gone", "0", "")
     kinds = ("tag", "seeds", "done", "limited", "failed", "waiting", "pages")
     assert figures(crawl, "tags", kinds)[1:] == [
-        ("#1", "1", "0", "1", "0", "0", "3"),
+        ("Zürich #1", "1", "0", "1", "0", "0", "3"),
         ("gone", "1", "0", "0", "0", "1", "0"),
         ("news", "2", "0", "2", "0", "0", "8"),
         ("press", "1", "0", "1", "0", "0", "1"),
@@ -122,10 +136,16 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
         *((url("a.test", path), a, "news") for path in asked["a.test"]),
         *((url("b.test", path), b, "news") for path in asked["b.test"]),
         (url("c.test", "/c0"), c, "press"),
-        (d, d, "#1"),
-        *((url("far.test", path), d, "#1") for path in asked["far.test"]),
+        (d, d, "Zürich #1"),
+        *((url("far.test", path), d, "Zürich #1") for path in asked["far.test"]),
         (e, e, None),
     }
+    tags = {(each, tag) for each, _, tag in items}
+    files = {
+        (url("c.test", "/map.xml"), "press"),
+        (url("c.test", "/robots.txt"), None),
+    }
+    assert archived_tags(crawl) == tags | files
     stored = lines_of(crawl, "--pages")
     # The row of the redirect is not one of a page.
     assert {(row["url"], row["seed"], row.get("tag")) for row in stored} == {
