@@ -50,6 +50,8 @@ _DROPPED = {
     "stopped": ("a spider stopped its download", ""),
     "ignored": ("a middleware refused it", ""),
     "not_awaited": ("a pipeline or callback waited for it, which a restart has ended", ""),
+    "seed_depth": ("it is deeper than the words of its seed allow", "depth"),
+    "seed_pages": ("its seed has as many pages as its words allow", "max_pages"),
     "error": ("its request ended with an error, which the log names", ""),
 }
 
@@ -195,6 +197,7 @@ DROPPED = tuple(
             *("outbox", "redirects", "redirect_loop", "sitemap_domain", "sitemap_depth"),
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
             *("operator", "hops", "ignored", "not_awaited", "unserializable", "recrawled"),
+            *("seed_depth", "seed_pages"),
         }
     )
 )
