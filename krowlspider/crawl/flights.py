@@ -135,7 +135,7 @@ class Flights:
 
     # --- ends ---
 
-    def end(self, in_flight: InFlight, again: Request | None = None) -> None:
+    def settle(self, in_flight: InFlight, again: Request | None = None) -> None:
         """Apply what was decided about a request that left the wire.
 
         Its page goes back to its queue if ``again`` is the request: it was excused, or is to be
@@ -270,17 +270,17 @@ class Flights:
         for in_flight in self._requests.values():
             in_flight.stays = True
 
-    def over(self, request: Request) -> None:
+    def finish(self, request: Request) -> None:
         """End a request that Scrapy has finished, and acknowledge its page."""
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return
         if self.seeds.under_way:
-            self.seeds.over(request)
+            self.seeds.finish(request)
         if in_flight.memory is not None:
             in_flight.memory.release()
         if in_flight.trace is not None and in_flight.end is not End.TURNED_BACK:
-            in_flight.trace.over(in_flight.failure)
+            in_flight.trace.finish(in_flight.failure)
         if in_flight.note is not None:
             # Before the acknowledgement: the next commit makes both durable.
             self._job.notes.hand_in(in_flight.note, request.meta)

@@ -47,7 +47,7 @@ from krowlspider.crawl.snapshots import RunningSnapshot
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.hosts.host_record import NOTES, Hold, settle_holds
+from krowlspider.frontier.hosts.host_record import NOTES, HostHolds, settle_holds
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import (
     LevelStore,
@@ -103,7 +103,7 @@ class LastProcess(NamedTuple):
     archive. ``lost`` is None if no synced record is lost."""
 
     struck: list[Entry]
-    holds: list[Hold]
+    holds: list[HostHolds]
     mended: MendReport
     lost: Loss | None
 
@@ -268,7 +268,9 @@ class Job:
         if new:
             sync_directory(self.folder.path)
 
-    def _open_marks(self, boot: bytes, undo: ExitStack) -> tuple[list[Entry], list[Hold], Decoders]:
+    def _open_marks(
+        self, boot: bytes, undo: ExitStack
+    ) -> tuple[list[Entry], list[HostHolds], Decoders]:
         """Count strikes for what the marks of the last process name, and begin new marks."""
         paths = [self.folder.path / name for name in (MARK, THREAD_MARK)]
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]

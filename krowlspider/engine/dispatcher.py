@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.limits import PageBudget
-    from krowlspider.crawl.recrawl import Asked, Recrawl
+    from krowlspider.crawl.recrawl import Recrawl, Refetch
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.frontier.entry import Entry
 
@@ -281,8 +281,8 @@ class Dispatcher:
             if lease is None:
                 break
             url = lease.entry.url
-            asked = self._asked(lease) if lease.entry.is_again else None
-            if refusal := self._refusal(lease, asked):
+            refetch = self._refetch(lease) if lease.entry.is_again else None
+            if refusal := self._refusal(lease, refetch):
                 self._drop(lease, refusal)
                 continue
             authority = authority_of(url)
@@ -292,7 +292,7 @@ class Dispatcher:
             if verdict is Verdict.ALLOWED:
                 if self._on_page is not None and host.robots.looked_at != authority:
                     self._look(host, lease, authority)
-                return self._page(host, lease, asked)
+                return self._page(host, lease, refetch)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
@@ -308,17 +308,19 @@ class Dispatcher:
 
     # --- pages ---
 
-    def _asked(self, lease: Lease) -> Asked | None:
+    def _refetch(self, lease: Lease) -> Refetch | None:
         """Return how a page is asked that is fetched again; None without conditions."""
-        return None if self._recrawl is None else self._recrawl.asked(lease.entry.url)
+        return None if self._recrawl is None else self._recrawl.refetch(lease.entry.url)
 
-    def _refusal(self, lease: Lease, asked: Asked | None) -> str:
+    def _refusal(self, lease: Lease, refetch: Refetch | None) -> str:
         """Return the reason to drop an entry before robots.txt is looked at; "" for none."""
         if lease.entry.request and self._awaited.is_left_over(lease):
             return "not_awaited"
         if self._intake.exclusions.match(lease.entry.url):
             return "exclude"
-        is_done = asked is not None and self._recrawl is not None and self._recrawl.is_done(asked)
+        is_done = (
+            refetch is not None and self._recrawl is not None and self._recrawl.is_done(refetch)
+        )
         return "recrawled" if is_done else ""
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
@@ -382,11 +384,11 @@ class Dispatcher:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry)
 
-    def _page(self, host: Host, lease: Lease, asked: Asked | None) -> tuple[Request, InFlight]:
+    def _page(self, host: Host, lease: Lease, refetch: Refetch | None) -> tuple[Request, InFlight]:
         entry = lease.entry
         is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
-        return request, InFlight(host, entry.url, lease=lease, asked=asked)
+        return request, InFlight(host, entry.url, lease=lease, refetch=refetch)
 
     # --- robots.txt ---
 

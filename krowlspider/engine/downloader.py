@@ -284,7 +284,7 @@ class Downloader:
         finally:
             self.active.discard(request)
             if in_flight is not None:
-                flights.end(in_flight, again)
+                flights.settle(in_flight, again)
 
     async def _download(self, request: Request) -> Response | Request:
         """Return the response, or the request itself if it was turned back."""

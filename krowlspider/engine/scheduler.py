@@ -190,7 +190,7 @@ class Scheduler(BaseScheduler):
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
-        call_when_over(engine, self.flights.over)
+        call_when_over(engine, self.flights.finish)
         # Until the spider is opened and the downloader has its runner, nothing is popped: the
         # engine would queue again what was put back.
         start_requests_with(engine, _nothing_yet)

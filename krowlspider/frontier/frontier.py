@@ -24,7 +24,7 @@ from krowlspider.frontier.entry_queues import (
 )
 from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.host_record import Tally
-from krowlspider.frontier.limits import DomainBudget, DomainLoad, Limits, LinkedPorts
+from krowlspider.frontier.limits import DomainBudget, DomainLoad, FrontierLimits, LinkedPorts
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.outcomes import Outcomes, WatchedHosts
 from krowlspider.frontier.schedule.cache import JobClock
@@ -95,7 +95,7 @@ class Frontier:
         self,
         store: Store,
         seen: SeenSet,
-        limits: Limits,
+        limits: FrontierLimits,
         rule: DelayPolicy,
         *,
         monotonic: Callable[[], float],

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import CALLED, SCHEDULED, WAITING, Host
 from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.limits import Addresses, Limits
+from krowlspider.frontier.limits import Addresses, FrontierLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ class Shares:
     """Places taken in each share, and the names of hosts that wait in line for one. ``now`` returns
     the job clock, in seconds."""
 
-    def __init__(self, limits: Limits, now: Callable[[], float]):
+    def __init__(self, limits: FrontierLimits, now: Callable[[], float]):
         self._limits = limits
         self._now = now
         self.addresses = Addresses(limits.address_delay)
@@ -193,7 +193,7 @@ class Shares:
             taken[share] = taken.get(share, 0) + 1
             if share[0] == "@" and self.addresses.delay:
                 now = self._now()
-                self.addresses.asked(share, now)
+                self.addresses.note_request(share, now)
                 if share in self._lines:
                     self.set_clock(share, now)
 

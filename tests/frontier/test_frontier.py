@@ -14,7 +14,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
-from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.limits import FrontierLimits, MemoryLimits
 from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import DUE, QUEUE, due_key, is_record
 from krowlspider.frontier.store.store import Reader, Store
@@ -105,7 +105,7 @@ def test_next_due_is_when_the_next_host_may_be_fetched(world: World) -> None:
 
 
 def test_invariant_4_a_url_refused_by_a_limit_is_not_marked_seen(open_store: OpenStore) -> None:
-    limits = Limits(host_queue=100, total=2, domain_concurrency=2)
+    limits = FrontierLimits(host_queue=100, total=2, domain_concurrency=2)
     world = World(open_store, limits=limits, is_scarce=True)
     assert world.add(A1, A2, A3) == 2
     assert world.frontier.counters["dropped/frontier"] == 1
@@ -243,7 +243,7 @@ def test_an_idle_host_leaves_the_heap_and_keeps_its_record(world: World) -> None
 
 def test_hosts_in_memory_are_bounded(open_store: OpenStore) -> None:
     world = World(
-        open_store, limits=Limits(10, 10_000, 2, memory=MemoryLimits(hosts=50, window=20))
+        open_store, limits=FrontierLimits(10, 10_000, 2, memory=MemoryLimits(hosts=50, window=20))
     )
     urls = [f"http://h{number}.test/{page}" for number in range(300) for page in range(2)]
     for url in urls:

@@ -1,7 +1,7 @@
 """Decide what an answer or a failure means, and charge the host with it.
 
 What an answer or a failure means for the host, and for the page: pure decisions.
-`krowlspider.crawl.flights.Flights.end` applies them all.
+`krowlspider.crawl.flights.Flights.settle` applies them all.
 """
 
 from __future__ import annotations
