@@ -513,7 +513,8 @@ class BroadSpider(Spider):
         too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
         if _type_of(response).essence not in HTML or too_large:
             return
-        is_page = not is_guessed(response) and self.scheduler.flights.make_page(response.request)
+        flights = self.scheduler.flights
+        is_page = not is_guessed(response) and flights.count_as_page(response.request)
         async for item in self.parse(response):
             if is_page:
                 yield item
