@@ -71,7 +71,9 @@ def version_of(line: Line) -> Version:
     """Return the version that an accepted page is."""
     fetch = line.fetch
     assert fetch is not None
-    return Version(url_digest(fetch.resource or line.url), date_digits(fetch.date), fetch.record_id, line.core)
+    return Version(
+        url_digest(fetch.resource or line.url), date_digits(fetch.date), fetch.record_id, line.core
+    )
 
 
 def url_digest(url: str) -> bytes:
