@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
@@ -50,7 +52,6 @@ _DIGITS_MAX = 15
 # Orders that hold at the process alone that gets them. All others reach each process by themselves.
 _OF_ONE = ("reload", "set")
 _NO_SNAPSHOT = "a crawl of several processes has no snapshot: stop it, and copy the whole folder"
-_NO_FORECAST = "each process has its own forecast: ask the page of one, or scrapy frontier"
 _NO_LIMIT = "all processes share max_pages: give another at the next start"
 _BROKEN_OFF = (
     "the process that takes the file does not answer: what it has taken by then stays queued; give"
@@ -217,8 +218,20 @@ class CrawlOfAll:
         return await self._first(request, lambda each: self._processes.ask(each, question))
 
     async def _forecast(self, request: web.BaseRequest) -> web.Response:
-        """Reply null, as a page without a forecast does: each process has its own."""
-        return failed(HTTPStatus.CONFLICT, _NO_FORECAST) if request.query else _json(None)
+        """Reply the forecasts of all together; null as long as a process has none."""
+        asked = self._processes.ask_all(f"forecast?{request.rel_url.raw_query_string}")
+        every = await _awaited(request, asked)
+        if not every:
+            return _nobody()
+        if (bad := next((each for each in every.values() if not each.is_good), None)) is not None:
+            return _relayed(bad)
+        found = [json.loads(each.text) for each in every.values()]
+        if None in found:
+            return _json(None)
+        # Most crawls are asked for none.
+        from krowlspider.crawl.forecasting import CrawlForecast, summed  # noqa: PLC0415
+
+        return _json(asdict(summed(msgspec.convert(found, list[CrawlForecast]))))
 
     # --- orders ---
 

@@ -277,6 +277,17 @@ def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
     top = text_of(crawl, "top", "--once")
     assert f", in {crawl.jobdir}" in top.splitlines()[0]
     assert_figures_are_sums(crawl)
+    # How fresh the pages stay, asked of the page of all and by the command.
+    status, text = ask(f"{page_of(crawl.jobdir)}/api/v1/forecast?target=50%25%203h")
+    assert status == 200
+    assert json.loads(text)["age"] == 3 * 3600
+    said = frontier(crawl, "--json", "--forecast", "50% 3h")
+    assert list(said) == ["total", "p1", "p2"]
+    for found in (json.loads(text), said["total"]):
+        for name in ("pages", "hosts"):
+            assert found["whole"][name] == said["p1"]["whole"][name] + said["p2"]["whole"][name]
+    assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast?target=x")[0] == 400
+    assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast") == (200, "null")
 
 
 def assert_figures_are_sums(crawl: NodeCrawl) -> None:

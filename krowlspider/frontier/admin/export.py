@@ -59,7 +59,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     depth: Annotated[int, Meta(ge=0, le=0xFFFF)] = 0
     first_fetch: datetime
     last_fetch: datetime
-    last_change: datetime
+    last_change: datetime | UnsetType = UNSET
     fetches: _Count
     not_modified: _Count
     changes: _Count
@@ -80,7 +80,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             depth=row.depth,
             first_fetch=_date(row.first),
             last_fetch=_date(row.last),
-            last_change=_date(row.changed),
+            last_change=_date(row.changed) if row.changed else UNSET,
             fetches=row.fetches,
             not_modified=row.unmodified,
             changes=row.changes,
@@ -109,7 +109,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             int(_seconds(self.first_fetch)),
             _seconds(self.last_fetch),
             self.depth,
-            int(_seconds(self.last_change)),
+            int(_seconds(self.last_change)) if self.last_change else 0,
             0.0,
             "",
             (self.etag or "").encode("latin-1"),
