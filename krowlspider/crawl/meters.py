@@ -314,7 +314,7 @@ STATS: dict[str, Stat] = {
         ("etag", "modified"),
     ),
     "krowl/recrawl/asked_count": Stat("Answers for pages fetched again by the schedule."),
-    "krowl/recrawl/changed_count": Stat("Those of asked that had another body or status."),
+    "krowl/recrawl/changed_count": Stat("Those of asked that had another main text or status."),
     "krowl/recrawl/due_count": Stat("Pages queued since they were due again."),
     "krowl/recrawl/gone_count": Stat("Pages dropped from the schedule as they are gone."),
     "krowl/recrawl/hinted_changed_count": Stat("Those of hinted that had changed."),
