@@ -220,6 +220,10 @@ KROWL_RECRAWL: Annotated[str, one_of("off", "once", "continuous")] = "off"
 # With KROWL_RECRAWL=continuous, the part of a host's requests that goes to pages fetched again
 # while the host has new URLs queued too. While it has none, all its requests may go to such pages.
 KROWL_RECRAWL_SHARE: Annotated[float, number(0, "of 1", high=1, above=True)] = 0.5
+# True: with KROWL_RECRAWL=continuous, the broad spider takes submissions of IndexNow at /indexnow
+# of the live page: URLs that a site says have changed, with a key that a file of the site has. They
+# bring pages forward, and unknown ones are queued as links are.
+KROWL_INDEXNOW: bool = False
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.
