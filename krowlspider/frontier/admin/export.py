@@ -162,9 +162,16 @@ def is_page_line(line: bytes) -> bool:
     return b'"first_fetch"' in line
 
 
-def _page_in(
-    line: bytes, url_max: int, key_of_seed: Callable[[str], bytes], give_words: GiveWords
+def page_in(
+    line: bytes,
+    url_max: int,
+    key_of_seed: Callable[[str], bytes],
+    give_words: GiveWords = lambda *_, is_tag: None,
 ) -> PageRow:
+    """Return the row in a line of `page_lines`; the functions are as in `parse_line`.
+
+    :raises ValueError: it is none; the message says why
+    """
     found = msgspec.json.decode(line, type=PageLine)
     words, row = found.words, found.row(url_max, key_of_seed)
     if words is not None:
@@ -319,7 +326,7 @@ def parse_line(
     :raises ValueError: the line cannot be imported; the message says why
     """
     if is_page_line(line):
-        return _page_in(line, url_max, key_of_seed, give_words)
+        return page_in(line, url_max, key_of_seed, give_words)
     found = line_of(line, url_max)
     if found is None:
         return None
