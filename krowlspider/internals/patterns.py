@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import re._parser as parser  # type: ignore[import-untyped]
+import re._parser as parser  # type: ignore[import-not-found]
 from math import inf, log2
 from typing import Any
 

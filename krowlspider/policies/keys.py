@@ -100,9 +100,9 @@ def _integer(low: int, high: int = _MOST) -> Check:
 
 
 def _number(high: float, unit: str, low: float = 0.0) -> Check:
-    def check(value: object) -> float:
+    def check(value: Any) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not low < value <= high:
+        if not (is_number and low < value <= high):
             raise ValueError(f"must be a number of {unit} above {low:g}, at most {high:g}")
         return float(value)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
+from collections import OrderedDict
 from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from itertools import chain
@@ -178,7 +179,7 @@ class Policies:
         self._paths: dict[str, dict[str, _Sheets]] = {}
         # By version and length of the prefix, then by the prefix as a number.
         self._blocks: dict[tuple[int, int], dict[int, _Sheets]] = {}
-        self._found: dict[str, HostPolicies | None] = {}
+        self._found: OrderedDict[str, HostPolicies | None] = OrderedDict()
         self._contradictions: list[tuple[int, str]] = []
         for sheet in sheets:
             for match in sheet.matches:
@@ -256,7 +257,7 @@ class Policies:
         except KeyError:
             found = self._resolve(host, address)
         if len(self._found) >= HOSTS_MAX:
-            del self._found[next(iter(self._found))]
+            self._found.popitem(last=False)
         self._found[key] = found
         return found
 
@@ -306,7 +307,7 @@ def _tables(text: str, errors: list[tuple[int, str]]) -> Iterator[_Table]:
     for key, at in _key_lines(rows[:first], 1).items():
         if before is not None and key in before:
             errors.append((at, f"{key} stands outside a sheet: begin sheets with [[sheet]]"))
-    known: dict[str, tuple[str, Any] | None] = {"": None}
+    known: dict[str, tuple[str, Any]] = {}
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
         chunk = rows[start + 1 : end]
         if (found := _plain(chunk, start + 2, known)) is not None:
@@ -322,27 +323,23 @@ def _tables(text: str, errors: list[tuple[int, str]]) -> Iterator[_Table]:
 
 
 def _plain(
-    rows: list[str], start: int, known: dict[str, tuple[str, Any] | None]
+    rows: list[str], start: int, known: dict[str, tuple[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, int]] | None:
     """Return values and lines of rows that are all plain; None if one is not. ``known`` has rows
     that were read."""
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for at, row in enumerate(rows, start):
-        try:
-            found = known[row]
-        except KeyError:
-            read = _LINE.fullmatch(row)
-            if read is not None:
-                found = read[1], _value(read)
-            elif _BLANK.fullmatch(row):
-                found = None
-            else:
+        if not row:
+            continue
+        if (found := known.get(row)) is None:
+            if (read := _LINE.fullmatch(row)) is None:
+                if _BLANK.fullmatch(row):
+                    continue
                 return None
+            found = read[1], _value(read)
             if len(known) < _ROWS_MAX and not row.startswith(("name", "match")):
                 known[row] = found
-        if found is None:
-            continue
         key, value = found
         if key in values:
             return None
@@ -405,45 +402,43 @@ def _sheet(
     name, matches = given.pop("name", None), given.pop("match", None)
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         errors.append((lines.get("name", start), 'a sheet needs a name: write name = "news"'))
-    if not isinstance(matches, list) or not matches:
-        example = 'match = ["example.org"]'
-        errors.append((lines.get("match", start), f"a sheet needs what it covers: write {example}"))
-        matches = []
     at = lines.get("match", start)
-    found = tuple(each for match in matches if (each := _checked_match(match, at, errors)))
-    values = {}
+    if not isinstance(matches, list) or not matches:
+        errors.append((at, 'a sheet needs what it covers: write match = ["example.org"]'))
+        matches = []
+    values, found = {}, []
+    for match in matches:
+        try:
+            found.append(_match(match))
+        except ValueError as error:
+            errors.append((at, f"match: {error}"))
     for key, value in given.items():
-        line = lines.get(key, start)
         if (known := KEYS.get(key)) is None:
             near = get_close_matches(key, (*KEYS, "name", "match"), n=1)
             hint = f": did you mean {near[0]}?" if near else "; docs/policies.md has them all"
-            errors.append((line, f"{key} is no key of a sheet{hint}"))
+            errors.append((lines.get(key, start), f"{key} is no key of a sheet{hint}"))
             continue
         try:
             values[key] = known.check(value)
         except ValueError as error:
-            errors.append((line, f"{key} = {str(value)[:80]!r}: {error}"))
-    if values.get("delay", delay_min) < delay_min:
-        below = f"below the {delay_min:g} s of KROWL_DELAY_MIN, which hold for every host"
-        errors.append((lines.get("delay", start), f"delay = {values['delay']:g}: {below}"))
-    if values.get("recrawl_min", 0.0) > values.get("recrawl_max", inf):
-        errors.append((lines.get("recrawl_min", start), "recrawl_min is above recrawl_max"))
-    if values.get("robots") == "override" and "permission" not in values:
-        way = 'write permission = "who, when, how" in the same sheet'
-        errors.append(
-            (lines.get("robots", start), f"robots = 'override' needs it in writing: {way}")
-        )
+            errors.append((lines.get(key, start), f"{key} = {str(value)[:80]!r}: {error}"))
+    errors += [(lines.get(key, start), text) for key, text in _conflicts(values, delay_min)]
     if len(errors) > before:
         return None
-    return Sheet(name, start, found, values, tuple(lines.get(key, start) for key in values))
+    numbers = tuple([lines.get(key, start) for key in values])
+    return Sheet(str(name), start, tuple(found), values, numbers)
 
 
-def _checked_match(match: object, line: int, errors: list[tuple[int, str]]) -> str:
-    try:
-        return _match(match)
-    except ValueError as error:
-        errors.append((line, f"match: {error}"))
-        return ""
+def _conflicts(values: dict[str, Any], delay_min: float) -> Iterator[tuple[str, str]]:
+    """Yield keys of a sheet that do not fit the settings or each other, and why."""
+    if (delay := values.get("delay", delay_min)) < delay_min:
+        below = f"below the {delay_min:g} s of KROWL_DELAY_MIN, which hold for every host"
+        yield "delay", f"delay = {delay:g}: {below}"
+    if "recrawl_min" in values and values["recrawl_min"] > values.get("recrawl_max", inf):
+        yield "recrawl_min", "recrawl_min is above recrawl_max"
+    if values.get("robots") == "override" and "permission" not in values:
+        way = 'write permission = "who, when, how" in the same sheet'
+        yield "robots", f"robots = 'override' needs it in writing: {way}"
 
 
 def _match(given: object) -> str:
