@@ -42,10 +42,14 @@ _LINE = re.compile(
     rf"|\[[ \t]*((?:{_TEXT})(?:[ \t]*,[ \t]*(?:{_TEXT}))*+)[ \t]*,?[ \t]*\]){_END}"
 )
 _TEXTS = re.compile(_TEXT)
+# The rows that differ in each sheet, as most are written.
+_OWN = re.compile(r"(name|match) = (\[)?\"([^\"\\\x00-\x1f\x7f]*+)\"(\])?")
 _BLANK = re.compile(_END)
 # Rows of a file that are kept while it is read: sheets often have the same ones.
 _ROWS_MAX = 4096
 _KEY = re.compile(r"[ \t]*(?:\[[ \t]*sheet[ \t]*\.[ \t]*)?[\"']?([\w-]+)[\"']?[ \t]*(?:\]|=|\.)")
+# Kind and text of what a sheet covers, as `_match` returns them.
+_Match = tuple[str, str]
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
 
 _NONE = Policy()
@@ -77,7 +81,7 @@ class Sheet:
         self,
         name: str,
         start: int,
-        matches: tuple[str, ...],
+        matches: tuple[_Match, ...],
         values: dict[str, Any],
         lines: tuple[int, ...],
     ):
@@ -215,9 +219,9 @@ class Policies:
             raise BadPolicies(shown)
         return found
 
-    def _add(self, sheet: Sheet, match: str) -> None:
+    def _add(self, sheet: Sheet, match: _Match) -> None:
         """Add a sheet under one of its matches, as `_match` returns them."""
-        kind, _, rest = match.partition(" ")
+        kind, rest = match
         if kind == "block":
             network = ip_network(rest)
             at = (network.version, network.prefixlen)
@@ -252,10 +256,10 @@ class Policies:
         """Return the sheets of a host from `host_of`; None if none covers it. ``address`` is its IP
         address if it is known: blocks of addresses cover no host without one."""
         key = f"{host} {address}" if address and self._blocks else host
-        try:
-            return self._found[key]
-        except KeyError:
-            found = self._resolve(host, address)
+        found = self._found.get(key, self)
+        if not isinstance(found, Policies):
+            return found
+        found = self._resolve(host, address)
         if len(self._found) >= HOSTS_MAX:
             self._found.popitem(last=False)
         self._found[key] = found
@@ -332,15 +336,21 @@ def _plain(
     for at, row in enumerate(rows, start):
         if not row:
             continue
-        if (found := known.get(row)) is None:
-            if (read := _LINE.fullmatch(row)) is None:
-                if _BLANK.fullmatch(row):
-                    continue
+        if (found := known.get(row)) is not None:
+            key, value = found
+        elif (read := _OWN.fullmatch(row)) is not None:
+            key, opened, text, closed = read.groups()
+            if opened != ("[" if closed else None):
                 return None
-            found = read[1], _value(read)
-            if len(known) < _ROWS_MAX and not row.startswith(("name", "match")):
-                known[row] = found
-        key, value = found
+            value = [text] if closed else text
+        elif (read := _LINE.fullmatch(row)) is not None:
+            key, value = read[1], _value(read)
+            if len(known) < _ROWS_MAX:
+                known[row] = key, value
+        elif _BLANK.fullmatch(row):
+            continue
+        else:
+            return None
         if key in values:
             return None
         values[key] = value
@@ -441,8 +451,8 @@ def _conflicts(values: dict[str, Any], delay_min: float) -> Iterator[tuple[str, 
         yield "robots", f"robots = 'override' needs it in writing: {way}"
 
 
-def _match(given: object) -> str:
-    """Return a match as its kind, a space, and what it covers:
+def _match(given: object) -> _Match:
+    """Return the kind of a match, and what it covers:
 
     - ``block``: the network
     - ``below``: a name; all names below it too
@@ -456,11 +466,11 @@ def _match(given: object) -> str:
     text = given.strip()
     if "/" in text and (text.partition("/")[0].strip("0123456789.") == "" or text.count(":") > 1):
         try:
-            return f"block {ip_network(text.replace('[', '').replace(']', ''))}"
+            return "block", str(ip_network(text.replace("[", "").replace("]", "")))
         except ValueError as error:
             raise ValueError(f"{text[:80]!r} is no block of addresses: {error}") from None
     if text.startswith("host:"):
-        return f"host {ordered_host(text.removeprefix('host:'))}"
+        return "host", ordered_host(text.removeprefix("host:"))
     if "://" in text or ("/" in text and ")" not in text):
         raise ValueError(
             f"{text[:80]!r} has a path but is no SURT prefix: write 'org,example,www,)/news' for"
@@ -470,15 +480,13 @@ def _match(given: object) -> str:
     if bracket and path:
         return _path_match(surt, path)
     rule = block_rule(text)
-    if rule[-1] == ",":
-        return f"below {rule_name(rule)}"
-    return f"host {rule_name(rule)}"
+    return "below" if rule[-1] == "," else "host", rule_name(rule)
 
 
-def _path_match(surt: str, path: str) -> str:
+def _path_match(surt: str, path: str) -> _Match:
     rule = block_rule(f"{surt})")
     url = normalise(f"http://{rule_name(rule)}{path}") if path[0] == "/" else None
     if url is None:
         raise ValueError(f"{f'{surt}){path}'[:80]!r} is no SURT prefix such as org,example,)/news")
     name = rule_name(rule)
-    return f"path {name}{url[url.index('/', _AUTHORITY) :]}"
+    return "path", name + url[url.index("/", _AUTHORITY) :]
