@@ -167,6 +167,12 @@ RETRY_EXCEPTIONS = [
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
 
+# --- Policies -------------------------------------------------------------------------------------
+
+# File of sheets in TOML: what holds for single sites in place of the settings, see
+# docs/policies.md. None: the settings hold for all sites.
+KROWL_POLICIES: Annotated[str | None, checks.file] = None
+
 # --- Sitemaps -------------------------------------------------------------------------------------
 
 # True: the broad spider reads the sitemaps that a robots.txt names, and /sitemap.xml. With

@@ -9,6 +9,7 @@ import os
 import random
 import time
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -38,6 +39,7 @@ from krowlspider.crawl.parts import (
     page_rows,
     robots_fetches,
     seen_set,
+    sites,
     traces,
     warc_folder,
     warc_writer,
@@ -61,7 +63,7 @@ from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id,
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
     from scrapy.settings import BaseSettings
@@ -69,7 +71,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.crawl.meters import Meters
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.host import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.urls.scope import AskedScope
@@ -149,10 +151,16 @@ class Job:
         self.began = self.wall()
         self.meters = meters
         self._seat = seat
-        self.rule = delay_policy(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
+        # The hosts in memory.
+        self._hosts: Mapping[str, Host] = {}
+        # What holds for single sites; None without KROWL_POLICIES.
+        self.sites = sites(settings, self.user_agent, self._address_of)
+        self.rule = delay_policy(settings)
+        if self.sites is not None:
+            self.rule = self.sites.delays(self.rule)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
         # What a person has to mend, and why the crawl has stopped; "" for nothing.
@@ -281,10 +289,13 @@ class Job:
 
     def _open_frontier(self, boot: bytes) -> None:
         settings, seat = self._settings, self._seat
+        limits = frontier_limits(settings)
+        if self.sites is not None:
+            limits = replace(limits, concurrency_of=self.sites.concurrency)
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
-            frontier_limits(settings),
+            limits,
             self.rule,
             monotonic=self.monotonic,
             wall=self.wall,
@@ -293,6 +304,7 @@ class Job:
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
         )
+        self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(
             settings,
@@ -417,6 +429,11 @@ class Job:
         if self.guard is None or not (self.frontier.hopeful or self.frontier.leased):
             return None
         return self.guard.low
+
+    def _address_of(self, host: str) -> str:
+        """Return the last IP address of a host in memory, of IPv6 its /64; "" if unknown."""
+        found = self._hosts.get(host)
+        return "" if found is None else found.shares.address[1:].removesuffix("/64")
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+    from krowlspider.crawl.sites import Sites
     from krowlspider.crawl.tracing import Traces
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
@@ -162,6 +163,26 @@ def robots_fetches(
         on_found=on_found,
         peers=peers,
     )
+
+
+def sites(settings: BaseSettings, agent: str, address_of: Callable[[str], str]) -> Sites | None:
+    """Return the policies in force, with ``address_of`` as in `Sites`; None without
+    KROWL_POLICIES. Blocks.
+
+    :raises BadPolicies: the file has errors
+    :raises SettingsError: it cannot be read
+    """
+    if (path := settings["KROWL_POLICIES"]) is None:
+        return None
+    from krowlspider.crawl.sites import Sites  # noqa: PLC0415 - few crawls have policies
+    from krowlspider.policies.sheets import Policies  # noqa: PLC0415
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"KROWL_POLICIES {path} cannot be read: {error}") from error
+    least = settings.getfloat("KROWL_DELAY_MIN")
+    return Sites(Policies.parse(text, path, delay_min=least), agent, address_of)
 
 
 def idle_connections(settings: BaseSettings) -> int:

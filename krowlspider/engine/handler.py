@@ -26,6 +26,7 @@ from krowlspider.crawl.recrawl import OFF, Asked
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
+from krowlspider.fetch.http.head import without_secrets
 from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Location
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.sites import Sites
     from krowlspider.fetch.http.head import Proxy
 
 # No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
@@ -172,6 +174,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters
+        self._sites = self._job.sites
         self._throttle = self._job.throttle
         self._keeps_rows = keeps_pages(settings)
         self._digests_text = settings["KROWL_RECRAWL"] != OFF
@@ -340,9 +343,22 @@ class DownloadHandler(BaseDownloadHandler):
         return None
 
     def _request_headers(self, request: Request, in_flight: InFlight) -> list[tuple[bytes, bytes]]:
+        headers = self._own_headers(request)
+        if self._sites is not None:
+            headers = self._with_sheets(self._sites, in_flight, headers)
         if in_flight.asked is not None:
-            return [*self._own_headers(request), *headers_of_conditions(in_flight.asked.sent)]
-        return self._own_headers(request)
+            return [*headers, *headers_of_conditions(in_flight.asked.sent)]
+        return headers
+
+    def _with_sheets(
+        self, sites: Sites, in_flight: InFlight, own: list[tuple[bytes, bytes]]
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a request with those of the sheets that cover its URL."""
+        policy = sites.of(in_flight.url, in_flight.host.name)
+        if policy is None:
+            return own
+        headers, in_flight.secrets = sites.headers(policy, in_flight.url, own)
+        return headers
 
     def _own_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         if not request.headers:
@@ -364,6 +380,8 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if in_flight.secrets:
+            capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
             fetched = self._fetched(exchange, capture.receipt, in_flight.asked)

@@ -213,7 +213,10 @@ class Scheduler(BaseScheduler):
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
         settings, pages = self._crawler.settings, self._frontier.pages
-        work = recrawl_work(kind, self._frontier, pages, settings, self._job.wall)
+        terms_of = None if self._job.sites is None else self._job.sites.terms
+        work = recrawl_work(
+            kind, self._frontier, pages, settings, self._job.wall, terms_of=terms_of
+        )
         if work is None or pages is None:
             return None
         half = settings.getint("KROWL_FRONTIER_MAX") // 2

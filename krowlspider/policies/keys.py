@@ -63,6 +63,7 @@ class Policy:
     headers: dict[str, str] | None = None
     cookies: str | None = None
     auth: str | None = None
+    auth_over_http: bool | None = None
     head: bool | None = None
     www: str | None = None
     index_pages: str | None = None
@@ -212,8 +213,11 @@ KEYS: dict[str, Key] = {
     ),
     "user_agent_suffix": Key(_ascii, "Text after the User-Agent, with a space between them."),
     "headers": Key(_headers, "Table of request headers."),
-    "cookies": Key(_text, "File of cookies that are sent."),
-    "auth": Key(_text, "File of name and password for HTTP authentication."),
+    "cookies": Key(_text, "File of cookies that are sent, a cookies.txt of Netscape's format."),
+    "auth": Key(
+        _text, "File with a line `user:password` for HTTP authentication (Basic), over https."
+    ),
+    "auth_over_http": Key(_flag, "Whether `auth` is also sent without encryption, over http."),
     "head": Key(_flag, "Whether a URL of unknown type is asked by HEAD before GET."),
     "www": Key(_word("keep", "drop"), "Whether a leading `www.` of the host stays."),
     "index_pages": Key(
@@ -225,9 +229,11 @@ KEYS: dict[str, Key] = {
     "duplicate_slashes": Key(_word("keep", "drop"), "Whether `//` in a path becomes `/`."),
     "parameters": Key(_texts, "Names of parameters that are removed from the query; `*` ends one."),
     "sort_query": Key(_flag, "Whether the parameters of the query are sorted."),
-    "archive": Key(_flag, "Whether what is fetched is archived."),
+    "archive": Key(_flag, "Whether what is fetched is archived; robots.txt always is."),
     "robots": Key(
-        _word("obey", "override"), "override: robots.txt is not asked. It needs `permission`."
+        _word("obey", "override"),
+        "override: what robots.txt disallows is fetched. robots.txt is fetched all the same, and"
+        " its Crawl-delay holds. It needs `permission`.",
     ),
     "permission": Key(
         _text, "Who has permitted to override robots.txt, when and how. It is archived."

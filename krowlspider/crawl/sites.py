@@ -1,0 +1,289 @@
+"""What the sheets of KROWL_POLICIES say about single sites, and the files that they name.
+
+A crawl without policies has no `Sites`, and asks nothing.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import lru_cache
+from http.cookiejar import CookieJar, LoadError, MozillaCookieJar
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.request import Request
+
+from krowlspider.policies.sheets import BadPolicies
+from krowlspider.politeness.delay import SiteDelays
+from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, USUAL, Terms
+from krowlspider.urls.canonical import host_of, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from http.cookiejar import Cookie
+
+    from krowlspider.policies.keys import Policy
+    from krowlspider.policies.sheets import HostPolicies, Policies, Sheet
+    from krowlspider.politeness.delay import DelayPolicy
+
+# Bytes of a file that a sheet names.
+_SIZE_MAX = 1024 * 1024
+# Hosts whose cookies are at hand.
+_JARS = 1000
+# The fields of a cookie, with tabs between them: domain, whether it is for names below it, path,
+# whether it is for https only, the time at which it expires, name, value.
+_FIELDS = 7
+_FLAGS = {"TRUE", "FALSE"}
+_HTTP_ONLY = "#HttpOnly_"
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Rules(NamedTuple):
+    """What holds in place of a setting for one key: the value, and the sheet and line of it."""
+
+    value: str
+    sheet: str
+    line: int
+
+
+class Sites:
+    """The policies in force. `use` replaces them.
+
+    ``agent`` is the User-Agent of every request. ``address_of`` returns the IP address of a host,
+    "" while it is not known.
+
+    :raises BadPolicies: a file that a sheet names cannot be used
+    """
+
+    def __init__(
+        self, policies: Policies, agent: str, address_of: Callable[[str], str] = lambda _: ""
+    ):
+        self._agent = agent
+        self.address_of = address_of
+        self.use(policies)
+
+    def use(self, policies: Policies) -> None:
+        """Put other policies into force.
+
+        :raises BadPolicies: a file that a sheet names cannot be used; nothing has changed
+        """
+        files = _Files(policies)
+        self.policies, self._files = policies, files
+
+    # --- which policy holds ---
+
+    def of_host(self, host: str) -> HostPolicies | None:
+        """Return what the sheets say about a host; None if no sheet covers it."""
+        return self.policies.of_host(host, self.address_of(host))
+
+    def of(self, url: str, host: str = "") -> Policy | None:
+        """Return what the sheets say about a normalised URL; None if none covers its host.
+
+        ``host`` is that of the URL, if it is at hand.
+        """
+        found = self.of_host(host or host_of(url))
+        return None if found is None else found.of(url)
+
+    # --- of a host as a whole ---
+
+    def delay(self, host: str) -> float:
+        """Return the least delay of a host in seconds; 0 if no sheet has one."""
+        found = self.of_host(host)
+        return 0.0 if found is None else found.fixed.delay or 0.0
+
+    def delays(self, policy: DelayPolicy) -> SiteDelays:
+        """Return a policy of delays with those of the sheets."""
+        longest = max((sheet.values.get("delay", 0.0) for sheet in self.policies.sheets), default=0)
+        return SiteDelays.over(policy, self.delay, longest)
+
+    def concurrency(self, domain: str) -> int | None:
+        """Return how many requests to a registrable domain may be in flight; None if no sheet says
+        that."""
+        found = self.of_host(domain)
+        return None if found is None else found.fixed.concurrency
+
+    # --- of a page ---
+
+    def terms(self, url: str) -> Terms:
+        """Return how often a page is fetched again."""
+        policy = self.of(url)
+        if policy is None:
+            return USUAL
+        most = INTERVAL_MAX if policy.recrawl_max is None else policy.recrawl_max
+        least = min(INTERVAL_MIN, most) if policy.recrawl_min is None else policy.recrawl_min
+        weight = 1.0 if policy.weight is None else policy.weight
+        return Terms(weight, least, max(least, most))
+
+    def headers(self, policy: Policy, url: str, own: Headers) -> tuple[Headers, tuple[bytes, ...]]:
+        """Return the headers of a request for a URL, and those lines of them that are secret.
+
+        ``own`` are its headers without the sheets: those of the settings give way to the sheet's,
+        by name. Credentials go over https only, unless the sheet permits http.
+        """
+        given: dict[bytes, bytes] = {}
+        secrets: list[bytes] = []
+        if policy.user_agent_suffix:
+            given[b"User-Agent"] = f"{self._agent} {policy.user_agent_suffix}".encode("latin-1")
+        for name, text in (policy.headers or {}).items():
+            given[name.title().encode()] = text.encode()
+        if policy.auth and (url.startswith("https:") or policy.auth_over_http):
+            given[b"Authorization"] = self._files.auth[policy.auth]
+            secrets.append(_line(b"Authorization", given[b"Authorization"]))
+        if policy.cookies and (sent := self._files.cookies[policy.cookies].sent(url)):
+            before = next((value for name, value in own if name == b"Cookie"), b"")
+            given[b"Cookie"] = before + b"; " * bool(before) + sent
+            secrets.append(_line(b"Cookie", given[b"Cookie"]))
+        kept = [(name, value) for name, value in own if name not in given]
+        return [*given.items(), *kept], tuple(secrets)
+
+    # --- for people ---
+
+    def rules(self, host: str) -> dict[str, Rules]:
+        """Return what the sheets say about a host as a whole, by key."""
+        found = self.of_host(host)
+        return {} if found is None else rules_of(found)
+
+
+def rules_of(found: HostPolicies) -> dict[str, Rules]:
+    """Return what sheets say about a host as a whole, by key. Files are named, not read."""
+    rules = {}
+    for key in found.fixed.__slots__:
+        value = getattr(found.fixed, key)
+        if value is not None and (why := found.why("/", key)) is not None:
+            rules[key] = Rules(_words(value), why.sheet, why.line)
+    return rules
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(str(getattr(each, "pattern", each)) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {text}" for name, text in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _line(name: bytes, value: bytes) -> bytes:
+    return b"%b: %b\r\n" % (name, value)
+
+
+# --- files that sheets name ---
+
+
+class _Files:
+    """The credentials and cookies that sheets name, by their paths as written there.
+
+    :raises BadPolicies: a file cannot be used
+    """
+
+    def __init__(self, policies: Policies):
+        self.auth: dict[str, bytes] = {}
+        self.cookies: dict[str, _Cookies] = {}
+        folder, errors = Path(policies.path).parent, list[str]()
+        for sheet in policies.sheets:
+            for key, value, line in _named(sheet):
+                try:
+                    if key == "auth" and value not in self.auth:
+                        self.auth[value] = _read_auth(folder / value)
+                    elif key == "cookies" and value not in self.cookies:
+                        self.cookies[value] = _read_cookies(folder / value)
+                except ValueError as error:
+                    errors.append(f"{policies.path} line {line}: {key}: {error}")
+        if errors:
+            raise BadPolicies(errors)
+
+
+def _named(sheet: Sheet) -> Iterator[tuple[str, str, int]]:
+    """Yield key, path and line of each file that a sheet names."""
+    for key in ("auth", "cookies"):
+        if (value := sheet.values.get(key)) is not None:
+            yield key, value, sheet.line_of(key)
+
+
+def _read(path: Path) -> str:
+    """:raises ValueError: the file cannot be read, or is no UTF-8"""
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is not a file")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(data) > _SIZE_MAX:
+        raise ValueError(f"{path} has more than {_SIZE_MAX} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no UTF-8 text") from error
+
+
+def _read_auth(path: Path) -> bytes:
+    """Return the value of Authorization (RFC 7617) for a file with a line ``user:password``.
+
+    :raises ValueError: the file cannot be read, or is none
+    """
+    lines = _read(path).rstrip("\r\n").splitlines()
+    if len(lines) != 1:
+        raise ValueError(f"{path} has {len(lines)} lines: write user:password on one line")
+    if ":" not in lines[0] or not lines[0].isprintable():
+        raise ValueError(f"{path} line 1 is not user:password")
+    return b"Basic " + b64encode(lines[0].encode())
+
+
+def _read_cookies(path: Path) -> _Cookies:
+    """:raises ValueError: the file cannot be read, or is no cookies.txt"""
+    for number, line in enumerate(_read(path).split("\n"), 1):
+        text = line.rstrip("\r").removeprefix(_HTTP_ONLY)
+        if not text.strip() or text.lstrip().startswith(("#", "$")):
+            continue
+        fields = text.split("\t")
+        is_cookie = len(fields) == _FIELDS and fields[1] in _FLAGS and fields[3] in _FLAGS
+        if not is_cookie or not (fields[4].isdecimal() or not fields[4]):
+            raise ValueError(
+                f"{path} line {number} is no cookie: write domain, TRUE or FALSE, path, TRUE or"
+                " FALSE, expiry in epoch seconds, name and value, with tabs between them"
+            )
+        if not text.isascii() or not all(field.isprintable() for field in fields):
+            raise ValueError(f"{path} line {number} has characters that no cookie may have")
+    jar = MozillaCookieJar()
+    try:
+        jar.load(str(path), ignore_discard=True, ignore_expires=True)
+    except (LoadError, OSError, ValueError) as error:
+        way = "write '# Netscape HTTP Cookie File' on its first line"
+        raise ValueError(f"{path} line 1 does not begin a cookies.txt: {way}") from error
+    return _Cookies(jar)
+
+
+class _Cookies:
+    """The cookies of a file. Which of them a request gets is decided as in `http.cookiejar`."""
+
+    def __init__(self, jar: CookieJar):
+        self._by_domain: dict[str, list[Cookie]] = {}
+        for cookie in jar:
+            if cookie.expires == 0:
+                # Of the session, as curl and browsers write it.
+                cookie.expires = None
+            self._by_domain.setdefault(cookie.domain.lstrip("."), []).append(cookie)
+        # A jar is searched in whole for each request.
+        self._jar_of = lru_cache(_JARS)(self._jar)
+
+    def sent(self, url: str) -> bytes:
+        """Return the value of the header Cookie for a URL; empty without one."""
+        jar = self._jar_of(name_of(host_of(url)))
+        if jar is None:
+            return b""
+        request = Request(url)  # noqa: S310 - nothing is opened
+        jar.add_cookie_header(request)
+        return (request.get_header("Cookie") or "").encode("latin-1")
+
+    def _jar(self, name: str) -> CookieJar | None:
+        """Return a jar with the cookies of a name and the names above it; None without any."""
+        parts = name.split(".")
+        above = [".".join(parts[at:]) for at in range(len(parts))]
+        found = [cookie for each in above for cookie in self._by_domain.get(each, ())]
+        if not found:
+            return None
+        jar = CookieJar()
+        for cookie in found:
+            jar.set_cookie(cookie)
+        return jar
