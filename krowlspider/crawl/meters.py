@@ -258,6 +258,7 @@ STATS: dict[str, Stat] = {
         "Captures that were not archived: a failed disk, or bytes that fit no WARC record."
     ),
     "krowl/archive/files_count": Stat("WARC files begun."),
+    "krowl/archive/left_out_count": Stat("Answers that a sheet keeps out of the archive."),
     "krowl/archive/records_count": Stat("WARC records written."),
     "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
     "krowl/cluster/again_count": Stat("Messages sent again, because they were lost."),
@@ -362,6 +363,9 @@ STATS: dict[str, Stat] = {
         ("scheme", "length", "count", "level", "size"),
     ),
     "krowl/requisites/queued_count": Stat("Requisites queued."),
+    "krowl/robots/overridden_count": Stat(
+        "Pages that robots.txt refuses, fetched by the permission in a sheet."
+    ),
     "krowl/seeds/bad_count": Stat("Seed lines skipped as bad."),
     "krowl/seeds/fallback_count": Stat("Bare seeds that went on with http after one try of https."),
     "krowl/seeds/read_count": Stat("Seed lines read."),

@@ -84,6 +84,12 @@ class Sites:
         found = self.of_host(host or host_of(url))
         return None if found is None else found.of(url)
 
+    def sheet_of(self, url: str, host: str, key: str) -> str:
+        """Return the name of the sheet that decides a key for a URL, and the line of the key."""
+        found = self.of_host(host)
+        why = None if found is None else found.why(url, key)
+        return "" if why is None else f"{why.sheet}, line {why.line}"
+
     # --- of a host as a whole ---
 
     def delay(self, host: str) -> float:

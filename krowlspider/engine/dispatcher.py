@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.limits import PageBudget
     from krowlspider.crawl.recrawl import Asked, Recrawl
+    from krowlspider.crawl.sites import Sites
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.frontier.entry import Entry
 
@@ -148,6 +149,9 @@ _HOST_TURN = 0.002
 _LOOK_AGAIN = 0.05
 # Most hosts named in warnings about a robots.txt that takes too long to match.
 _WARNINGS = 5
+# What a sheet with a permission overrides; and the authorities that are known to have one.
+_REFUSED = (Verdict.DISALLOWED, Verdict.UNDECIDED)
+_PERMITTED_MAX = 100_000
 
 
 def _ignore(response: object) -> None:
@@ -188,6 +192,8 @@ class Dispatcher:
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
+        # Authorities whose permission to override robots.txt is archived, the oldest first.
+        self._permitted: dict[str, None] = {}
 
     def next(self) -> Request | None:
         """Return the next request; None when there is none to send now. Then the engine is woken
@@ -327,7 +333,27 @@ class Dispatcher:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW
-        return self._gate.verdict(authority, url)
+        verdict = self._gate.verdict(authority, url)
+        if verdict in _REFUSED and self._job.sites is not None:
+            return self._overridden(self._job.sites, host, authority, url) or verdict
+        return verdict
+
+    def _overridden(self, sites: Sites, host: Host, authority: str, url: str) -> Verdict | None:
+        """Return ALLOWED for a page that robots.txt refuses and a sheet permits; None if none does.
+
+        The permission is archived once for each authority and start.
+        """
+        policy = sites.of(url, host.name)
+        if policy is None or policy.robots != "override" or policy.permission is None:
+            return None
+        if authority not in self._permitted:
+            if len(self._permitted) >= _PERMITTED_MAX:
+                del self._permitted[next(iter(self._permitted))]
+            self._permitted[authority] = None
+            sheet = sites.sheet_of(url, host.name, "permission")
+            self._job.notes.permission(f"{authority}/robots.txt", policy.permission, sheet)
+        self._frontier.counters["robots_overridden"] += 1
+        return Verdict.ALLOWED
 
     def _keep_crawl_delay(self, host: Host) -> bool:
         """Set the Crawl-delay of a host, and return True. If it is too long, retire the host

@@ -168,6 +168,7 @@ class Scheduler(BaseScheduler):
             is_node=node is not None,
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
+        has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -178,7 +179,7 @@ class Scheduler(BaseScheduler):
             recrawl=self.recrawl,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
             # Without requisites, a page waits for each robots.txt.
-            on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
+            on_page=self._look_at_robots if has_requisites else None,
         )
         self.ending = Ending(
             self.flights,

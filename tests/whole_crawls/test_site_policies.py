@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from tests.mockweb.server import certificate
 from tests.support.archived import valid_records
-from tests.support.crawls import crawl_raw
+from tests.support.crawling import scrapy
+from tests.support.crawls import AT_ONCE, ROBOTS, anchors, crawl_raw, crawled, page
 from tests.support.rawweb import Raw
 from tests.support.simulated_web import SimulatedRawWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.mockweb.log import Entry
 
 COOKIES = """# Netscape HTTP Cookie File
 .a.test\tTRUE\t/\tFALSE\t0\tsession\ts3cret
@@ -48,6 +54,26 @@ def html(*links: str) -> Raw:
     body = "".join(f"<a href={link}>x</a>" for link in links).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body)
     return Raw(head + body)
+
+
+def with_picture(path: str) -> Raw:
+    body = f"<img src={path}>".encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body)
+    return Raw(head + body)
+
+
+def host(request: bytes) -> str:
+    return headers_of(request)[b"Host"].decode().partition(":")[0]
+
+
+def path_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}{parts.path}"
+
+
+def page_rows(jobdir: Path) -> list[dict[str, Any]]:
+    lines = scrapy("frontier", jobdir, "--pages").stdout.splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def moved(to: str) -> Raw:
@@ -115,3 +141,146 @@ def test_headers_cookies_and_credentials_go_to_their_site(tmp_path: Path) -> Non
     assert blocks.count(b"\r\nCookie: [removed]\r\n") == 4
     assert "s3cret" not in crawl.log
     assert "pass:word" not in crawl.log
+
+
+KEPT_OUT = """
+[[sheet]]
+name = "row only"
+match = ["a.test"]
+archive = false
+requisites = true
+
+[[sheet]]
+name = "permitted"
+match = ["b.test"]
+robots = "override"
+permission = "Letter of 2026-11-02, A. Keeper"
+
+[[sheet]]
+name = "whole"
+match = ["test,b,)/page"]
+requisites = true
+"""
+DISALLOWED = Raw(
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\n"
+    b"User-agent: *\nDisallow: /\nCrawl-delay: 2"
+)
+PICTURE = Raw(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 3\r\n\r\npng")
+
+
+def test_sheets_decide_archive_requisites_and_robots(tmp_path: Path) -> None:
+    """Of a site that is not archived its rows stay, and the archive has a permission in writing."""
+    with (
+        SimulatedRawWeb(
+            {"/": html("/page"), "/page": with_picture("/p.png"), "/p.png": PICTURE}
+        ) as open_,
+        SimulatedRawWeb(
+            {
+                "/robots.txt": DISALLOWED,
+                "/": html("/page"),
+                "/page": with_picture("/p.png"),
+                "/p.png": PICTURE,
+            }
+        ) as closed,
+    ):
+        seeds = [
+            open_.url("a.test"),
+            open_.url("d.test"),
+            closed.url("b.test"),
+            closed.url("c.test"),
+        ]
+        crawl = crawl_raw(tmp_path, seeds, KROWL_POLICIES=policies(tmp_path, KEPT_OUT))
+        asked = [
+            f"{host(request)}{path}" for web in (open_, closed) for path, request in web.requests
+        ]
+    # The icon is a requisite too. d.test and c.test have no sheet.
+    assert sorted(asked) == sorted(
+        [
+            *(f"a.test/{each}" for each in ("robots.txt", "", "page", "p.png", "favicon.ico")),
+            *(f"b.test/{each}" for each in ("robots.txt", "", "page", "p.png", "favicon.ico")),
+            *("c.test/robots.txt", "d.test/robots.txt", "d.test/", "d.test/page"),
+        ]
+    )
+    records = valid_records(crawl.jobdir / "warc")
+    there = records.of_kind("response", "revisit")
+    left = ("a.test/", "a.test/page", "a.test/p.png", "a.test/favicon.ico")
+    assert sorted(path_of(each.url) for each in there) == sorted({*asked} - {*left})
+    assert len(records.of_kind("request")) == len(there)
+    notes = records.of_kind("metadata")
+    assert notes.only.url == closed.url("b.test", "/robots.txt")
+    assert notes.only.block_fields == [
+        ("robots", "override"),
+        ("permission", "Letter of 2026-11-02, A. Keeper"),
+        ("sheet", "permitted, line 12"),
+    ]
+    rows = {path_of(row["url"]): row for row in page_rows(crawl.jobdir)}
+    assert rows.keys() == {f"{name}.test/{each}" for name in "abd" for each in ("", "page")}
+    assert {path for path, row in rows.items() if "warc_date" not in row} == {
+        "a.test/",
+        "a.test/page",
+    }
+    # The digest shows whether a page has changed.
+    assert rows["a.test/page"]["payload_digest"] == rows["b.test/page"]["payload_digest"]
+    assert crawl.stats["krowl/archive/left_out_count"] == len(left)
+    assert crawl.stats["krowl/robots/overridden_count"] == 4
+    assert crawl.stats["krowl/frontier/dropped_count/robots"] == 1
+
+
+WAITS = """
+[[sheet]]
+name = "slow"
+match = ["a.test", "c.test"]
+delay = 3
+
+[[sheet]]
+name = "alone"
+match = ["d.test"]
+concurrency = 1
+
+[[sheet]]
+name = "wide"
+match = ["f.test"]
+concurrency = 4
+"""
+
+
+def test_sheets_decide_delay_and_concurrency(tmp_path: Path) -> None:
+    """The Crawl-delay of c.test is longer than its sheet's delay."""
+    hosts = [f"{number}.{name}.test" for name in "def" for number in range(4)]
+    spec = [
+        {"host": "^c\\.test", "path": "/robots.txt", "body": "User-agent: *\nCrawl-delay: 5"},
+        {**ROBOTS, "latency": 1},
+        page("/", anchors("/1", "/2"), latency=1),
+        page("^/[12]$", "", latency=1),
+    ]
+    _, log = crawled(
+        tmp_path,
+        spec,
+        *("a.test/", "b.test/", "c.test/", *hosts),
+        **AT_ONCE,
+        KROWL_POLICIES=policies(tmp_path, WAITS),
+    )
+    by_host: dict[str, list[Entry]] = {}
+    for entry in log:
+        by_host.setdefault(entry.host.partition(":")[0], []).append(entry)
+    assert {len(found) for found in by_host.values()} == {4}
+
+    def shortest(name: str) -> float:
+        return min(later.start - entry.end for entry, later in pairwise(by_host[name]))
+
+    assert 3 <= shortest("a.test") < 4
+    assert shortest("b.test") < 1
+    assert 5 <= min(later.start - entry.end for entry, later in pairwise(by_host["c.test"][1:]))
+    assert {
+        name: most_at_once(
+            [each for host in by_host if host.endswith(name) for each in by_host[host]]
+        )
+        for name in (".d.test", ".e.test", ".f.test")
+    } == {".d.test": 1, ".e.test": 2, ".f.test": 4}
+
+
+def most_at_once(entries: list[Entry]) -> int:
+    """Return the most requests that were in flight at one time."""
+    return max(
+        sum(other.start <= entry.start < other.end for other in entries) for entry in entries
+    )
