@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.in_flight import End, InFlight
 from krowlspider.crawl.limits import PageBudget, SeedsFirst
-from krowlspider.frontier.entry import AGAIN, JSON
+from krowlspider.frontier.entry import AGAIN, HEADED, JSON
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 # URLs of a retired host dropped at a time, about 10 ms of work. The rest are dropped when popped.
 _DROPPED_AT_ONCE = 1000
+# The reason to drop a page whose type is not wanted, by its answer to HEAD.
+HEAD_TYPE = "head_type"
 
 
 class Flights:
@@ -189,6 +191,8 @@ class Flights:
             return None
         if lease is None or lease.entry.is_awaited:
             return None
+        if in_flight.is_head:
+            return self._put_back_headed(in_flight, lease)
         before = lease.entry
         try:
             entry = self._codec.entry(request, before.url)
@@ -208,6 +212,19 @@ class Flights:
         in_flight.lease = None
         if _counts(lease):
             self._budget.give_back()
+        return batch
+
+    def _put_back_headed(self, in_flight: InFlight, lease: Lease) -> Batch | None:
+        """Put a page that was asked by HEAD back to its old place, to be asked by GET. Return the
+        batch that has its entry; None if the page is dropped."""
+        if in_flight.failure == HEAD_TYPE:
+            return None
+        in_flight.failure = None
+        lease.entry.request = HEADED
+        batch = self._frontier.store.batch()
+        name = lease.host.name
+        batch.put(self._frontier.queues.key_of(lease), lease.entry.encode(name))
+        self._unpop(in_flight)
         return batch
 
     def _set_health(self, host: Host) -> None:

@@ -68,6 +68,7 @@ class InFlight(Struct, eq=False):
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
     - ``asked``: the conditions of a request for a page that is fetched again.
+    - ``is_head``: a request by HEAD, before the GET of its page.
     - ``secrets``: lines of the request that the archive gets without their values.
     """
 
@@ -86,6 +87,7 @@ class InFlight(Struct, eq=False):
     trace: Trace | None = None
     asked: Asked | None = None
     secrets: tuple[bytes, ...] = ()
+    is_head: bool = False
 
     def mark(self, queues: EntryQueues) -> bytes:
         """Return the mark for the work on its page, or on the robots.txt of a host."""

@@ -47,6 +47,7 @@ _DROPPED = {
     "connect_timeout": (_LATE, "KROWL_CONNECT_TIMEOUT"),
     "first_byte_timeout": (_LATE, ""),
     "total_timeout": (_LATE, "DOWNLOAD_TIMEOUT"),
+    "head_type": ("its answer to HEAD has a type that is skipped", "KROWL_SKIP_EXTENSIONS"),
     "stopped": ("a spider stopped its download", ""),
     "ignored": ("a middleware refused it", ""),
     "not_awaited": ("a pipeline or callback waited for it, which a restart has ended", ""),
@@ -194,7 +195,15 @@ DROPPED = tuple(
             *("host", "domain", "depth", "url", "frontier", "domain_budget", "domain_share"),
             *("outbox", "redirects", "redirect_loop", "sitemap_domain", "sitemap_depth"),
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
-            *("operator", "hops", "ignored", "not_awaited", "unserializable", "recrawled"),
+            *(
+                "head_type",
+                "operator",
+                "hops",
+                "ignored",
+                "not_awaited",
+                "unserializable",
+                "recrawled",
+            ),
         }
     )
 )
@@ -339,6 +348,7 @@ STATS: dict[str, Stat] = {
     "krowl/loop/recent_lag_p99_ms": Stat(
         "Lag of the event loop: 99th percentile in the last KROWL_STATUS_INTERVAL."
     ),
+    "krowl/head/request_count": Stat("Requests by HEAD, before the GET of their page."),
     "krowl/memory/held_bytes": Stat("Bytes of bodies in memory."),
     "krowl/memory/waits_count": Stat("Times that a body or the next request waited for memory."),
     "krowl/pages/duplicate_count": Stat(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.flights import Flights
+    from krowlspider.crawl.head import HeadFirst
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.limits import PageBudget
@@ -155,7 +156,7 @@ _PERMITTED_MAX = 100_000
 
 
 def _ignore(response: object) -> None:
-    """Do nothing: callback of a robots.txt request, whose answer the robots middleware has read."""
+    """Do nothing: callback of requests whose answer a middleware has read."""
 
 
 class Dispatcher:
@@ -175,6 +176,7 @@ class Dispatcher:
         *,
         awaited: AwaitedRequests,
         recrawl: Recrawl | None,
+        head_first: HeadFirst | None,
         obey_robots: bool,
         on_page: Callable[[Host, str, Entry], None] | None,
     ):
@@ -188,6 +190,7 @@ class Dispatcher:
         self._waker = waker
         self._awaited = awaited
         self._recrawl = recrawl
+        self._head_first = head_first
         self._obey_robots = obey_robots
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
@@ -410,6 +413,11 @@ class Dispatcher:
 
     def _page(self, host: Host, lease: Lease, asked: Asked | None) -> tuple[Request, InFlight]:
         entry = lease.entry
+        if self._head_first is not None and self._head_first.asks(entry, host.name):
+            request = Request(
+                entry.url, _ignore, "HEAD", dont_filter=True, meta={"dont_cache": True}
+            )
+            return request, InFlight(host, entry.url, lease=lease, is_head=True)
         is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
         return request, InFlight(host, entry.url, lease=lease, asked=asked)

@@ -214,7 +214,9 @@ class DownloadHandler(BaseDownloadHandler):
             self._meters.fetched(exchange)
         if in_flight.trace is not None:
             in_flight.trace.answered(exchange)
-        is_archived = self._sites is None or self._is_archived(self._sites, in_flight)
+        is_archived = not in_flight.is_head and (
+            self._sites is None or self._is_archived(self._sites, in_flight)
+        )
         if is_archived:
             if exchange.stored is not None:
                 await self._job.archive.room()
@@ -275,7 +277,9 @@ class DownloadHandler(BaseDownloadHandler):
             if in_flight.trace is not None:
                 in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
-            if self._sites is not None and not self._is_archived(self._sites, in_flight):
+            if in_flight.is_head or not (
+                self._sites is None or self._is_archived(self._sites, in_flight)
+            ):
                 raise as_scrapy(error) from error
             if error.exchange is not None:
                 if error.exchange.stored is not None:
@@ -424,7 +428,7 @@ class DownloadHandler(BaseDownloadHandler):
         request.meta["download_latency"] = exchange.times.latency
         in_flight.received = exchange.response_size
         self._count_answer(exchange.status, in_flight.received)
-        if exchange.status in THROTTLING:
+        if in_flight.is_head or exchange.status in THROTTLING:
             return
         self._count("krowl/archive/left_out_count")
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from krowlspider.crawl.forecasting import Forecasts
+    from krowlspider.crawl.head import HeadFirst
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
@@ -93,6 +94,8 @@ class Scheduler(BaseScheduler):
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
         self.recrawl: Recrawl | None = None
+        # None where no URL is asked by HEAD first.
+        self.head_first: HeadFirst | None = None
         self._recrawling: asyncio.Task[None] | None = None
         self._forecasts: Forecasts | None = None
         self._forecasting: asyncio.Task[None] | None = None
@@ -168,6 +171,14 @@ class Scheduler(BaseScheduler):
             is_node=node is not None,
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
+        if settings.getbool("KROWL_HEAD") or job.sites is not None:
+            from krowlspider.crawl.head import HeadFirst  # noqa: PLC0415 - for few crawls
+
+            self.head_first = HeadFirst(
+                is_usual=settings.getbool("KROWL_HEAD"),
+                skipped=settings.getlist("KROWL_SKIP_EXTENSIONS"),
+                sites=job.sites,
+            )
         has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
         self._dispatcher = Dispatcher(
             job,
@@ -177,6 +188,7 @@ class Scheduler(BaseScheduler):
             self._waker,
             awaited=self.awaited,
             recrawl=self.recrawl,
+            head_first=self.head_first,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
             # Without requisites, a page waits for each robots.txt.
             on_page=self._look_at_robots if has_requisites else None,

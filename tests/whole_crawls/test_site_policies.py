@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -284,3 +285,79 @@ def most_at_once(entries: list[Entry]) -> int:
     return max(
         sum(other.start <= entry.start < other.end for other in entries) for entry in entries
     )
+
+
+HEADS = """
+[[sheet]]
+name = "asked by HEAD"
+match = ["a.test"]
+head = true
+
+[[sheet]]
+name = "not asked by HEAD"
+match = ["test,a,)/get", "c.test"]
+head = false
+"""
+
+
+def test_urls_of_unknown_type_are_asked_by_head_first(tmp_path: Path) -> None:
+    """A HEAD is a request of its own, with the delay of its host. It is followed by its GET, unless
+    the type is skipped; what answers without type or with an error is asked by GET too."""
+    film = {"headers": {"Content-Type": "Video/MP4; x=y"}, "body": "film"}
+    refusals = {f"/{status}": status for status in (405, 501, 403, 500, 503)}
+    known = ("/page.html", "/folder/", "/a.PHP?x=1", "/get/film")
+    asked = ("/text", "/v1.2", "/untyped", "/moved", "/cut", *refusals)
+    spec = [
+        ROBOTS,
+        page("/", anchors(*known, *asked, "/film", "/film?x=2")),
+        {"path": "^/film", **film},
+        {"path": "/get/film", **film},
+        {"path": "/cut", "first": 1, "close_early": True, "body": "cut"},
+        {"path": "/untyped", "body": ""},
+        {"path": "/moved", "redirect": "/page.html"},
+        *(
+            page(path, "", first=1, status=status, headers={"Content-Type": "image/png"})
+            for path, status in refusals.items()
+        ),
+        page("^/", ""),
+    ]
+    crawl, log = crawled(
+        tmp_path,
+        spec,
+        *("a.test/", "b.test/film", "b.test/", "c.test/"),
+        KROWL_DELAY_MIN=1,
+        KROWL_POLICIES=policies(tmp_path, HEADS),
+        KROWL_HEAD=1,
+        RETRY_TIMES=0,
+    )
+    by_host: dict[str, list[Entry]] = {}
+    for entry in log:
+        by_host.setdefault(entry.host.partition(":")[0], []).append(entry)
+    found = {
+        name: Counter((entry.method, entry.path) for entry in entries)
+        for name, entries in by_host.items()
+    }
+    every = ("/robots.txt", "/", *known, *asked)
+    once = {("GET", path): 1 for path in every}
+    heads = {("HEAD", path): 1 for path in (*asked, "/film", "/film?x=2")}
+    assert found["a.test"] == {**once, **heads}
+    # By the setting: a seed is asked by GET.
+    others = Counter([("GET", "/film"), ("HEAD", "/get/film")])
+    left = Counter([("HEAD", "/film"), ("GET", "/get/film")])
+    assert found["b.test"] == Counter({**once, **heads}) + others - left
+    films = {("GET", path): 1 for path in ("/film", "/film?x=2")}
+    assert found["c.test"] == {**once, **films, ("GET", "/503"): 2}
+    for entries in by_host.values():
+        assert min(later.start - entry.end for entry, later in pairwise(entries)) >= 1
+        places = [(entry.path, entry.method) for entry in entries]
+        for path in asked:
+            if (path, "HEAD") in places:
+                # The GET comes next: the page keeps its place.
+                assert places.index((path, "GET")) == places.index((path, "HEAD")) + 1
+    assert crawl.stats["krowl/frontier/dropped_count/head_type"] == 4
+    assert crawl.stats["krowl/head/request_count"] == 12 + 12
+    methods = {
+        each.block.split(b" ")[0]
+        for each in valid_records(crawl.jobdir / "warc").of_kind("request")
+    }
+    assert methods == {b"GET"}

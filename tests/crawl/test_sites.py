@@ -1,0 +1,174 @@
+"""What sheets say about single sites, and the files that they name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.crawl.head import HeadFirst, shows_html
+from krowlspider.crawl.sites import Sites
+from krowlspider.policies.sheets import BadPolicies, Policies
+from krowlspider.politeness.delay import DelayPolicy, HostRate
+from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
+from tests.support.crawling import write_seeds
+from tests.support.crawls import refused
+from tests.support.simulated_crawl import SimulatedCrawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAGIC = b"# Netscape HTTP Cookie File\n"
+SHEET = '[[sheet]]\nname = "a"\nmatch = ["a.test"]\n'
+DAY = 86_400.0
+
+
+def sites(text: str, path: str = "", address: str = "") -> Sites:
+    return Sites(Policies.parse(text, path), "bot/1", lambda _: address)
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "message"),
+    [
+        ("auth", None, "{file} cannot be read: No such file or directory"),
+        ("auth", b"", "{file} has 0 lines: write user:password on one line"),
+        ("auth", b"a:b\nc:d\n", "{file} has 2 lines: write user:password on one line"),
+        ("auth", b"nobody\n", "{file} line 1 is not user:password"),
+        ("auth", b"a:\x07\n", "{file} line 1 is not user:password"),
+        ("auth", b"a:\xff\n", "{file} is no UTF-8 text"),
+        ("auth", bytes(2_000_000), "{file} has more than 1048576 bytes"),
+        ("cookies", None, "{file} cannot be read: No such file or directory"),
+        (
+            "cookies",
+            b"a.test\tFALSE\t/\tFALSE\t0\tname\tvalue\n",
+            "{file} line 1 does not begin a cookies.txt: write '# Netscape HTTP Cookie File'",
+        ),
+        ("cookies", MAGIC + b"\n# words\na.test FALSE / FALSE 0 a b\n", "{file} line 4 is no"),
+        ("cookies", MAGIC + b"a.test\tyes\t/\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),
+        ("cookies", MAGIC + b"a.test\tFALSE\t/\tFALSE\tnow\ta\tb\n", "{file} line 2 is no cookie"),
+        (
+            "cookies",
+            MAGIC + "a.test\tFALSE\t/\tFALSE\t0\ta\tü\n".encode(),
+            "{file} line 2 has char",
+        ),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(
+    tmp_path: Path, key: str, content: bytes | None, message: str
+) -> None:
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_bytes(content)
+    policies = tmp_path / "policies.toml"
+    with pytest.raises(BadPolicies) as found:
+        sites(f'{SHEET}{key} = "file"', str(policies))
+    expected = f"{policies} line 4: {key}: {message.format(file=file)}"
+    assert found.value.errors[0].startswith(expected)
+
+
+def test_a_start_is_refused_for_a_bad_file(tmp_path: Path) -> None:
+    policies = tmp_path / "policies.toml"
+    policies.write_text(f'{SHEET}auth = "secret"\n')
+    seeds = write_seeds(tmp_path / "seeds.txt", ["http://a.test/"])
+    crawl = SimulatedCrawl(
+        tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_POLICIES": policies}
+    )
+    assert refused(crawl) == (
+        f"krowlspider: {policies} line 4: auth: {tmp_path / 'secret'} cannot be read:"
+        " No such file or directory"
+    )
+
+
+def test_bad_policies_leave_those_in_force(tmp_path: Path) -> None:
+    found = sites(f"{SHEET}delay = 9")
+    with pytest.raises(BadPolicies):
+        found.use(Policies.parse(f'{SHEET}auth = "none"', str(tmp_path / "policies.toml")))
+    assert found.delay("a.test") == 9
+
+
+def test_a_delay_only_makes_waits_longer() -> None:
+    found = sites(f"{SHEET}delay = 9")
+    usual = DelayPolicy(5.0, 0.25, 30.0, 300.0)
+    policy = found.delays(usual)
+    assert policy.longest == 3600.0
+    assert policy.of("b.test").delay(HostRate()) == 0.25
+    rates = {
+        9.0: HostRate(),
+        20.0: HostRate(ema=4.0),
+        60.0: HostRate(floor=60.0),
+        36.0: HostRate(throttling=2),
+    }
+    assert {wait: policy.of("a.test").delay(rate) for wait, rate in rates.items()} == {
+        wait: wait for wait in rates
+    }
+    slow = found.delays(DelayPolicy(5.0, 10.0, 30.0, 300.0))
+    assert slow.of("a.test").delay(HostRate()) == 10.0
+    assert sites(f"{SHEET}delay = 80000").delays(usual).longest == 80_000
+
+
+@pytest.mark.parametrize(
+    ("keys", "terms"),
+    [
+        ("", Terms()),
+        ("weight = 3", Terms(3.0)),
+        ("recrawl_min = 7200", Terms(least=7200.0)),
+        ("recrawl_max = 120", Terms(least=120.0, most=120.0)),
+        (f"recrawl_max = {DAY}", Terms(least=INTERVAL_MIN, most=DAY)),
+        (f"recrawl_min = {800 * DAY}", Terms(least=800 * DAY, most=800 * DAY)),
+        ("recrawl_min = 60\nrecrawl_max = 90", Terms(least=60.0, most=90.0)),
+    ],
+)
+def test_terms_of_a_site(keys: str, terms: Terms) -> None:
+    assert INTERVAL_MAX < 800 * DAY
+    found = sites(f"{SHEET}{keys}")
+    assert found.terms("http://a.test/page") == terms
+    assert found.terms("http://b.test/page") == Terms()
+
+
+def test_a_block_of_addresses_covers_hosts_there() -> None:
+    text = '[[sheet]]\nname = "block"\nmatch = ["192.0.2.0/24"]\ndelay = 7'
+    assert sites(text, address="192.0.2.9").delay("a.test") == 7
+    assert sites(text, address="198.51.100.9").delay("a.test") == 0
+    assert sites(text).delay("a.test") == 0
+
+
+@pytest.mark.parametrize(
+    ("media_type", "is_refused"),
+    [
+        (None, False),
+        (b"text/html; charset=utf-8", False),
+        (b"", False),
+        (b"application/pdf", False),
+        (b"application/xhtml+xml", False),
+        (b" Image/PNG ;x", True),
+        (b"image/x-unheard-of", True),
+        (b"video/mp4", True),
+        (b"font/woff2", True),
+        (b"application/zip", True),
+        (b"\xff/\xff", False),
+    ],
+)
+def test_head_refuses_types_of_skipped_extensions(
+    media_type: bytes | None, *, is_refused: bool
+) -> None:
+    skipped = ["png", ".JPG", "mp4", "woff", "zip"]
+    head_first = HeadFirst(is_usual=True, skipped=skipped, sites=None)
+    assert head_first.refuses(200, media_type) is is_refused
+    assert not head_first.refuses(404, media_type)
+    assert not HeadFirst(is_usual=True, skipped=[], sites=None).refuses(200, media_type)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_html"),
+    [
+        ("http://a.test/", True),
+        ("http://a.test/b/?c=d/e", True),
+        ("http://a.test/b.HTML?c", True),
+        ("http://a.test/html", False),
+        ("http://a.test/b.pdf", False),
+        ("http://a.test/b.html/c", False),
+        ("http://a.test/c?d=e.html", False),
+    ],
+)
+def test_which_urls_show_html(url: str, *, is_html: bool) -> None:
+    assert shows_html(url) is is_html
