@@ -5,17 +5,19 @@ A crawl without policies has no `Sites`, and asks nothing.
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from functools import lru_cache
 from http.cookiejar import CookieJar, LoadError, MozillaCookieJar
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.request import Request
 
 from krowlspider.policies.sheets import BadPolicies
 from krowlspider.politeness.delay import SiteDelays
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, USUAL, Terms
-from krowlspider.urls.canonical import host_of, name_of
+from krowlspider.urls.canonical import domain_of, host_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,15 +37,9 @@ _FIELDS = 7
 _FLAGS = {"TRUE", "FALSE"}
 _HTTP_ONLY = "#HttpOnly_"
 
+logger = logging.getLogger(__name__)
+
 Headers = list[tuple[bytes, bytes]]
-
-
-class Rules(NamedTuple):
-    """What holds in place of a setting for one key: the value, and the sheet and line of it."""
-
-    value: str
-    sheet: str
-    line: int
 
 
 class Sites:
@@ -59,6 +55,8 @@ class Sites:
         self, policies: Policies, agent: str, address_of: Callable[[str], str] = lambda _: ""
     ):
         self._agent = agent
+        # Files of credentials that are not sent to some http URL, as was logged.
+        self._warned: set[str] = set()
         self.address_of = address_of
         self.use(policies)
 
@@ -95,7 +93,7 @@ class Sites:
     def delay(self, host: str) -> float:
         """Return the least delay of a host in seconds; 0 if no sheet has one."""
         found = self.of_host(host)
-        return 0.0 if found is None else found.fixed.delay or 0.0
+        return 0.0 if found is None else found.delay
 
     def delays(self, policy: DelayPolicy) -> SiteDelays:
         """Return a policy of delays with those of the sheets."""
@@ -105,7 +103,7 @@ class Sites:
     def concurrency(self, domain: str) -> int | None:
         """Return how many requests to a registrable domain may be in flight; None if no sheet says
         that."""
-        found = self.of_host(domain)
+        found = self.policies.of_host(domain)
         return None if found is None else found.fixed.concurrency
 
     # --- of a page ---
@@ -120,19 +118,27 @@ class Sites:
         weight = 1.0 if policy.weight is None else policy.weight
         return Terms(weight, least, max(least, most))
 
+    def open_headers(self, policy: Policy) -> dict[bytes, bytes]:
+        """Return the headers of a sheet that are no secret: its own, and the User-Agent if it has a
+        suffix."""
+        given = {
+            name.title().encode(): text.encode() for name, text in (policy.headers or {}).items()
+        }
+        if policy.user_agent_suffix:
+            given[b"User-Agent"] = f"{self._agent} {policy.user_agent_suffix}".encode("latin-1")
+        return given
+
     def headers(self, policy: Policy, url: str, own: Headers) -> tuple[Headers, tuple[bytes, ...]]:
         """Return the headers of a request for a URL, and those lines of them that are secret.
 
         ``own`` are its headers without the sheets: those of the settings give way to the sheet's,
         by name. Credentials go over https only, unless the sheet permits http.
         """
-        given: dict[bytes, bytes] = {}
+        given = self.open_headers(policy)
         secrets: list[bytes] = []
-        if policy.user_agent_suffix:
-            given[b"User-Agent"] = f"{self._agent} {policy.user_agent_suffix}".encode("latin-1")
-        for name, text in (policy.headers or {}).items():
-            given[name.title().encode()] = text.encode()
-        if policy.auth and (url.startswith("https:") or policy.auth_over_http):
+        if policy.auth and not (url.startswith("https:") or policy.auth_over_http):
+            self._warn_of_http(policy.auth, url)
+        elif policy.auth:
             given[b"Authorization"] = self._files.auth[policy.auth]
             secrets.append(_line(b"Authorization", given[b"Authorization"]))
         if policy.cookies and (sent := self._files.cookies[policy.cookies].sent(url)):
@@ -142,32 +148,15 @@ class Sites:
         kept = [(name, value) for name, value in own if name not in given]
         return [*given.items(), *kept], tuple(secrets)
 
-    # --- for people ---
-
-    def rules(self, host: str) -> dict[str, Rules]:
-        """Return what the sheets say about a host as a whole, by key."""
-        found = self.of_host(host)
-        return {} if found is None else rules_of(found)
-
-
-def rules_of(found: HostPolicies) -> dict[str, Rules]:
-    """Return what sheets say about a host as a whole, by key. Files are named, not read."""
-    rules = {}
-    for key in found.fixed.__slots__:
-        value = getattr(found.fixed, key)
-        if value is not None and (why := found.why("/", key)) is not None:
-            rules[key] = Rules(_words(value), why.sheet, why.line)
-    return rules
-
-
-def _words(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(str(getattr(each, "pattern", each)) for each in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name}: {text}" for name, text in value.items())
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    def _warn_of_http(self, auth: str, url: str) -> None:
+        if auth not in self._warned:
+            self._warned.add(auth)
+            logger.warning(
+                "auth = %r is not sent over http, as to %s: use https, or set auth_over_http = true"
+                " in its sheet",
+                auth,
+                host_of(url),
+            )
 
 
 def _line(name: bytes, value: bytes) -> bytes:
@@ -188,6 +177,8 @@ class _Files:
         self.cookies: dict[str, _Cookies] = {}
         folder, errors = Path(policies.path).parent, list[str]()
         for sheet in policies.sheets:
+            if (fault := _bad_concurrency(sheet)) is not None:
+                errors.append(f"{policies.path} line {sheet.line_of('concurrency')}: {fault}")
             for key, value, line in _named(sheet):
                 try:
                     if key == "auth" and value not in self.auth:
@@ -198,6 +189,28 @@ class _Files:
                     errors.append(f"{policies.path} line {line}: {key}: {error}")
         if errors:
             raise BadPolicies(errors)
+
+
+def _bad_concurrency(sheet: Sheet) -> str | None:
+    """Return why a sheet cannot have a concurrency; None if it can, or has none."""
+    if "concurrency" not in sheet.values:
+        return None
+    for kind, covered in sheet.matches:
+        domain = domain_of(covered.partition("/")[0])
+        if domain != covered or not (kind == "below" or _is_address(covered)):
+            return (
+                "concurrency holds for registrable domains with all their hosts, not for"
+                f" {covered}: match {domain!r}, in a sheet of its own"
+            )
+    return None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _named(sheet: Sheet) -> Iterator[tuple[str, str, int]]:

@@ -30,8 +30,11 @@ _PRINTABLE = re.compile(r"[ -~]+")
 _RESERVED = {
     **dict.fromkeys(("connection", "content-length", "host", "te", "trailer"), "the crawl sets it"),
     **dict.fromkeys(("transfer-encoding", "upgrade"), "the crawl sets it"),
+    **dict.fromkeys(("expect", "if-modified-since", "if-none-match"), "the crawl sets it"),
+    "range": "whole pages are fetched",
     "authorization": "use the key auth",
     "cookie": "use the key cookies",
+    "proxy-authorization": "it is for the proxy, not for the site",
     "user-agent": "use the key user_agent_suffix",
 }
 
@@ -174,12 +177,13 @@ def _headers(value: object) -> dict[str, str]:
 KEYS: dict[str, Key] = {
     "delay": Key(
         _number(_DAY, "seconds"),
-        "Least seconds between two requests to the host. It only makes waits longer than the"
-        " settings, robots.txt and backoff do.",
+        "Least seconds between two requests to the host; of several paths of a host, the longest"
+        " holds. It only makes waits longer than the settings, robots.txt and backoff do.",
     ),
     "concurrency": Key(
         _integer(1, 1000),
-        "Requests in flight to the registrable domain, in place of KROWL_DOMAIN_CONCURRENCY.",
+        "Requests in flight to a registrable domain, in place of KROWL_DOMAIN_CONCURRENCY. The"
+        " sheet must match the whole domain.",
     ),
     "depth": Key(_integer(0), "Most links from a seed to a URL that the sheet covers."),
     "include": Key(

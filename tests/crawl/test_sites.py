@@ -107,6 +107,36 @@ def test_a_delay_only_makes_waits_longer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("match", "is_good"),
+    [
+        ("a.test", True),
+        ("192.0.2.1", True),
+        ("host:www.a.test", False),
+        ("www.a.test", False),
+        ("test,a,)/path", False),
+        ("192.0.2.0/24", False),
+    ],
+)
+def test_concurrency_is_of_a_whole_domain(match: str, *, is_good: bool) -> None:
+    text = f'[[sheet]]\nname = "a"\nmatch = ["{match}"]\nconcurrency = 3'
+    if is_good:
+        assert sites(text).concurrency(match) == 3
+        assert sites(text).concurrency("b.test") is None
+    else:
+        with pytest.raises(BadPolicies, match="line 4: concurrency holds for registrable domains"):
+            sites(text)
+
+
+def test_the_longest_delay_of_the_paths_of_a_host_holds() -> None:
+    found = sites(
+        f"{SHEET}delay = 2\n[[sheet]]\nname = 'b'\nmatch = ['test,a,)/slow']\ndelay = 7\n"
+        "[[sheet]]\nname = 'c'\nmatch = ['test,a,)/quick']\ndelay = 1"
+    )
+    assert found.delay("a.test") == 7
+    assert found.delays(DelayPolicy(5.0, 0.25, 30.0, 300.0)).longest_least == 7
+
+
+@pytest.mark.parametrize(
     ("keys", "terms"),
     [
         ("", Terms()),
