@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from functools import lru_cache
-from http.cookiejar import CookieJar, LoadError, MozillaCookieJar
 from ipaddress import ip_address
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.request import Request
+from time import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.policies.sheets import BadPolicies
 from krowlspider.politeness.delay import SiteDelays
@@ -20,8 +20,7 @@ from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, USUAL, Terms
 from krowlspider.urls.canonical import domain_of, host_of, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from http.cookiejar import Cookie
+    from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.policies.keys import Policy
     from krowlspider.policies.sheets import HostPolicies, Policies, Sheet
@@ -29,8 +28,10 @@ if TYPE_CHECKING:
 
 # Bytes of a file that a sheet names.
 _SIZE_MAX = 1024 * 1024
-# Hosts whose cookies are at hand.
-_JARS = 1000
+# Names of hosts whose cookies are at hand.
+_NAMES = 1000
+# The authority of an http or https URL begins at this index or before it.
+_AUTHORITY = 8
 # The fields of a cookie, with tabs between them: domain, whether it is for names below it, path,
 # whether it is for https only, the time at which it expires, name, value.
 _FIELDS = 7
@@ -141,7 +142,7 @@ class Sites:
         elif policy.auth:
             given[b"Authorization"] = self._files.auth[policy.auth]
             secrets.append(_line(b"Authorization", given[b"Authorization"]))
-        if policy.cookies and (sent := self._files.cookies[policy.cookies].sent(url)):
+        if policy.cookies and (sent := self._files.cookies[policy.cookies].sent(url, time())):
             before = next((value for name, value in own if name == b"Cookie"), b"")
             given[b"Cookie"] = before + b"; " * bool(before) + sent
             secrets.append(_line(b"Cookie", given[b"Cookie"]))
@@ -250,59 +251,78 @@ def _read_auth(path: Path) -> bytes:
 
 
 def _read_cookies(path: Path) -> _Cookies:
-    """:raises ValueError: the file cannot be read, or is no cookies.txt"""
+    """:raises ValueError: the file cannot be read, or has a line that is no cookie"""
+    found = []
     for number, line in enumerate(_read(path).split("\n"), 1):
         text = line.rstrip("\r").removeprefix(_HTTP_ONLY)
-        if not text.strip() or text.lstrip().startswith(("#", "$")):
+        if not text.strip() or text.startswith("#"):
             continue
         fields = text.split("\t")
         is_cookie = len(fields) == _FIELDS and fields[1] in _FLAGS and fields[3] in _FLAGS
-        if not is_cookie or not (fields[4].isdecimal() or not fields[4]):
+        if not is_cookie or not fields[2].startswith("/") or not fields[4].isdecimal():
             raise ValueError(
                 f"{path} line {number} is no cookie: write domain, TRUE or FALSE, path, TRUE or"
                 " FALSE, expiry in epoch seconds, name and value, with tabs between them"
             )
         if not text.isascii() or not all(field.isprintable() for field in fields):
             raise ValueError(f"{path} line {number} has characters that no cookie may have")
-    jar = MozillaCookieJar()
-    try:
-        jar.load(str(path), ignore_discard=True, ignore_expires=True)
-    except (LoadError, OSError, ValueError) as error:
-        way = "write '# Netscape HTTP Cookie File' on its first line"
-        raise ValueError(f"{path} line 1 does not begin a cookies.txt: {way}") from error
-    return _Cookies(jar)
+        domain, below, where, secure, expires, name, value = fields
+        cookie = _Cookie(
+            domain.lower().lstrip("."),
+            is_below=below == "TRUE",
+            path=where,
+            is_secure=secure == "TRUE",
+            expires=int(expires) or inf,
+            pair=(f"{name}={value}" if name else value).encode(),
+        )
+        found.append(cookie)
+    return _Cookies(found)
+
+
+class _Cookie(NamedTuple):
+    """A cookie for a name, with ``is_below`` for all names below it too. ``expires`` is in epoch
+    seconds, infinity for a cookie of the session."""
+
+    domain: str
+    is_below: bool
+    path: str
+    is_secure: bool
+    expires: float
+    pair: bytes
 
 
 class _Cookies:
-    """The cookies of a file. Which of them a request gets is decided as in `http.cookiejar`."""
+    """The cookies of a file. RFC 6265, section 5.4, decides which of them a request gets."""
 
-    def __init__(self, jar: CookieJar):
-        self._by_domain: dict[str, list[Cookie]] = {}
-        for cookie in jar:
-            if cookie.expires == 0:
-                # Of the session, as curl and browsers write it.
-                cookie.expires = None
-            self._by_domain.setdefault(cookie.domain.lstrip("."), []).append(cookie)
-        # A jar is searched in whole for each request.
-        self._jar_of = lru_cache(_JARS)(self._jar)
+    def __init__(self, cookies: Iterable[_Cookie]):
+        self._by_domain: dict[str, list[_Cookie]] = {}
+        for cookie in cookies:
+            self._by_domain.setdefault(cookie.domain, []).append(cookie)
+        self._of_name = lru_cache(_NAMES)(self._found)
 
-    def sent(self, url: str) -> bytes:
-        """Return the value of the header Cookie for a URL; empty without one."""
-        jar = self._jar_of(name_of(host_of(url)))
-        if jar is None:
+    def sent(self, url: str, now: float) -> bytes:
+        """Return the value of the header Cookie for a URL at a time; empty without one."""
+        if not (cookies := self._of_name(name_of(host_of(url)))):
             return b""
-        request = Request(url)  # noqa: S310 - nothing is opened
-        jar.add_cookie_header(request)
-        return (request.get_header("Cookie") or "").encode("latin-1")
+        path = url[url.index("/", _AUTHORITY) :].partition("?")[0]
+        is_https = url.startswith("https:")
+        return b"; ".join(
+            cookie.pair
+            for cookie in cookies
+            if (is_https or not cookie.is_secure)
+            and cookie.expires > now
+            and path.startswith(cookie.path)
+            and (cookie.path[-1] == "/" or path[len(cookie.path) :][:1] in ("", "/"))
+        )
 
-    def _jar(self, name: str) -> CookieJar | None:
-        """Return a jar with the cookies of a name and the names above it; None without any."""
+    def _found(self, name: str) -> list[_Cookie]:
+        """Return the cookies of a name, those of longer paths first."""
         parts = name.split(".")
-        above = [".".join(parts[at:]) for at in range(len(parts))]
-        found = [cookie for each in above for cookie in self._by_domain.get(each, ())]
-        if not found:
-            return None
-        jar = CookieJar()
-        for cookie in found:
-            jar.set_cookie(cookie)
-        return jar
+        names = [".".join(parts[at:]) for at in range(len(parts))]
+        found = [
+            cookie
+            for each in names
+            for cookie in self._by_domain.get(each, ())
+            if each == name or cookie.is_below
+        ]
+        return sorted(found, key=lambda cookie: -len(cookie.path))

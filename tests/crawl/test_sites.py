@@ -38,11 +38,8 @@ def sites(text: str, path: str = "", address: str = "") -> Sites:
         ("auth", b"a:\xff\n", "{file} is no UTF-8 text"),
         ("auth", bytes(2_000_000), "{file} has more than 1048576 bytes"),
         ("cookies", None, "{file} cannot be read: No such file or directory"),
-        (
-            "cookies",
-            b"a.test\tFALSE\t/\tFALSE\t0\tname\tvalue\n",
-            "{file} line 1 does not begin a cookies.txt: write '# Netscape HTTP Cookie File'",
-        ),
+        ("cookies", b'{"a": 1}', "{file} line 1 is no cookie: write domain, TRUE or FALSE, path,"),
+        ("cookies", MAGIC + b"a.test\tFALSE\tpath\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),
         ("cookies", MAGIC + b"\n# words\na.test FALSE / FALSE 0 a b\n", "{file} line 4 is no"),
         ("cookies", MAGIC + b"a.test\tyes\t/\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),
         ("cookies", MAGIC + b"a.test\tFALSE\t/\tFALSE\tnow\ta\tb\n", "{file} line 2 is no cookie"),
@@ -64,6 +61,50 @@ def test_a_bad_file_is_named_with_its_line(
         sites(f'{SHEET}{key} = "file"', str(policies))
     expected = f"{policies} line 4: {key}: {message.format(file=file)}"
     assert found.value.errors[0].startswith(expected)
+
+
+COOKIES = """# Netscape HTTP Cookie File
+.a.test\tTRUE\t/\tFALSE\t0\tbelow\t1
+a.test\tTRUE\t/\tFALSE\t4102444800\tbelow-too\t2\r
+A.test\tFALSE\t/\tFALSE\t0\thost\t3
+#HttpOnly_a.test\tFALSE\t/\tTRUE\t0\tsecure\t4
+a.test\tFALSE\t/deep\tFALSE\t0\tdeep\t5
+a.test\tFALSE\t/deep/er/\tFALSE\t0\tdeeper\t6
+a.test\tFALSE\t/\tFALSE\t1000000000\texpired\t7
+a.test\tFALSE\t/\tFALSE\t0\t\tnameless
+test\tTRUE\t/\tFALSE\t0\tall\t8
+b.test\tTRUE\t/\tFALSE\t0\tother\t9
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("http://a.test/", "below=1; below-too=2; host=3; nameless; all=8"),
+        ("http://a.test:81/?/deep", "below=1; below-too=2; host=3; nameless; all=8"),
+        ("https://a.test/", "below=1; below-too=2; host=3; secure=4; nameless; all=8"),
+        ("http://a.test/deep", "deep=5; below=1; below-too=2; host=3; nameless; all=8"),
+        ("http://a.test/deeper", "below=1; below-too=2; host=3; nameless; all=8"),
+        (
+            "http://a.test/deep/er/x?y",
+            "deeper=6; deep=5; below=1; below-too=2; host=3; nameless; all=8",
+        ),
+        ("http://www.a.test/", "below=1; below-too=2; all=8"),
+        ("http://aa.test/", "all=8"),
+        ("http://xa.test.example/", ""),
+    ],
+)
+def test_which_cookies_are_sent(tmp_path: Path, url: str, sent: str) -> None:
+    """RFC 6265, sections 5.1.3, 5.1.4 and 5.4."""
+    (tmp_path / "cookies.txt").write_bytes(COOKIES.encode())
+    text = '[[sheet]]\nname = "a"\nmatch = ["a.test", "aa.test", "xa.test.example"]\ncookies = "cookies.txt"'
+    found = sites(text, str(tmp_path / "policies.toml"))
+    policy = found.of(url)
+    assert policy is not None
+    headers, secrets = found.headers(policy, url, [(b"Accept", b"*/*")])
+    cookie = [(b"Cookie", sent.encode())] if sent else []
+    assert headers == [*cookie, (b"Accept", b"*/*")]
+    assert secrets == tuple(b"%b: %b\r\n" % each for each in cookie)
 
 
 def test_a_start_is_refused_for_a_bad_file(tmp_path: Path) -> None:
