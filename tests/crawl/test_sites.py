@@ -38,7 +38,7 @@ def sites(text: str, path: str = "", address: str = "") -> Sites:
         ("auth", b"a:\xff\n", "{file} is no UTF-8 text"),
         ("auth", bytes(2_000_000), "{file} has more than 1048576 bytes"),
         ("cookies", None, "{file} cannot be read: No such file or directory"),
-        ("cookies", b'{"a": 1}', "{file} line 1 is no cookie: write domain, TRUE or FALSE, path,"),
+        ("cookies", b'{"a": 1}', "{file} line 1 is no cookie: write domain"),
         ("cookies", MAGIC + b"a.test\tFALSE\tpath\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),
         ("cookies", MAGIC + b"\n# words\na.test FALSE / FALSE 0 a b\n", "{file} line 4 is no"),
         ("cookies", MAGIC + b"a.test\tyes\t/\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),

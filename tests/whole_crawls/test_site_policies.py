@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from tests.mockweb.server import certificate
 from tests.support.archived import valid_records
 from tests.support.crawling import scrapy
-from tests.support.crawls import AT_ONCE, ROBOTS, anchors, crawl_raw, crawled, page
+from tests.support.crawls import AT_ONCE, ROBOTS, anchors, crawl_of, crawl_raw, crawled, page
 from tests.support.rawweb import Raw
-from tests.support.simulated_web import SimulatedRawWeb
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -361,3 +362,27 @@ def test_urls_of_unknown_type_are_asked_by_head_first(tmp_path: Path) -> None:
         for each in valid_records(crawl.jobdir / "warc").of_kind("request")
     }
     assert methods == {b"GET"}
+
+
+def test_a_kill_loses_no_page_that_is_not_archived(tmp_path: Path) -> None:
+    """Each page is asked by HEAD first, and is known by its links alone."""
+    sheet = '[[sheet]]\nname = "a"\nmatch = ["a.test"]\narchive = false\nhead = true\n'
+    chain = [page(f"/{number}", anchors(f"/{number + 1}")) for number in range(12)]
+    with SimulatedWeb(spec=[ROBOTS, *chain, page("/12", "")]) as web:
+        settings = {"KROWL_POLICIES": policies(tmp_path, sheet), "KROWL_DELAY_MIN": 0.4}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test", "/0")], settings=settings)
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.run_until_killed(web, lambda: len(web.log()) >= 12)
+        before = web.log()
+        again = crawl_of(web, tmp_path, [web.url("a.test", "/0")], settings=settings).run()
+        log = web.log()
+    found = Counter((entry.method, entry.path) for entry in log)
+    every = {f"/{number}" for number in range(13)}
+    assert {path for method, path in found if method == "GET"} == {*every, "/robots.txt"}
+    assert {path for method, path in found if method == "HEAD"} == every - {"/0"}
+    # At most what was in flight or not committed is fetched again.
+    assert len(before) < len(log)
+    assert sum(found.values()) - len(found) <= 6
+    rows = page_rows(again.jobdir)
+    assert sorted(path_of(row["url"]) for row in rows) == sorted(f"a.test{path}" for path in every)
+    assert again.stats["krowl/frontier/queued"] == 0
