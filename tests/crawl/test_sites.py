@@ -97,7 +97,8 @@ b.test\tTRUE\t/\tFALSE\t0\tother\t9
 def test_which_cookies_are_sent(tmp_path: Path, url: str, sent: str) -> None:
     """RFC 6265, sections 5.1.3, 5.1.4 and 5.4."""
     (tmp_path / "cookies.txt").write_bytes(COOKIES.encode())
-    text = '[[sheet]]\nname = "a"\nmatch = ["a.test", "aa.test", "xa.test.example"]\ncookies = "cookies.txt"'
+    match = '["a.test", "aa.test", "xa.test.example"]'
+    text = f'[[sheet]]\nname = "a"\nmatch = {match}\ncookies = "cookies.txt"'
     found = sites(text, str(tmp_path / "policies.toml"))
     policy = found.of(url)
     assert policy is not None
