@@ -167,12 +167,6 @@ RETRY_EXCEPTIONS = [
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
 
-# --- Policies -------------------------------------------------------------------------------------
-
-# File of sheets in TOML: what holds for single sites in place of the settings, see
-# docs/policies.md. None: the settings hold for all sites.
-KROWL_POLICIES: Annotated[str | None, checks.file] = None
-
 # --- Sitemaps -------------------------------------------------------------------------------------
 
 # True: the broad spider reads the sitemaps that a robots.txt names, and /sitemap.xml. With
@@ -239,6 +233,9 @@ URLLENGTH_LIMIT: Annotated[int, integer(0, "characters")] = 2048
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
 KROWL_EXCLUDE: Annotated[str | None, checks.file] = None
+# File of sheets in TOML, each with settings of its own for the sites that it names: see
+# policies.md. The file is read again when it changes. None: the settings hold for all sites.
+KROWL_POLICIES: Annotated[str | None, checks.file] = None
 # File extensions without text; links to them are dropped. Sitemaps may still be gz; pdf is
 # text. An empty list drops none.
 KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [

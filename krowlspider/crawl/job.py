@@ -39,6 +39,7 @@ from krowlspider.crawl.parts import (
     page_rows,
     robots_fetches,
     seen_set,
+    site_policies,
     sites,
     traces,
     warc_folder,
@@ -151,13 +152,15 @@ class Job:
         self.began = self.wall()
         self.meters = meters
         self._seat = seat
+        # The sheets of KROWL_POLICIES; None without them.
+        self.policies = site_policies(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The hosts in memory.
         self._hosts: Mapping[str, Host] = {}
-        # What holds for single sites; None without KROWL_POLICIES.
-        self.sites = sites(settings, self.user_agent, self._address_of)
+        # What they say of a pop or a fetch; None without them.
+        self.sites = sites(self.policies, self.user_agent, self._address_of)
         self.rule = delay_policy(settings)
         if self.sites is not None:
             self.rule = self.sites.delays(self.rule)
@@ -303,6 +306,7 @@ class Job:
             may_fetch=None if seat is None else seat.may_fetch,
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
+            quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
         )
         self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)

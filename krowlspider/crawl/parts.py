@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.crawl.sites import Sites
     from krowlspider.crawl.tracing import Traces
     from krowlspider.frontier.frontier import Frontier
@@ -74,6 +75,19 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
 def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher) -> PageRows | None:
     """Return the rows of the pages that were fetched; None if none are kept."""
     return PageRows(store, hasher.key) if keeps_pages(settings) else None
+
+
+def site_policies(settings: BaseSettings) -> SitePolicies | None:
+    """Return the sheets that KROWL_POLICIES names; None if it names none.
+
+    :raises SettingsError: the file cannot be read, or has an error
+    """
+    if (path := settings["KROWL_POLICIES"]) is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.site_policies import SitePolicies  # noqa: PLC0415
+
+    return SitePolicies(Path(path), delay_min=settings.getfloat("KROWL_DELAY_MIN"))
 
 
 def keeps_pages(settings: BaseSettings) -> bool:
@@ -165,24 +179,16 @@ def robots_fetches(
     )
 
 
-def sites(settings: BaseSettings, agent: str, address_of: Callable[[str], str]) -> Sites | None:
-    """Return the policies in force, with ``address_of`` as in `Sites`; None without
-    KROWL_POLICIES. Blocks.
-
-    :raises BadPolicies: the file has errors
-    :raises SettingsError: it cannot be read
-    """
-    if (path := settings["KROWL_POLICIES"]) is None:
+def sites(
+    policies: SitePolicies | None, agent: str, address_of: Callable[[str], str]
+) -> Sites | None:
+    """Return what the sheets say of a pop or a fetch, as `Sites`; None without sheets."""
+    if policies is None:
         return None
-    from krowlspider.crawl.sites import Sites  # noqa: PLC0415 - few crawls have policies
-    from krowlspider.policies.sheets import Policies  # noqa: PLC0415
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.sites import Sites  # noqa: PLC0415
 
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"KROWL_POLICIES {path} cannot be read: {error}") from error
-    least = settings.getfloat("KROWL_DELAY_MIN")
-    return Sites(Policies.parse(text, path, delay_min=least), agent, address_of)
+    return Sites(policies, agent, address_of)
 
 
 def idle_connections(settings: BaseSettings) -> int:

@@ -327,6 +327,9 @@ class Dispatcher:
             return "not_awaited"
         if self._intake.exclusions.match(lease.entry.url):
             return "exclude"
+        policies = self._job.policies
+        if policies is not None and (reason := policies.refusal(lease)):
+            return reason
         is_done = asked is not None and self._recrawl is not None and self._recrawl.is_done(asked)
         return "recrawled" if is_done else ""
 

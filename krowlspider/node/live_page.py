@@ -150,6 +150,7 @@ class CrawlOfAll:
             "statuses": {},
             "failed": {},
             "paused": figures.paused(),
+            "policies": "",
         }
 
     async def _answer_status(self, _: web.BaseRequest) -> web.Response:

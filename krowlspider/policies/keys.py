@@ -188,7 +188,8 @@ KEYS: dict[str, Key] = {
     "depth": Key(_integer(0), "Most links from a seed to a URL that the sheet covers."),
     "include": Key(
         _expressions,
-        "Regular expressions. Only URLs in which one of them is found are fetched. Seeds too.",
+        "Regular expressions. Only URLs in which one of them is found are fetched; seeds and"
+        " requisites without it.",
     ),
     "exclude": Key(
         _expressions, "Regular expressions. URLs in which one of them is found are not fetched."

@@ -18,8 +18,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.errors import KrowlError, counted
-from krowlspider.policies.keys import KEYS, Policy
-from krowlspider.urls.canonical import name_of, normalise, orders_for
+from krowlspider.policies.keys import KEYS, REWRITES, Policy
+from krowlspider.urls.canonical import host_of, name_of, normalise, orders_for
 from krowlspider.urls.seeds import block_rule, ordered_host, rule_name
 
 if TYPE_CHECKING:
@@ -180,6 +180,8 @@ class Policies:
     def __init__(self, sheets: list[Sheet], path: str = ""):
         self.sheets = sheets
         self.path = path
+        # Whether a sheet rewrites URLs.
+        self.rewrites = any(not REWRITES.isdisjoint(sheet.values) for sheet in sheets)
         # By host as in `orders_for`; by name, for it and all below it; by name and path prefix.
         self._hosts: dict[str, _Sheets] = {}
         self._names: dict[str, _Sheets] = {}
@@ -268,6 +270,19 @@ class Policies:
         self._found[key] = found
         return found
 
+    def explained(self, url: str, address: str = "") -> list[str]:
+        """Return a line for each key that a sheet decides for a normalised URL: its value as in the
+        file, the sheet, and the line. ``address`` is as in `of_host`."""
+        if (found := self.of_host(host_of(url), address)) is None:
+            return []
+        keys = ((key, found.why(url, key)) for key in KEYS)
+        policy = found.of(url)
+        return [
+            f"{key} = {_shown(getattr(policy, key))}: sheet {why.sheet}, line {why.line}"
+            for key, why in keys
+            if why is not None
+        ]
+
     def _resolve(self, host: str, address: str) -> HostPolicies | None:
         name = name_of(host)
         groups = list(self._of_address(address or name)) if self._blocks else []
@@ -296,6 +311,12 @@ class Policies:
                 yield found
 
 
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return str([each.pattern if isinstance(each, re.Pattern) else each for each in value])
+    return str(value)
+
+
 # --- the text ---
 
 _Table = tuple[int, dict[str, Any], dict[str, int]]
@@ -315,7 +336,7 @@ def _tables(text: str, errors: list[tuple[int, str]]) -> Iterator[_Table]:
         if before is not None and key in before:
             errors.append((at, f"{key} stands outside a sheet: begin sheets with [[sheet]]"))
     known: dict[str, tuple[str, Any]] = {}
-    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+    for start, end in zip(starts, [*starts, len(rows)][1:], strict=True):
         chunk = rows[start + 1 : end]
         if (found := _plain(chunk, start + 2, known)) is not None:
             yield start + 1, *found

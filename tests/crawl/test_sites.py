@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.crawl.head import HeadFirst, shows_html
+from krowlspider.crawl.site_policies import SitePolicies
 from krowlspider.crawl.sites import Sites
-from krowlspider.policies.sheets import BadPolicies, Policies
+from krowlspider.errors import SettingsError
+from krowlspider.policies.sheets import BadPolicies
 from krowlspider.politeness.delay import DelayPolicy, HostRate
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
 from tests.support.crawling import write_seeds
@@ -23,8 +25,10 @@ SHEET = '[[sheet]]\nname = "a"\nmatch = ["a.test"]\n'
 DAY = 86_400.0
 
 
-def sites(text: str, path: str = "", address: str = "") -> Sites:
-    return Sites(Policies.parse(text, path), "bot/1", lambda _: address)
+def sites(folder: Path, text: str, address: str = "") -> Sites:
+    path = folder / "policies.toml"
+    path.write_text(text)
+    return Sites(SitePolicies(path), "bot/1", lambda _: address)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ def sites(text: str, path: str = "", address: str = "") -> Sites:
         ("auth", bytes(2_000_000), "{file} has more than 1048576 bytes"),
         ("cookies", None, "{file} cannot be read: No such file or directory"),
         ("cookies", b'{"a": 1}', "{file} line 1 is no cookie: write domain"),
-        ("cookies", MAGIC + b"a.test\tFALSE\tpath\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),
+        ("cookies", MAGIC + b"a.test\tFALSE\tpath\tFALSE\t0\ta\tb\n", "{file} line 2 is no coo"),
         ("cookies", MAGIC + b"\n# words\na.test FALSE / FALSE 0 a b\n", "{file} line 4 is no"),
         ("cookies", MAGIC + b"a.test\tyes\t/\tFALSE\t0\ta\tb\n", "{file} line 2 is no cookie"),
         ("cookies", MAGIC + b"a.test\tFALSE\t/\tFALSE\tnow\ta\tb\n", "{file} line 2 is no cookie"),
@@ -57,10 +61,10 @@ def test_a_bad_file_is_named_with_its_line(
     if content is not None:
         file.write_bytes(content)
     policies = tmp_path / "policies.toml"
-    with pytest.raises(BadPolicies) as found:
-        sites(f'{SHEET}{key} = "file"', str(policies))
-    expected = f"{policies} line 4: {key}: {message.format(file=file)}"
-    assert found.value.errors[0].startswith(expected)
+    with pytest.raises(SettingsError) as found:
+        sites(tmp_path, f'{SHEET}{key} = "file"')
+    expected = f"KROWL_POLICIES: {policies} line 4: {key}: {message.format(file=file)}"
+    assert str(found.value).startswith(expected)
 
 
 COOKIES = """# Netscape HTTP Cookie File
@@ -99,7 +103,7 @@ def test_which_cookies_are_sent(tmp_path: Path, url: str, sent: str) -> None:
     (tmp_path / "cookies.txt").write_bytes(COOKIES.encode())
     match = '["a.test", "aa.test", "xa.test.example"]'
     text = f'[[sheet]]\nname = "a"\nmatch = {match}\ncookies = "cookies.txt"'
-    found = sites(text, str(tmp_path / "policies.toml"))
+    found = sites(tmp_path, text)
     policy = found.of(url)
     assert policy is not None
     headers, secrets = found.headers(policy, url, [(b"Accept", b"*/*")])
@@ -116,20 +120,25 @@ def test_a_start_is_refused_for_a_bad_file(tmp_path: Path) -> None:
         tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_POLICIES": policies}
     )
     assert refused(crawl) == (
-        f"krowlspider: {policies} line 4: auth: {tmp_path / 'secret'} cannot be read:"
-        " No such file or directory"
+        f"krowlspider: KROWL_POLICIES: {policies} line 4: auth: {tmp_path / 'secret'}"
+        " cannot be read: No such file or directory"
     )
 
 
-def test_bad_policies_leave_those_in_force(tmp_path: Path) -> None:
-    found = sites(f"{SHEET}delay = 9")
+def test_bad_files_leave_the_sheets_before_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "policies.toml"
+    path.write_text(f"{SHEET}delay = 9")
+    policies = SitePolicies(path)
+    found = Sites(policies, "bot/1", lambda _: "")
     with pytest.raises(BadPolicies):
-        found.use(Policies.parse(f'{SHEET}auth = "none"', str(tmp_path / "policies.toml")))
+        policies.parse(f'{SHEET}auth = "none"'.encode())
     assert found.delay("a.test") == 9
+    policies.use(policies.parse(f"{SHEET}delay = 8".encode()))
+    assert found.delay("a.test") == 8
 
 
-def test_a_delay_only_makes_waits_longer() -> None:
-    found = sites(f"{SHEET}delay = 9")
+def test_a_delay_only_makes_waits_longer(tmp_path: Path) -> None:
+    found = sites(tmp_path, f"{SHEET}delay = 9")
     usual = DelayPolicy(5.0, 0.25, 30.0, 300.0)
     policy = found.delays(usual)
     assert policy.longest == 3600.0
@@ -145,7 +154,7 @@ def test_a_delay_only_makes_waits_longer() -> None:
     }
     slow = found.delays(DelayPolicy(5.0, 10.0, 30.0, 300.0))
     assert slow.of("a.test").delay(HostRate()) == 10.0
-    assert sites(f"{SHEET}delay = 80000").delays(usual).longest == 80_000
+    assert sites(tmp_path, f"{SHEET}delay = 80000").delays(usual).longest == 80_000
 
 
 @pytest.mark.parametrize(
@@ -159,20 +168,22 @@ def test_a_delay_only_makes_waits_longer() -> None:
         ("192.0.2.0/24", False),
     ],
 )
-def test_concurrency_is_of_a_whole_domain(match: str, *, is_good: bool) -> None:
+def test_concurrency_is_of_a_whole_domain(tmp_path: Path, match: str, *, is_good: bool) -> None:
     text = f'[[sheet]]\nname = "a"\nmatch = ["{match}"]\nconcurrency = 3'
     if is_good:
-        assert sites(text).concurrency(match) == 3
-        assert sites(text).concurrency("b.test") is None
+        found = sites(tmp_path, text)
+        assert found.concurrency(match) == 3
+        assert found.concurrency("b.test") is None
     else:
-        with pytest.raises(BadPolicies, match="line 4: concurrency holds for registrable domains"):
-            sites(text)
+        with pytest.raises(SettingsError, match="line 4: concurrency holds for registrable"):
+            sites(tmp_path, text)
 
 
-def test_the_longest_delay_of_the_paths_of_a_host_holds() -> None:
+def test_the_longest_delay_of_the_paths_of_a_host_holds(tmp_path: Path) -> None:
     found = sites(
+        tmp_path,
         f"{SHEET}delay = 2\n[[sheet]]\nname = 'b'\nmatch = ['test,a,)/slow']\ndelay = 7\n"
-        "[[sheet]]\nname = 'c'\nmatch = ['test,a,)/quick']\ndelay = 1"
+        "[[sheet]]\nname = 'c'\nmatch = ['test,a,)/quick']\ndelay = 1",
     )
     assert found.delay("a.test") == 7
     assert found.delays(DelayPolicy(5.0, 0.25, 30.0, 300.0)).longest_least == 7
@@ -190,18 +201,18 @@ def test_the_longest_delay_of_the_paths_of_a_host_holds() -> None:
         ("recrawl_min = 60\nrecrawl_max = 90", Terms(least=60.0, most=90.0)),
     ],
 )
-def test_terms_of_a_site(keys: str, terms: Terms) -> None:
+def test_terms_of_a_site(tmp_path: Path, keys: str, terms: Terms) -> None:
     assert INTERVAL_MAX < 800 * DAY
-    found = sites(f"{SHEET}{keys}")
+    found = sites(tmp_path, f"{SHEET}{keys}")
     assert found.terms("http://a.test/page") == terms
     assert found.terms("http://b.test/page") == Terms()
 
 
-def test_a_block_of_addresses_covers_hosts_there() -> None:
+def test_a_block_of_addresses_covers_hosts_there(tmp_path: Path) -> None:
     text = '[[sheet]]\nname = "block"\nmatch = ["192.0.2.0/24"]\ndelay = 7'
-    assert sites(text, address="192.0.2.9").delay("a.test") == 7
-    assert sites(text, address="198.51.100.9").delay("a.test") == 0
-    assert sites(text).delay("a.test") == 0
+    assert sites(tmp_path, text, "192.0.2.9").delay("a.test") == 7
+    assert sites(tmp_path, text, "198.51.100.9").delay("a.test") == 0
+    assert sites(tmp_path, text).delay("a.test") == 0
 
 
 @pytest.mark.parametrize(
