@@ -54,7 +54,9 @@ class SitePolicies:
     After the start, a version is read only once two checks in a row have seen it. So a file is not
     read while it is being written.
 
-    ``changes`` are called with each new version, on the event loop. ``on_fault`` counts.
+    ``changes`` are called with each version that is put into force, on the event loop; before that
+    ``on_order``, if a new version of the file is the reason. ``written`` is when the file of the
+    start was written, in epoch seconds.
 
     :raises SettingsError: the file cannot be read, or has an error
     """
@@ -63,6 +65,8 @@ class SitePolicies:
         self._path = path
         self._delay_min = delay_min
         self.changes: list[Callable[[Version], None]] = []
+        self.on_order: Callable[[Version], None] | None = None
+        self.written = 0.0
         # What is wrong with the version that is not in force; "" for nothing.
         self.fault = ""
         self.reload_count = 0
@@ -217,6 +221,7 @@ class SitePolicies:
                 raise OSError(f"more than {SIZE_MAX} bytes")
             text = file.read(SIZE_MAX)
         self._read_stat = self._last = _stat_of(stat)
+        self.written = stat.st_mtime
         return self.parse(text)
 
     def look(self) -> Version | None:
@@ -248,6 +253,8 @@ class SitePolicies:
                 self.refuse(error)
                 continue
             if found is not None:
+                if self.on_order is not None:
+                    self.on_order(found)
                 self.use(found)
 
 

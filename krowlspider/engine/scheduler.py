@@ -320,7 +320,12 @@ class Scheduler(BaseScheduler):
         self._on_robots = on_robots
         if (node := self._node) is not None:
             if not node.running:
-                node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
+                node.run(
+                    self._traffic,
+                    on_over=self._all_over,
+                    on_stop=self._all_stop,
+                    policies=self._job.policies,
+                )
             await node.owners_settled.wait()
             if not node.knows_owners:
                 raise CloseSpider("no_cluster")
