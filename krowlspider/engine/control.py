@@ -209,7 +209,16 @@ class Control:
             raise UnknownHostError(name, hosts_named(frontier.store, name))
         now = frontier.now()
         why = self._why(host)
-        return view_of(self._job.store, host, self._job.rule, why, wall=now, most=_MOST)
+        sheets = self._job.policies
+        return view_of(
+            self._job.store,
+            host,
+            self._job.rule,
+            why,
+            wall=now,
+            most=_MOST,
+            policies=None if sheets is None else sheets.policies,
+        )
 
     def answers(self, name: str) -> list[HostAnswer]:
         """Return the last answers of a host, the newest first: those since it was first asked for,

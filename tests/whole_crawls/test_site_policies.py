@@ -226,6 +226,24 @@ def test_sheets_decide_archive_requisites_and_robots(tmp_path: Path) -> None:
     assert crawl.stats["krowl/archive/left_out_count"] == len(left)
     assert crawl.stats["krowl/robots/overridden_count"] == 4
     assert crawl.stats["krowl/frontier/dropped_count/robots"] == 1
+    file = f"KROWL_POLICIES={tmp_path / 'policies.toml'}"
+    view = scrapy("frontier", crawl.jobdir, "--host", f"b.test:{closed.port}", "-s", file)
+    assert [line for line in view.stdout.decode().splitlines() if line.startswith("policy")] == [
+        "policy   robots = override: sheet permitted, line 11",
+        "policy   permission = Letter of 2026-11-02, A. Keeper: sheet permitted, line 12",
+        "policy   some of its paths have sheets of their own: --explain URL names them",
+    ]
+    shown = json.loads(
+        scrapy(
+            "frontier", crawl.jobdir, "--host", f"a.test:{open_.port}", "--json", "-s", file
+        ).stdout
+    )
+    assert shown["sheets"] == [
+        "requisites = True: sheet row only, line 6",
+        "archive = False: sheet row only, line 5",
+    ]
+    without = scrapy("frontier", crawl.jobdir, "--host", f"b.test:{closed.port}")
+    assert b"policy" not in without.stdout
 
 
 WAITS = """
@@ -255,7 +273,7 @@ def test_sheets_decide_delay_and_concurrency(tmp_path: Path) -> None:
         page("/", anchors("/1", "/2"), latency=1),
         page("^/[12]$", "", latency=1),
     ]
-    _, log = crawled(
+    crawl, log = crawled(
         tmp_path,
         spec,
         *("a.test/", "b.test/", "c.test/", *hosts),
@@ -270,6 +288,14 @@ def test_sheets_decide_delay_and_concurrency(tmp_path: Path) -> None:
     def shortest(name: str) -> float:
         return min(later.start - entry.end for entry, later in pairwise(by_host[name]))
 
+    view = scrapy(
+        "frontier",
+        crawl.jobdir,
+        "--host",
+        f"a.test:{log[0].host.partition(':')[2]}",
+        *("-s", f"KROWL_POLICIES={tmp_path / 'policies.toml'}"),
+    )
+    assert b"\ndelay    3.00 s\n" in view.stdout
     assert 3 <= shortest("a.test") < 4
     assert shortest("b.test") < 1
     assert 5 <= min(later.start - entry.end for entry, later in pairwise(by_host["c.test"][1:]))
