@@ -230,9 +230,9 @@ def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
         print(f"krowlspider: {why}", file=sys.stderr)
         return STORAGE_FAILED, why
-    if job.wrong:
-        print(f"krowlspider: {job.wrong}", file=sys.stderr)
-        return BAD_INPUT, job.wrong
+    if job.stop_reason:
+        print(f"krowlspider: {job.stop_reason}", file=sys.stderr)
+        return BAD_INPUT, job.stop_reason
     if crawl.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
     if node is not None and node.not_handed_over:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.archive.write.records import FetchNote
-    from krowlspider.crawl.recrawl import Asked
+    from krowlspider.crawl.recrawl import Refetch
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import EntryQueues, Lease
@@ -67,9 +67,9 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
-    - ``asked``: the conditions of a request for a page that is fetched again.
     - ``is_head``: a request by HEAD, before the GET of its page.
     - ``secrets``: lines of the request that the archive gets without their values.
+    - ``refetch``: row and conditions of a page that is fetched again; else None.
     """
 
     host: Host
@@ -85,9 +85,9 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
-    asked: Asked | None = None
     secrets: tuple[bytes, ...] = ()
     is_head: bool = False
+    refetch: Refetch | None = None
 
     def mark(self, queues: EntryQueues) -> bytes:
         """Return the mark for the work on its page, or on the robots.txt of a host."""

@@ -320,7 +320,16 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/fetched_count": Stat(
         "URLs fetched, by kind; pages are those of done.",
         "kind",
-        ("page", "redirect", "not_modified", "sitemap", "requisite", "opt_out", "robots"),
+        (
+            "page",
+            "redirect",
+            "not_modified",
+            "sitemap",
+            "requisite",
+            "opt_out",
+            "index_key",
+            "robots",
+        ),
     ),
     "krowl/frontier/dropped_count": Stat("URLs dropped, by reason.", "reason", DROPPED),
     "krowl/frontier/due": Stat("Hosts that could be asked now, of those in memory."),
@@ -329,6 +338,12 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/in_flight": Stat("Requests sent and not ended."),
     "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
     "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
+    "krowl/indexnow/refused_count": Stat(
+        "Submissions of IndexNow that were refused, or whose key was wrong, by reason.",
+        "reason",
+        ("flood", "form", "host", "key", "late", "owner", "size", "url"),
+    ),
+    "krowl/indexnow/taken_count": Stat("URLs in submissions of IndexNow whose key was right."),
     "krowl/pages/validator_left_count": Stat(
         "ETag and Last-Modified that no row of a page keeps: too long, binary, repeated, without"
         " quotes, or not before the Date of the answer.",
@@ -340,7 +355,7 @@ STATS: dict[str, Stat] = {
     "krowl/policies/reload_count": Stat("Versions of KROWL_POLICIES put into force since."),
     "krowl/policies/sheets": Stat("Sheets of KROWL_POLICIES in force."),
     "krowl/recrawl/asked_count": Stat("Answers for pages fetched again by the schedule."),
-    "krowl/recrawl/changed_count": Stat("Those of asked that had another body or status."),
+    "krowl/recrawl/changed_count": Stat("Those of asked that had another main text or status."),
     "krowl/recrawl/due_count": Stat("Pages queued since they were due again."),
     "krowl/recrawl/gone_count": Stat("Pages dropped from the schedule as they are gone."),
     "krowl/recrawl/hinted_changed_count": Stat("Those of hinted that had changed."),

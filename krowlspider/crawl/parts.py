@@ -22,7 +22,7 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory, Spills
 from krowlspider.fetch.resolver import Resolver
 from krowlspider.fetch.tcp import Routes
-from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
+from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, FrontierLimits, SessionLimits
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import Peers, RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
@@ -102,8 +102,8 @@ def again_share(settings: BaseSettings) -> float:
     return settings.getfloat("KROWL_RECRAWL_SHARE") if is_on else 0.0
 
 
-def frontier_limits(settings: BaseSettings) -> Limits:
-    return Limits(
+def frontier_limits(settings: BaseSettings) -> FrontierLimits:
+    return FrontierLimits(
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
         total=settings.getint("KROWL_FRONTIER_MAX"),
         domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.cdxj import INDEX, WARC, IndexLine, parse
-from krowlspider.crawl.limits import Limits, may_end, progress, until_empty
+from krowlspider.crawl.limits import CrawlLimits, may_end, progress, until_empty
 from krowlspider.errors import also_fetched, counted, data_size, duration, lacks_room, scrapy_with
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE
 from krowlspider.frontier.stopped import fetched_in
@@ -114,7 +114,7 @@ class Progress:
         stats: StatsCollector,
         measure: Callable[[], tuple[Counter[str], int]],
         now: float,
-        limits: Limits,
+        limits: CrawlLimits,
     ):
         self._crawl = crawl
         self._job = crawl.job

@@ -24,7 +24,7 @@ from krowlspider.archive.write.records import Capture, Receipt, RecordIds, Wire
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries, as_scrapy
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import keeps_pages
-from krowlspider.crawl.recrawl import OFF, Asked
+from krowlspider.crawl.recrawl import OFF, Refetch
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
@@ -33,7 +33,7 @@ from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.loop_cost import HEAVY, alone
+from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
@@ -347,7 +347,7 @@ class DownloadHandler(BaseDownloadHandler):
         decoders = self._job.fetching.decoders
         fetched.text, took = await decoders.digest(mark, response.body, found.essence)
         if took > HEAVY:
-            in_flight.must_wait(alone(took))
+            in_flight.must_wait(own_rest(took))
 
     def _size_limit(self, request: Request) -> int:
         """Return the most bytes of a body, as received and again decoded; 0 for no limit, as in
@@ -364,8 +364,8 @@ class DownloadHandler(BaseDownloadHandler):
         headers = self._own_headers(request)
         if self._sites is not None:
             headers = self._with_sheets(self._sites, in_flight, headers)
-        if in_flight.asked is not None:
-            return [*headers, *headers_of_conditions(in_flight.asked.sent)]
+        if in_flight.refetch is not None:
+            return [*headers, *headers_of_conditions(in_flight.refetch.sent)]
         return headers
 
     def _with_sheets(
@@ -402,11 +402,11 @@ class DownloadHandler(BaseDownloadHandler):
             capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
-            fetched = self._fetched(exchange, capture.receipt, in_flight.asked)
+            fetched = self._fetched(exchange, capture.receipt, in_flight.refetch)
             in_flight.lease.fetched = fetched
-            if in_flight.asked is not None and exchange.status == NOT_MODIFIED:
+            if in_flight.refetch is not None and exchange.status == NOT_MODIFIED:
                 capture.says_nothing = fetched.meaning is not Meaning.NOT_MODIFIED
-                capture.original = in_flight.asked.original()
+                capture.original = in_flight.refetch.original()
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
@@ -432,7 +432,7 @@ class DownloadHandler(BaseDownloadHandler):
             return
         self._count("krowl/archive/left_out_count")
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
-            in_flight.lease.fetched = self._fetched(exchange, Receipt(), in_flight.asked)
+            in_flight.lease.fetched = self._fetched(exchange, Receipt(), in_flight.refetch)
 
     async def _digest_payload(self, in_flight: InFlight, body: bytes) -> None:
         """Give the row of a page that is not archived the digest of its payload."""
@@ -445,10 +445,10 @@ class DownloadHandler(BaseDownloadHandler):
                 digested.update(body)
             fetched.receipt.payload = digested.digest()
 
-    def _fetched(self, exchange: Exchange, receipt: Receipt, asked: Asked | None) -> Fetched:
+    def _fetched(self, exchange: Exchange, receipt: Receipt, refetch: Refetch | None) -> Fetched:
         status = exchange.status
         etag, modified = validators_in(exchange.headers, self._count_left)
-        meaning = Meaning.ORDINARY if asked is None else asked.meaning(status, etag, modified)
+        meaning = Meaning.ORDINARY if refetch is None else refetch.meaning(status, etag, modified)
         if modified and is_as_new_as(modified, _date_in(exchange.headers)):
             # Only this answer tells by the clock of its server. A change in the rest of the second
             # would go unseen.

@@ -27,7 +27,7 @@ from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
-from krowlspider.engine.dispatcher import Dispatcher, Ending, Waker
+from krowlspider.engine.dispatcher import Dispatcher, LastRequests, Waker
 from krowlspider.engine.logformatter import send_order, send_where_heard
 from krowlspider.engine.requests import RequestWarnings
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -196,7 +196,7 @@ class Scheduler(BaseScheduler):
             # Without requisites, a page waits for each robots.txt.
             on_page=self._look_at_robots if has_requisites else None,
         )
-        self.ending = Ending(
+        self.last_requests = LastRequests(
             self.flights,
             self.budget,
             is_closing=partial(is_closing, engine),
@@ -206,18 +206,18 @@ class Scheduler(BaseScheduler):
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
-        call_when_over(engine, self.flights.over)
+        call_when_over(engine, self.flights.finish)
         # Until the spider is opened and the downloader has its runner, nothing is popped: the
         # engine would queue again what was put back.
         start_requests_with(engine, _nothing_yet)
         if node is not None:
             self._traffic = self._connect(node)
-        self._crawl.stopping = self.ending.stop_text
+        self._crawl.stopping = self.last_requests.stop_text
         if job.policies is not None:
             self._policies = self._follow(job.policies)
         job.run(
             on_failure=self._stop_crawl,
-            on_wrong=self._stop_for,
+            on_stop=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
@@ -385,8 +385,8 @@ class Scheduler(BaseScheduler):
         logger.critical("The crawl stops; pages that were not committed stay queued: %s", error)
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
 
-    def _stop_for(self, wrong: str) -> None:
-        logger.critical("The crawl stops; what is queued stays queued: %s", wrong)
+    def _stop_for(self, reason: str) -> None:
+        logger.critical("The crawl stops; what is queued stays queued: %s", reason)
         self._end("proxy_error")
 
     def _all_over(self) -> None:
@@ -504,7 +504,7 @@ class Scheduler(BaseScheduler):
     def needless(self) -> Sequence[Request]:
         """Return the robots fetches in flight, if this start has fetched all pages that it may."""
         left = self.budget.left
-        return () if left is None or left > 0 else self.flights.robots_alone()
+        return () if left is None or left > 0 else self.flights.only_robots_fetches()
 
     def next_awaited(self) -> Request | None:
         """Return the next request of a host that has an awaited request queued, if one is due.
@@ -539,7 +539,7 @@ class Scheduler(BaseScheduler):
     @property
     def _has_work(self) -> bool:
         is_pending = self.recrawl is not None and self.recrawl.is_pending
-        return is_pending or self._frontier.hopeful
+        return is_pending or self._frontier.has_fetchable
 
     @property
     def _is_out_of_work(self) -> bool:
@@ -548,12 +548,12 @@ class Scheduler(BaseScheduler):
         # A spent page budget does not matter here: other nodes may fetch what is left. Entries that
         # no other node can take do not count.
         stays = self._traffic.stays
-        is_hopeful = (
-            frontier.hopeful and not 0 < frontier.queued - frontier.deferred_queued <= stays
+        has_fetchable = (
+            frontier.has_fetchable and not 0 < frontier.queued - frontier.deferred_queued <= stays
         )
         return not (
             is_starting(self._crawler.engine)
-            or is_hopeful
+            or has_fetchable
             or (self.recrawl is not None and self.recrawl.is_pending)
             or self._job.stalled is not None
             or len(self.flights)

@@ -24,7 +24,7 @@ from krowlspider.frontier.entry_queues import (
 )
 from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.host_record import Tally
-from krowlspider.frontier.limits import DomainBudget, DomainLoad, Limits, LinkedPorts
+from krowlspider.frontier.limits import DomainBudget, DomainLoad, FrontierLimits, LinkedPorts
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.outcomes import Outcomes, WatchedHosts
 from krowlspider.frontier.schedule.cache import JobClock
@@ -84,7 +84,8 @@ class Frontier:
 
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
-    ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse,
+    ``poisoned`` are the hosts with pages that killed the process three times and are set aside.
+    ``refused`` counts what the caps refuse,
     ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed. ``pages``
     has a row for each page that was fetched, None without KROWL_PAGES. ``quotas`` counts what
     sheets limit, None without KROWL_POLICIES.
@@ -97,7 +98,7 @@ class Frontier:
         self,
         store: Store,
         seen: SeenSet,
-        limits: Limits,
+        limits: FrontierLimits,
         rule: DelayPolicy,
         *,
         monotonic: Callable[[], float],
@@ -121,8 +122,8 @@ class Frontier:
             # The store was not closed: the last process died.
             catch_up(store, tally)
         known: dict[str, Any] = json.loads(clean or b"{}")
-        # Few hosts have poison. To search for that of any other host would walk over all keys that
-        # were deleted behind it.
+        # Few hosts are poisoned. For any other one, a search for its poison would walk over all
+        # deleted keys behind that place.
         self.poisoned = {host_in(key) for key in store.keys(schema.POISON)}
         self.outbox = Outbox(store, limits.outbox, known.get("outbox"))
         self.budget = DomainBudget(store, limits.domain_budget)
@@ -214,8 +215,8 @@ class Frontier:
           with the batch.
         - ``via``: the host of the page on which all candidates were found: the origin of those
           hosts that are new.
-        - ``is_exempt``: the cap on a host's queue does not hold for them, and without ``via`` that
-          of a domain and of the frontier neither, as in `Admission.admit`: they are seeds.
+        - ``is_exempt``: they are seeds, to which the cap on a host's queue does not apply. Without
+          ``via``, the caps on a domain and on the frontier do not apply either (`Admission.admit`).
         - ``has_lines``: as in `SeedTable.queued`.
         """
         cache = self.schedule.cache
@@ -265,10 +266,10 @@ class Frontier:
         return added
 
     def promote(self, seed: Candidate, key_of: Callable[[str], bytes]) -> bool:
-        """Give a URL that is queued as that of a link the place of a seed.
+        """Give a URL that was found as a link, and is queued, the place of a seed.
 
-        ``key_of`` returns the identity of a URL. Return False if it is a seed already, or is not
-        among the first URLs of its host: it was fetched, is in flight, or is far behind.
+        ``key_of`` returns the identity of a URL. Return False if the URL is a seed already, or is
+        not among the first URLs of its host's queue: fetched, in flight, or far behind.
 
         :raises StoreError: the store cannot be written
         """
@@ -299,8 +300,8 @@ class Frontier:
                 if mark in sent:
                     self.counters["known"] += 1
                     continue
-                # Without a key, it goes in even then: its finder has marked it as sent, and would
-                # not send it again.
+                # An item without a key goes in even if the outbox is full: its finder has marked it
+                # as sent, and would not send it again.
                 if self.outbox.full:
                     self._admission.refuse("outbox", item.host)
                     continue
@@ -312,8 +313,9 @@ class Frontier:
     # --- what is done ---
 
     def acknowledge(self, lease: Lease, dropped: str | None = None) -> None:
-        """Record that an entry is done, ``dropped`` for a reason, or has FELL_BACK. The next commit
-        counts it and removes it from disk."""
+        """Record that an entry is done. ``dropped`` is the reason if it was dropped, or FELL_BACK
+        if its http URL was queued in its place. The next commit counts it and removes it from
+        disk."""
         answer = lease.answer
         if lease.entry.request or (answer is not None and answer.location is not None):
             lease.settle()
@@ -343,8 +345,8 @@ class Frontier:
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied)
-            # The hosts' records follow in a batch of their own: a start after a death corrects
-            # those that are missing.
+            # `end_commit` writes the records of these hosts. If the process dies before that, the
+            # next start counts their queues.
             names = {lease.host.name for lease, _ in acknowledged}
             batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         upkeep = self._upkeep(len(acknowledged))
@@ -413,8 +415,9 @@ class Frontier:
         return self.schedule.transitions.deferred
 
     @property
-    def hopeful(self) -> bool:
-        """Return whether queued entries may be fetched before the next round."""
+    def has_fetchable(self) -> bool:
+        """Return whether entries are queued that may be fetched before the next round of deferred
+        hosts."""
         return self.queued > self.deferred_queued or self.schedule.deferral.is_in_round
 
 

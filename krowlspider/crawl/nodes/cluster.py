@@ -1,8 +1,7 @@
 """A cluster whose members join and leave by a register, with heartbeats and the end of its
 crawl.
 
-A cluster whose members join and leave, by a register. The ring of the members decides which domains
-each node owns.
+The ring of the members decides which domains each node owns.
 """
 
 from __future__ import annotations

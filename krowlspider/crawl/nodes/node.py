@@ -48,15 +48,17 @@ _ASK_AGAIN = 1.0
 # Seconds for which a node that has joined waits for standing orders. The others send them within
 # two.
 _ORDERS_WAIT = 20.0
-# Seconds after which a node is sent them again whose heartbeats show that it lacks the last one.
+# Seconds after which standing orders are sent again to a node that lacks the last one, as its
+# heartbeats show.
 _TELL_AGAIN = 5.0
-# Seconds for which the seeds of a node that does nothing hold up the links of the others: longer
-# than a node waits for a seed in flight.
+# Seconds for which a node that fetches nothing may hold up the links of the others by its seeds. It
+# is longer than a node waits for a seed in flight.
 _SEEDS_WAIT = 40.0
 
 
 class Node:
-    """The member ``own`` of a cluster. Pop nothing from the frontier unless it is `ready`."""
+    """This process as a member of a cluster; ``own`` is its name. Pop nothing from the frontier
+    while it is not `ready`."""
 
     def __init__(
         self,
@@ -88,12 +90,12 @@ class Node:
         self.orders = OrderPost(self.own, reaches)
         # The process of each node that was sent the standing orders, by its ``Heartbeat.start``,
         # and when, in seconds of the event loop.
-        self._told: dict[str, tuple[int, float]] = {}
+        self._sent_orders: dict[str, tuple[int, float]] = {}
         # Whether this node has the standing orders that others had when it joined.
         self._has_orders = False
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
-        # Set when the owner of a URL is known, or when it will never be known.
+        # Set once this node has joined and so knows the owner of each URL, or has failed to join.
         self.owners_settled = asyncio.Event()
 
     def others(self, hosts: list[str]) -> list[str | None]:
@@ -125,7 +127,7 @@ class Node:
 
     @property
     def not_handed_over(self) -> int:
-        """Return how many URLs this node has not handed over although other nodes were there."""
+        """Return how many URLs this node could not hand over although other nodes were there."""
         return self.cluster.not_handed_over if self.running else 0
 
     def silence(self, name: str) -> float:
@@ -150,30 +152,33 @@ class Node:
         members = self.cluster.membership
         return sorted((members.members.keys() | members.pending_nodes) - {self.own})
 
-    def untold(self) -> dict[str, int]:
-        """Return the nodes whose process was not sent the standing orders yet, or lacks them since,
-        for `tell`."""
+    def without_orders(self) -> dict[str, int]:
+        """Return the nodes to which `send_orders` has to send the standing orders, each with the
+        start of its process.
+
+        That process was not sent them yet, or its heartbeats show that it lacks the last one.
+        """
         now, last = asyncio.get_running_loop().time(), self._crawl.figures()["orders"]
         found = {}
         for name in self._live_others():
             counters = self.cluster.membership.members[name].counters
             beat = Heartbeat.of(counters)
-            told, at = self._told.get(name, (None, 0.0))
+            sent_to, at = self._sent_orders.get(name, (None, 0.0))
             # A Redis may have lost them.
             is_behind = counters.get("orders", 0) < last and now >= at + _TELL_AGAIN
-            if beat is not None and (told != beat.start or is_behind):
+            if beat is not None and (sent_to != beat.start or is_behind):
                 found[name] = beat.start
         return found
 
-    def tell(self, name: str, start: int, messages: Iterable[Plain]) -> None:
+    def send_orders(self, name: str, start: int, messages: Iterable[Plain]) -> None:
         """Send a node messages with all standing orders."""
         who = "standing orders"
         if all(self.orders.send(name, who, "take_orders", each) for each in messages):
-            self._told[name] = start, asyncio.get_running_loop().time()
+            self._sent_orders[name] = start, asyncio.get_running_loop().time()
 
-    def tell_again(self, name: str) -> None:
-        """Have a node be `untold`: it has not answered."""
-        self._told.pop(name, None)
+    def forget_sent_orders(self, name: str) -> None:
+        """Have `without_orders` return a node again, as it has not answered."""
+        self._sent_orders.pop(name, None)
 
     @property
     def ready(self) -> bool:
@@ -355,7 +360,7 @@ class Node:
         return not (self._crawl.is_out_of_work() or self._crawl.waits_for_seeds())
 
     async def _await_orders(self) -> None:
-        """Let this node fetch once it knows what people have ordered at the other nodes."""
+        """Wait for the standing orders of the other nodes, then let this node fetch."""
         now = asyncio.get_running_loop().time
         end = now() + _ORDERS_WAIT
         with suppress(TimeoutError):
