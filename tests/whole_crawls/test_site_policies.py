@@ -9,12 +9,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.mockweb.server import certificate
 from tests.support.archived import valid_records
-from tests.support.crawling import scrapy
+from tests.support.crawling import scrapy, write_seeds
 from tests.support.crawls import AT_ONCE, ROBOTS, anchors, crawl_of, crawl_raw, crawled, page
 from tests.support.rawweb import Raw
-from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
@@ -327,6 +330,7 @@ head = false
 """
 
 
+@pytest.mark.slow
 def test_urls_of_unknown_type_are_asked_by_head_first(tmp_path: Path) -> None:
     """A HEAD is a request of its own, with the delay of its host. It is followed by its GET, unless
     the type is skipped; what answers without type or with an error is asked by GET too."""
@@ -412,3 +416,48 @@ def test_a_kill_loses_no_page_that_is_not_archived(tmp_path: Path) -> None:
     rows = page_rows(again.jobdir)
     assert sorted(path_of(row["url"]) for row in rows) == sorted(f"a.test{path}" for path in every)
     assert again.stats["krowl/frontier/queued"] == 0
+
+
+RECRAWLED = """
+[[sheet]]
+name = "often"
+match = ["a.test"]
+recrawl_max = 120
+
+[[sheet]]
+name = "seldom"
+match = ["c.test"]
+recrawl_min = 2_000_000
+
+[[sheet]]
+name = "light"
+match = ["d.test"]
+weight = 0.001
+"""
+
+
+@pytest.mark.slow
+def test_sheets_decide_when_a_page_is_fetched_again(tmp_path: Path) -> None:
+    """Without a sheet, a page is asked again after some days."""
+    again: list[set[str]] = []
+    with SimulatedRawWeb({"/": html()}) as web:
+        seeds = write_seeds(tmp_path / "seeds.txt", [web.url(f"{name}.test") for name in "abcd"])
+        for _ in range(2):
+            web.requests.clear()
+            end = clocks.wall() + 300
+            SimulatedCrawl(
+                tmp_path / "job",
+                arguments={"seeds": seeds},
+                settings={
+                    "KROWL_RECRAWL": "continuous",
+                    "KROWL_COMMIT_INTERVAL": 5,
+                    "KROWL_POLICIES": policies(tmp_path, RECRAWLED),
+                },
+                script=interrupted_when(lambda end=end: clocks.wall() >= end),
+            ).run()
+            clocks.now += 10 * 86_400
+            asked = Counter(host(request) for path, request in web.requests if path == "/")
+            # The first start has new pages.
+            again.append({name for name, count in asked.items() if count > 1 - len(again)})
+            assert asked["a.test"] >= 2
+    assert again == [{"a.test"}, {"a.test", "b.test"}]
