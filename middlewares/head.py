@@ -48,7 +48,8 @@ class HeadMiddleware:
         if in_flight is None or not in_flight.is_head:
             return response
         self._crawler.stats.inc_value("krowl/head/request_count")
-        if self._head_first.refuses(response.status, response.headers.get(b"Content-Type")):
+        host, media_type = in_flight.host.name, response.headers.get(b"Content-Type")
+        if self._head_first.refuses(host, response.status, media_type):
             in_flight.fail(HEAD_TYPE)
         return request
 

@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 
 class ThirdPartyHandler(DownloadHandler):
-    """Fetch each robots.txt as the project's own handler does, and pages with another handler.
+    """Fetch each robots.txt as the project's own handler does, and pages with another handler;
+    a HEAD before a page too is sent by the own one.
 
     The host's addresses are looked up and checked before each page, but that handler connects by
     itself. Its pages are not archived, because it does not hand over the bytes of the exchange. Of
@@ -49,7 +50,7 @@ class ThirdPartyHandler(DownloadHandler):
         """
         in_flight = self._flights.get(request)
         assert in_flight is not None
-        if in_flight.robots_fetch is not None:
+        if in_flight.robots_fetch is not None or in_flight.is_head:
             return await super().download_request(request)
         timeout = request.meta.get("download_timeout", self._timeout)
         frontier = self._job.frontier

@@ -185,8 +185,9 @@ class SiteDelays(DelayPolicy):
     the longest of them. They are no fields, because a crawl's folder keeps all fields.
     """
 
-    least_of: Callable[[str], float]
-    longest_least: float
+    # A copy by `dataclasses.replace` has none of either.
+    least_of: Callable[[str], float] = staticmethod(lambda _: 0.0)
+    longest_least = 0.0
 
     @classmethod
     def over(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from krowlspider.crawl.head import HeadFirst, shows_html
 from krowlspider.crawl.site_policies import SitePolicies
 from krowlspider.crawl.sites import Sites
 from krowlspider.errors import SettingsError
+from krowlspider.frontier.entry import Entry
 from krowlspider.policies.sheets import BadPolicies
 from krowlspider.politeness.delay import DelayPolicy, HostRate
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
@@ -154,6 +156,10 @@ def test_a_delay_only_makes_waits_longer(tmp_path: Path) -> None:
     }
     slow = found.delays(DelayPolicy(5.0, 10.0, 30.0, 300.0))
     assert slow.of("a.test").delay(HostRate()) == 10.0
+    # A delay that a person gives a host.
+    usual.of_hosts["a.test"] = replace(found.delays(usual), minimum=12.0, of_hosts={})
+    assert found.delays(usual).of("a.test").delay(HostRate()) == 12.0
+    assert found.delays(usual).longest == 3600.0
     assert sites(tmp_path, f"{SHEET}delay = 80000").delays(usual).longest == 80_000
 
 
@@ -236,9 +242,21 @@ def test_head_refuses_types_of_skipped_extensions(
 ) -> None:
     skipped = ["png", ".JPG", "mp4", "woff", "zip"]
     head_first = HeadFirst(is_usual=True, skipped=skipped, sites=None)
-    assert head_first.refuses(200, media_type) is is_refused
-    assert not head_first.refuses(404, media_type)
-    assert not HeadFirst(is_usual=True, skipped=[], sites=None).refuses(200, media_type)
+    assert head_first.refuses("a.test", 200, media_type) is is_refused
+    assert not head_first.refuses("a.test", 404, media_type)
+    assert not HeadFirst(is_usual=True, skipped=[], sites=None).refuses("a.test", 200, media_type)
+
+
+def test_a_host_without_head_is_not_asked_again() -> None:
+    head_first = HeadFirst(is_usual=True, skipped=[], sites=None)
+    entry = Entry("http://a.test/x", 1)
+    for status in (200, 404, 403, 503):
+        head_first.refuses("a.test", status, None)
+        assert head_first.asks(entry, "a.test")
+    head_first.refuses("a.test", 405, None)
+    head_first.refuses("b.test", 501, None)
+    asked = {host: head_first.asks(entry, host) for host in ("a.test", "b.test", "c.test")}
+    assert asked == {"a.test": False, "b.test": False, "c.test": True}
 
 
 @pytest.mark.parametrize(
