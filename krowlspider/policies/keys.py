@@ -74,6 +74,15 @@ class Policy:
     robots: str | None = None
     permission: str | None = None
 
+    def refusal(self, url: str, *, is_page: bool, is_given: bool) -> str:
+        """Return sheet_exclude or sheet_include if a normalised URL must not be fetched for it;
+        else "". ``include`` holds for pages that no person has given."""
+        if self.exclude and any(pattern.search(url) for pattern in self.exclude):
+            return "sheet_exclude"
+        if self.include is None or is_given or not is_page:
+            return ""
+        return "" if any(pattern.search(url) for pattern in self.include) else "sheet_include"
+
 
 class Key(NamedTuple):
     """A key of a sheet. ``check`` returns the value of `Policy`, and raises ValueError with what
