@@ -217,9 +217,7 @@ KEYS: dict[str, Key] = {
     "recrawl_min": Key(_number(_LONGEST, "seconds"), "Least seconds until a page is asked again."),
     "recrawl_max": Key(_number(_LONGEST, "seconds"), "Most seconds until a page is asked again."),
     "weight": Key(_number(1000.0, "times"), "Worth of a change of its pages; 1 if not given."),
-    "priority": Key(
-        _integer(-1000, 1000), "Higher ones come first among the queued URLs of a host."
-    ),
+    "priority": Key(_integer(-999, 999), "Higher ones come first among the queued URLs of a host."),
     "user_agent_suffix": Key(_ascii, "Text after the User-Agent, with a space between them."),
     "headers": Key(_headers, "Table of request headers."),
     "cookies": Key(_text, "File of cookies that are sent."),
