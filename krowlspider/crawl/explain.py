@@ -327,6 +327,8 @@ class Explainer(Struct, frozen=True):
         reason = self.scope.refusal(url, name, 0, name)
         if reason is None and self.exclusions.match(url):
             reason = "exclude"
+        if reason is None and self.policies is not None:
+            reason = self._refused_by_sheet(url, name)
         if reason is not None:
             words, setting = REFUSED[reason]
             return "refused", f"It is not queued where it is found: {words}.", setting
@@ -342,6 +344,12 @@ class Explainer(Struct, frozen=True):
             why += f" Links that were refused are counted, and not kept: by {refused}."
         why += " scrapy frontier --import adds it to the queue."
         return "unknown", why, ""
+
+    def _refused_by_sheet(self, url: str, name: str) -> str | None:
+        assert self.policies is not None
+        if (found := self.policies.of_host(name)) is None:
+            return None
+        return found.of(url).refusal(url, is_page=True, is_given=False) or None
 
     # --- robots.txt ---
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.store.store import Store
-    from krowlspider.policies.keys import Policy
     from krowlspider.policies.sheets import HostPolicies
 
 logger = logging.getLogger(__name__)
@@ -152,10 +151,8 @@ class SitePolicies:
             if is_beyond if policy.depth is None else depth > policy.depth:
                 made.append("depth")
             else:
-                refused = reason or _refused_by(
-                    policy, url, is_page=not is_requisite, is_given=is_given
-                )
                 is_page = not is_requisite
+                refused = reason or policy.refusal(url, is_page=is_page, is_given=is_given)
                 made.append(refused or self._quotas.refusal(found, host, url, is_page=is_page))
         return [reason or None for reason in made]
 
@@ -167,7 +164,7 @@ class SitePolicies:
         policy, is_page = found.of(entry.url), not (entry.request and entry.file)
         if policy.depth is not None and entry.depth > policy.depth:
             return "depth"
-        refused = _refused_by(policy, entry.url, is_page=is_page, is_given=entry.is_seed)
+        refused = policy.refusal(entry.url, is_page=is_page, is_given=entry.is_seed)
         is_new = is_page and not entry.is_again
         return refused or self._quotas.refusal(found, host.name, entry.url, is_page=is_new)
 
@@ -256,14 +253,6 @@ class SitePolicies:
                 if self.on_order is not None:
                     self.on_order(found)
                 self.use(found)
-
-
-def _refused_by(policy: Policy, url: str, *, is_page: bool, is_given: bool) -> str:
-    if policy.exclude and any(pattern.search(url) for pattern in policy.exclude):
-        return "sheet_exclude"
-    if policy.include is None or is_given or not is_page:
-        return ""
-    return "" if any(pattern.search(url) for pattern in policy.include) else "sheet_include"
 
 
 def _stat_of(stat: os.stat_result) -> tuple[int, int, int]:

@@ -78,6 +78,15 @@ class Policy:
     robots: str | None = None
     permission: str | None = None
 
+    def refusal(self, url: str, *, is_page: bool, is_given: bool) -> str:
+        """Return sheet_exclude or sheet_include if a normalised URL must not be fetched for it;
+        else "". ``include`` holds for pages that no person has given."""
+        if self.exclude and any(pattern.search(url) for pattern in self.exclude):
+            return "sheet_exclude"
+        if self.include is None or is_given or not is_page:
+            return ""
+        return "" if any(pattern.search(url) for pattern in self.include) else "sheet_include"
+
 
 class Key(NamedTuple):
     """A key of a sheet. ``check`` returns the value of `Policy`, and raises ValueError with what
@@ -213,9 +222,7 @@ KEYS: dict[str, Key] = {
     "recrawl_min": Key(_number(_LONGEST, "seconds"), "Least seconds until a page is asked again."),
     "recrawl_max": Key(_number(_LONGEST, "seconds"), "Most seconds until a page is asked again."),
     "weight": Key(_number(1000.0, "times"), "Worth of a change of its pages; 1 if not given."),
-    "priority": Key(
-        _integer(-1000, 1000), "Higher ones come first among the queued URLs of a host."
-    ),
+    "priority": Key(_integer(-999, 999), "Higher ones come first among the queued URLs of a host."),
     "user_agent_suffix": Key(_ascii, "Text after the User-Agent, with a space between them."),
     "headers": Key(_headers, "Table of request headers."),
     "cookies": Key(_text, "File of cookies that are sent, a cookies.txt of Netscape's format."),

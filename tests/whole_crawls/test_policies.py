@@ -121,6 +121,7 @@ def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
         explained = scrapy(
             "frontier", crawl.jobdir, "--explain", seeds[0] + "print/1", *_settings(path)
         ).stdout.decode()
+        assert "an expression of a sheet's exclude matches it" in explained
     assert sorted(found["plain"]) == sorted(every)
     assert sorted(found["excl"]) == sorted(every - {"/print/1", LINKS[4]})
     assert sorted(found["incl"]) == ["/", "/news/1", "/news/2"]
