@@ -220,6 +220,10 @@ KROWL_RECRAWL: Annotated[str, one_of("off", "once", "continuous")] = "off"
 # With KROWL_RECRAWL=continuous, the part of a host's requests that goes to pages fetched again
 # while the host has new URLs queued too. While it has none, all its requests may go to such pages.
 KROWL_RECRAWL_SHARE: Annotated[float, number(0, "of 1", high=1, above=True)] = 0.5
+# True: with KROWL_RECRAWL=continuous, the broad spider takes submissions of IndexNow at /indexnow
+# of the live page: URLs that a site says have changed, with a key that a file of the site has. They
+# bring pages forward, and unknown ones are queued as links are.
+KROWL_INDEXNOW: bool = False
 # True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY: bool = False
 # Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.
@@ -234,6 +238,9 @@ URLLENGTH_LIMIT: Annotated[int, integer(0, "characters")] = 2048
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
 KROWL_EXCLUDE: Annotated[str | None, checks.file] = None
+# File of sheets in TOML, each with settings of its own for the sites that it names: see
+# policies.md. The file is read again when it changes. None: the settings hold for all sites.
+KROWL_POLICIES: Annotated[str | None, checks.file] = None
 # File extensions without text; links to them are dropped. Sitemaps may still be gz; pdf is
 # text. An empty list drops none.
 KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [

@@ -46,6 +46,8 @@ INDEX = ".cdxj"
 REVISIT = "warc/revisit"
 # The URI of the resource record that has the seeds of a crawl.
 SEEDS_URI = "urn:krowlspider:seeds"
+# The same for the sheets of KROWL_POLICIES.
+POLICIES_URI = "urn:krowlspider:policies"
 
 _INDEXED = frozenset({"response", "revisit", "resource", "metadata"})
 _ABOUT_RECORDS = "application/warc-fields"

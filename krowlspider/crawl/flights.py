@@ -94,6 +94,8 @@ class Flights:
         lease = in_flight.lease
         if _counts(lease):
             self._budget.take()
+        if lease is not None and self._frontier.quotas is not None:
+            self._frontier.quotas.begin(lease)
         if self._schedule.seed_turns.is_limited:
             self.seeds_first.begin(request, in_flight)
 
@@ -116,6 +118,8 @@ class Flights:
         if (lease := in_flight.lease) is not None:
             self._frontier.queues.unpop(lease)
             in_flight.lease = None
+            if self._frontier.quotas is not None:
+                self._frontier.quotas.give_back(lease)
             if _counts(lease):
                 self._budget.give_back()
 
@@ -210,6 +214,8 @@ class Flights:
         batch = self._frontier.store.batch()
         self._frontier.queues.put_back(lease, entry, batch)
         in_flight.lease = None
+        if self._frontier.quotas is not None:
+            self._frontier.quotas.give_back(lease)
         if _counts(lease):
             self._budget.give_back()
         return batch

@@ -38,6 +38,7 @@ from krowlspider.crawl.parts import (
     page_rows,
     robots_fetches,
     seen_set,
+    site_policies,
     traces,
     warc_folder,
     warc_writer,
@@ -150,6 +151,8 @@ class Job:
         self.meters = meters
         self._seat = seat
         self.rule = delay_policy(settings)
+        # The sheets of KROWL_POLICIES; None without them.
+        self.policies = site_policies(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
@@ -294,6 +297,7 @@ class Job:
             may_fetch=None if seat is None else seat.may_fetch,
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
+            quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(

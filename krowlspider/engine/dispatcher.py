@@ -317,6 +317,9 @@ class Dispatcher:
             return "not_awaited"
         if self._intake.exclusions.match(lease.entry.url):
             return "exclude"
+        policies = self._job.policies
+        if policies is not None and (reason := policies.refusal(lease)):
+            return reason
         is_done = (
             refetch is not None and self._recrawl is not None and self._recrawl.is_done(refetch)
         )

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.forecasting import Forecasts
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
@@ -96,6 +97,7 @@ class Scheduler(BaseScheduler):
         self._recrawling: asyncio.Task[None] | None = None
         self._forecasts: Forecasts | None = None
         self._forecasting: asyncio.Task[None] | None = None
+        self._policies: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -145,6 +147,7 @@ class Scheduler(BaseScheduler):
             self._codec,
             settings,
             node=node,
+            policies=job.policies,
             fail=job.fail,
             identify=self._dupefilter.identity,
             wake=self._waker.wake,
@@ -197,6 +200,8 @@ class Scheduler(BaseScheduler):
         if node is not None:
             self._traffic = self._connect(node)
         self._crawl.stopping = self.last_requests.stop_text
+        if job.policies is not None:
+            self._policies = self._follow(job.policies)
         job.run(
             on_failure=self._stop_crawl,
             on_stop=self._stop_for,
@@ -209,6 +214,15 @@ class Scheduler(BaseScheduler):
         send_where_heard(self._crawler)
         log_start(job)
         self.warnings.of_spider(spider)
+
+    def _follow(self, policies: SitePolicies) -> asyncio.Task[None]:
+        """Archive the sheets that are in force, and those of each later version of their file."""
+        notes = self._job.notes
+        notes.policies(policies.version.text)
+        policies.changes.append(lambda version: notes.policies(version.text))
+        self._crawl.reloads["KROWL_POLICIES"] = policies.reload
+        logger.info("KROWL_POLICIES: %s in force", policies.words())
+        return asyncio.ensure_future(policies.watch())
 
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
@@ -290,7 +304,12 @@ class Scheduler(BaseScheduler):
         self._on_robots = on_robots
         if (node := self._node) is not None:
             if not node.running:
-                node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
+                node.run(
+                    self._traffic,
+                    on_over=self._all_over,
+                    on_stop=self._all_stop,
+                    policies=self._job.policies,
+                )
             await node.owners_settled.wait()
             if not node.knows_owners:
                 raise CloseSpider("no_cluster")
@@ -313,7 +332,7 @@ class Scheduler(BaseScheduler):
         if self._forecasts is not None:
             await self._forecasts.close()
         hinting = None if self.recrawl is None else self.recrawl.hinting
-        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting)
+        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting, self._policies)
         await end([task for task in tasks if task is not None])
         if self.recrawl is not None and reason == "finished" and self._job.failure is None:
             self.recrawl.end()

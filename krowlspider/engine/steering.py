@@ -170,7 +170,9 @@ class Steering:
         :raises KrowlError: no setting names a file that can be read again
         """
         if not (reloads := self._crawl.reloads):
-            raise KrowlError("there is nothing to reload: KROWL_EXCLUDE is not set")
+            raise KrowlError(
+                "there is nothing to reload: KROWL_EXCLUDE is not set, nor is KROWL_POLICIES"
+            )
         for reload in reloads.values():
             reload()
         self._note("reload", ", ".join(reloads))

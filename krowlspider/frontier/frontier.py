@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from krowlspider.frontier.pages.rows import PageRows
+    from krowlspider.frontier.quotas import Quotas
     from krowlspider.frontier.seen import SeenSet
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
@@ -86,7 +87,8 @@ class Frontier:
     ``poisoned`` are the hosts with pages that killed the process three times and are set aside.
     ``refused`` counts what the caps refuse,
     ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed. ``pages``
-    has a row for each page that was fetched, None without KROWL_PAGES.
+    has a row for each page that was fetched, None without KROWL_PAGES. ``quotas`` counts what
+    sheets limit, None without KROWL_POLICIES.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -105,8 +107,10 @@ class Frontier:
         may_fetch: Callable[[str], bool] | None = None,
         may_overflow: Callable[[], bool] = lambda: True,
         pages: PageRows | None = None,
+        quotas: Quotas | None = None,
     ):
         self.seen = seen
+        self.quotas = quotas
         self.store = store
         self.pages = pages
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
@@ -321,6 +325,8 @@ class Frontier:
         answer = lease.answer
         if lease.entry.request or (answer is not None and answer.location is not None):
             lease.settle()
+        if self.quotas is not None:
+            self.quotas.settle(lease, dropped)
         self._acknowledged.append((lease, dropped))
 
     def begin_commit(self) -> Commit:
@@ -340,6 +346,8 @@ class Frontier:
             else:
                 counted[_counter(lease.kind, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
+        if self.quotas is not None:
+            self.quotas.put(batch)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied)

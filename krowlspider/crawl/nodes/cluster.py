@@ -183,6 +183,8 @@ class Cluster:
         self._clients = RedisClients()
         self.own_client = self._clients.open(redis)
         self.keys = RegisterKeys(register, cluster)
+        # The sheets, which may have megabytes, are in no list of the cluster's keys.
+        self.policy_keys = RegisterKeys(register, f"{cluster}:policies")
         self.signals = Signals(self.keys)
         delay = settings.getfloat("KROWL_TAKEOVER_DELAY")
         self._service = service_in(register, cluster, own, self._ttl)

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.membership import Signal, Tasks
+from krowlspider.cluster.membership import Signal, Tasks, UnansweredError
 from krowlspider.cluster.register.port import Allowance
 from krowlspider.cluster.ring.live_members import Heartbeat
 from krowlspider.cluster.transport.forwarder import Forwarder, Streams
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.transport.posts import Plain
     from krowlspider.crawl.meters import Meters
     from krowlspider.crawl.nodes.leaving import CrawlPort
+    from krowlspider.crawl.site_policies import SitePolicies
 
 logger = logging.getLogger(__name__)
 
@@ -242,10 +243,16 @@ class Node:
         return "for a share of the cluster's page limit" if is_spent else ""
 
     def run(
-        self, crawl: CrawlPort, *, on_over: Callable[[], None], on_stop: Callable[[], None]
+        self,
+        crawl: CrawlPort,
+        *,
+        on_over: Callable[[], None],
+        on_stop: Callable[[], None],
+        policies: SitePolicies | None = None,
     ) -> None:
         """Start to join, to forward the outbox and to take in messages; return immediately.
 
+        ``policies`` become those of all nodes, see `SharedPolicies`; None without sheets.
         ``on_over`` is called at the end of the crawl on all nodes, ``on_stop`` at the signal STOP.
         """
         self._crawl = crawl
@@ -294,14 +301,19 @@ class Node:
             on_batch=None if self._meters is None else self._meters.inbox.observe,
         )
         self._tasks = Tasks(self._fail)
-        self._tasks.start(self._work(on_over, on_stop))
+        self._tasks.start(self._work(on_over, on_stop, policies))
         self.running = True
 
     def _fail(self, error: Exception) -> None:
         self._crawl.fail(error)
         self.owners_settled.set()
 
-    async def _work(self, on_over: Callable[[], None], on_stop: Callable[[], None]) -> None:
+    async def _work(
+        self,
+        on_over: Callable[[], None],
+        on_stop: Callable[[], None],
+        policies: SitePolicies | None,
+    ) -> None:
         crawl, tasks, signals = self._crawl, self._tasks, self.cluster.signals
 
         def on_signal() -> None:
@@ -320,6 +332,8 @@ class Node:
 
         await signals.refuse_stop(self.cluster.name)
         tasks.start(signals.run(on_signal))
+        if policies is not None:
+            await self._share(policies)
         await self.cluster.join(tasks)
         self.joined = True
         self.owners_settled.set()
@@ -330,6 +344,16 @@ class Node:
         if self.allowance is not None:
             tasks.start(self.allowance.run(crawl.wake, wanted=self._wants_pages))
         tasks.start(self._await_orders())
+
+    async def _share(self, policies: SitePolicies) -> None:
+        """Use the newest sheets of the cluster before anything is fetched, and from then on."""
+        # Crawls without sheets do not load it.
+        from krowlspider.crawl.nodes.shared_policies import SharedPolicies  # noqa: PLC0415
+
+        shared = SharedPolicies(self.cluster.policy_keys, policies, self.own, time.time)
+        with suppress(UnansweredError):
+            await shared.agree()
+        self._tasks.start(shared.run())
 
     def _wants_pages(self) -> bool:
         # While this node waits for the seeds of others, they may need its part of the page limit.
