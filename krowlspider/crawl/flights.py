@@ -38,8 +38,8 @@ class Flights:
     ``on_the_wire`` counts the requests that were sent and have no answer yet, robots fetches
     included. ``last_sent`` is when the last one was sent, in seconds of the job's monotonic clock.
     ``cost`` computes how long a host rests for the time of the event loop that it has taken.
-    ``retry_delay`` is the wait before the first retry of a page, in seconds. ``seeds`` follows the
-    requests that are for seeds.
+    ``retry_delay`` is the wait before the first retry of a page, in seconds. ``seeds_first``
+    follows the requests that are for seeds.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Flights:
         self._budget = budget
         self._intake = intake
         self._codec = codec
-        self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
+        self.seeds_first = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -99,7 +99,7 @@ class Flights:
         if lease is not None and self._frontier.quotas is not None:
             self._frontier.quotas.begin(lease)
         if self._schedule.seed_turns.is_limited:
-            self.seeds.begin(request, in_flight)
+            self.seeds_first.begin(request, in_flight)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -303,8 +303,8 @@ class Flights:
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return
-        if self.seeds.under_way:
-            self.seeds.finish(request)
+        if self.seeds_first.under_way:
+            self.seeds_first.finish(request)
         if in_flight.memory is not None:
             in_flight.memory.release()
         if in_flight.trace is not None and in_flight.end is not End.TURNED_BACK:

@@ -217,7 +217,7 @@ def cpu_clock() -> Callable[[], float]:
     return clock
 
 
-class Turns:
+class LoopTurns:
     """The number of answers, or of requests, in one turn of the event loop: ``at_once``.
 
     A turn has fewer when the machine is busy or pages are costly, and fewer still while somebody
@@ -268,7 +268,7 @@ class LoopThrottle:
     ``clock`` returns monotonic seconds, by which ``turns`` learns how long a turn is.
     """
 
-    def __init__(self, turns: Turns, clock: Callable[[], float]):
+    def __init__(self, turns: LoopTurns, clock: Callable[[], float]):
         self._turns = turns
         self._clock = clock
         self._began = 0.0

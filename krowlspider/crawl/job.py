@@ -27,7 +27,7 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.commits import Checkpoint, Commits, Loss, OpenWarcNote, settle_open_file
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.crawl.in_flight import Decoders, LoopThrottle, Turns, cpu_clock
+from krowlspider.crawl.in_flight import Decoders, LoopThrottle, LoopTurns, cpu_clock
 from krowlspider.crawl.limits import CapWarnings
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
@@ -168,8 +168,8 @@ class Job:
         self.failure: Exception | None = None
         # Why the crawl has stopped, if a person has to mend something before the next start.
         self.stop_reason = ""
-        self.turns = Turns()
-        self.throttle = LoopThrottle(self.turns, self.monotonic)
+        self.loop_turns = LoopTurns()
+        self.throttle = LoopThrottle(self.loop_turns, self.monotonic)
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
         self._on_failure: Callable[[Exception], None] | None = None

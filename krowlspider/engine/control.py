@@ -264,7 +264,7 @@ class Control:
     def _why(self, host: Host) -> Reason:
         if paused := pause_reason(self._crawl):
             return Reason(f"The crawl is {paused}.")
-        now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds
+        now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds_first
         is_due = host.state is SchedulingState.SCHEDULED and host.due <= now
         if is_due and seeds.only() and not host.queue.waits_with_seed(now):
             return Reason("Seeds are fetched before it, as pages are limited.", "max_pages")

@@ -219,13 +219,13 @@ class Dispatcher:
                 return None
         now = clock()
         end = now + _TURN
-        seeds_only = self._flights.seeds.only()
+        seeds_only = self._flights.seeds_first.only()
         while now < end:
             host = self._pop_probe() if is_out else self._schedule.pop(seeds_only=seeds_only)
             if host is None:
                 due = self._schedule.next_due(seeds_only=seeds_only)
                 if seeds_only:
-                    due = min(inf if due is None else due, self._flights.seeds.next_end())
+                    due = min(inf if due is None else due, self._flights.seeds_first.next_end())
                 if due is not None and due < inf:
                     self._waker.wake_at(due)
                 return None

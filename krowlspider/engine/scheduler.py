@@ -293,7 +293,7 @@ class Scheduler(BaseScheduler):
             self.intake,
             settings=self._crawler.settings,
             is_out_of_work=lambda: self._is_out_of_work,
-            seeds=self.flights.seeds,
+            seeds=self.flights.seeds_first,
             carry_out=partial(send_order, self._crawler),
         )
 
@@ -488,7 +488,7 @@ class Scheduler(BaseScheduler):
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
-        if self._in_turn >= job.turns.at_once:
+        if self._in_turn >= job.loop_turns.at_once:
             # The engine asks until it gets None, and sends all in this turn of the event loop.
             self._in_turn = 0
             self._waker.wake()

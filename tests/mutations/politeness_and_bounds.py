@@ -70,8 +70,8 @@ POLITENESS_AND_BOUNDS = (
         "no-wait-after-a-crash",
         "1: each host waits once after a crash",
         f"{_SCHEDULE}/scheduler.py",
-        "0.0 if clock.is_new else now() if unsure is None else unsure",
-        "0.0 if clock.is_new or unsure is None else unsure",
+        "0.0 if clock.is_new else now() if recovered_at is None else recovered_at",
+        "0.0 if clock.is_new or recovered_at is None else recovered_at",
         ("tests/frontier/test_frontier.py",),
     ),
     Mutation(
