@@ -110,6 +110,11 @@ class SitePolicies:
         found = self.of(host_of(page))
         return None if found is None else found.of(page).scope
 
+    @property
+    def gives_priorities(self) -> bool:
+        """Whether a sheet has a priority."""
+        return self.policies.gives_priorities
+
     def priority(self, url: str, host: str) -> int:
         """Return the priority of a link to a normalised URL of a host."""
         found = self.of(host)
@@ -143,18 +148,25 @@ class SitePolicies:
         sheet_exclude, sheet_include, max_pages, max_bytes, max_seconds.
         """
         made: list[str | None] = []
+        # Most links of a page lead to one host.
+        last, found = None, None
         for url, host, reason in zip(urls, hosts, reasons, strict=True):
-            if (found := self.of(host)) is None:
+            if host != last:
+                last, found = host, self.of(host)
+            if found is None:
                 made.append("depth" if is_beyond else reason)
                 continue
             policy = found.of(url)
             if is_beyond if policy.depth is None else depth > policy.depth:
                 made.append("depth")
-            else:
-                is_page = not is_requisite
-                refused = reason or policy.refusal(url, is_page=is_page, is_given=is_given)
-                made.append(refused or self._quotas.refusal(found, host, url, is_page=is_page))
-        return [reason or None for reason in made]
+                continue
+            is_page = not is_requisite
+            if reason is None and (policy.exclude or policy.include):
+                reason = policy.refusal(url, is_page=is_page, is_given=is_given) or None  # noqa: PLW2901
+            if reason is None and policy.is_limited:
+                reason = self._quotas.refusal(found, host, url, is_page=is_page) or None  # noqa: PLW2901
+            made.append(reason)
+        return made
 
     def refusal(self, lease: Lease) -> str:
         """Return the reason of a sheet to drop an entry that was popped; "" for none."""

@@ -78,6 +78,10 @@ class Policy:
     robots: str | None = None
     permission: str | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        return not (self.max_pages is self.max_bytes is self.max_seconds is None)
+
     def refusal(self, url: str, *, is_page: bool, is_given: bool) -> str:
         """Return sheet_exclude or sheet_include if a normalised URL must not be fetched for it;
         else "". ``include`` holds for pages that no person has given."""

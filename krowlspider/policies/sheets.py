@@ -180,6 +180,7 @@ class Policies:
     def __init__(self, sheets: list[Sheet], path: str = ""):
         self.sheets = sheets
         self.path = path
+        self.gives_priorities = any("priority" in sheet.values for sheet in sheets)
         # Whether a sheet rewrites URLs.
         self.rewrites = any(not REWRITES.isdisjoint(sheet.values) for sheet in sheets)
         # By host as in `orders_for`; by name, for it and all below it; by name and path prefix.
