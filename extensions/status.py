@@ -68,7 +68,7 @@ class Status:
         scheduler = Scheduler.of(self._crawler)
         # A person may have changed it.
         self._limits.pages = scheduler.budget.total
-        self._limits.last = scheduler.ending.limit_text()
+        self._limits.last = scheduler.last_requests.limit_text()
         self._limits.is_stopping = bool(self._crawl.stopping())
         return scheduler.counted(), scheduler.flights.on_the_wire
 

@@ -67,7 +67,7 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
-    - ``asked``: the conditions of a request for a page that is fetched again.
+    - ``refetch``: row and conditions of a page that is fetched again; else None.
     """
 
     host: Host

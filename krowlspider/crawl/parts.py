@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.crawl.tracing import Traces
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
@@ -73,6 +74,19 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
 def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher) -> PageRows | None:
     """Return the rows of the pages that were fetched; None if none are kept."""
     return PageRows(store, hasher.key) if keeps_pages(settings) else None
+
+
+def site_policies(settings: BaseSettings) -> SitePolicies | None:
+    """Return the sheets that KROWL_POLICIES names; None if it names none.
+
+    :raises SettingsError: the file cannot be read, or has an error
+    """
+    if (path := settings["KROWL_POLICIES"]) is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.site_policies import SitePolicies  # noqa: PLC0415
+
+    return SitePolicies(Path(path), delay_min=settings.getfloat("KROWL_DELAY_MIN"))
 
 
 def keeps_pages(settings: BaseSettings) -> bool:

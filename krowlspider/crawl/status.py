@@ -409,6 +409,11 @@ def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str,
         figures[f"krowl/frontier/dropped_count/{reason}"] = count
     for kind, count in names.failures.items():
         figures[f"krowl/dns/failed_count/{kind}"] = count
+    if (policies := job.policies) is not None:
+        figures["krowl/policies/sheets"] = len(policies.policies.sheets)
+        figures["krowl/policies/reload_count"] = policies.reload_count
+        figures["krowl/policies/failed_count"] = policies.failed_count
+        figures["krowl/policies/faulty"] = int(bool(policies.fault))
     if node is not None and node.running:
         figures["krowl/frontier/foreign_count"] = counted["foreign"]
         figures["krowl/frontier/outbox"] = frontier.outbox.depth

@@ -30,7 +30,7 @@ from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.loop_cost import HEAVY, alone
+from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
@@ -326,7 +326,7 @@ class DownloadHandler(BaseDownloadHandler):
         decoders = self._job.fetching.decoders
         fetched.text, took = await decoders.digest(mark, response.body, found.essence)
         if took > HEAVY:
-            in_flight.must_wait(alone(took))
+            in_flight.must_wait(own_rest(took))
 
     def _size_limit(self, request: Request) -> int:
         """Return the most bytes of a body, as received and again decoded; 0 for no limit, as in

@@ -9,15 +9,14 @@ The kinds of shares, and their names.
 - an origin, the domain whose pages led to the hosts: "^4fc3a0b1";
 - the crowd, all hosts that are not known to answer soon: "?".
 
-Shares: what several hosts have in common, and how many of these hosts may be in flight at a time.
-`names` has their kinds. A host in flight has a place in each of its shares. A host that finds no
-room waits in line for the first share that has none. While no other host is due, hosts of an origin
-without room go as part of the crowd.
+A host in flight has a place in each of its shares. A host that finds no room waits in line for the
+first share that has none. While no other host is due, hosts of an origin without room go as part of
+the crowd.
 
-Calls: which of the hosts that wait in line for room in a share may go next. A host that leaves
-flight makes room in its shares. The first host in line for such a share is called. A called host is
-popped before others, which might take its room. If it cannot take the room after all, the call is
-passed on.
+`Calls` decides which of the hosts that wait in line for room may go next. A host that leaves flight
+makes room in its shares. The first host in line for such a share is called. A called host is popped
+before others, which might take its room. If it cannot take the room after all, the call is passed
+on.
 """
 
 from __future__ import annotations

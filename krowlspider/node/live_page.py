@@ -34,6 +34,7 @@ from krowlspider.views.live_page import (
     failed,
     file_refusal,
     page_routes,
+    submission_of,
 )
 from krowlspider.views.order_fields import ORDERS
 
@@ -98,6 +99,7 @@ class CrawlOfAll:
             f"POST /api/v1/{name}": partial(self._order, name) for name in ORDERS
         }
         orders["POST /api/v1/import"] = self._import
+        orders["/indexnow"] = orders["POST /indexnow"] = self._submitted
         return page_routes(answers, self._events, orders)
 
     # --- the status ---
@@ -151,6 +153,7 @@ class CrawlOfAll:
             "statuses": {},
             "failed": {},
             "paused": figures.paused(),
+            "policies": "",
         }
 
     async def _answer_status(self, _: web.BaseRequest) -> web.Response:
@@ -297,6 +300,20 @@ class CrawlOfAll:
             if (answer := await _awaited(request, give(process))) is not None:
                 return _relayed(answer)
         return _nobody()
+
+    async def _submitted(self, request: web.BaseRequest) -> web.Response:
+        """Reply to a submission of IndexNow as the process that owns its host."""
+        if request.method == "HEAD":
+            return web.Response(status=405, headers={"Allow": "GET, POST"})
+        body = await submission_of(request) if request.method == "POST" else None
+        path = f"/indexnow?{request.rel_url.raw_query_string}"
+        last: Reply | None = None
+        for process in self._processes.in_order():
+            answer = await _awaited(request, self._processes.submit(process, path, body))
+            if answer is not None and answer.status != HTTPStatus.MISDIRECTED_REQUEST:
+                return web.Response(status=answer.status, body=answer.text)
+            last = answer or last
+        return _nobody() if last is None else web.Response(status=last.status, body=last.text)
 
     async def _import(self, request: web.BaseRequest) -> web.Response:
         if (refused := await file_refusal(request, self._token)) is not None:

@@ -12,7 +12,7 @@ import pytest
 from krowlspider.crawl.crawls import Crawl
 from krowlspider.crawl.limits import CrawlLimits, PageBudget, may_end, progress
 from krowlspider.crawl.status import Progress, status_line
-from krowlspider.engine.dispatcher import Ending
+from krowlspider.engine.dispatcher import LastRequests
 from krowlspider.frontier.hosts.host import PUT_OFF_HERE
 
 if TYPE_CHECKING:
@@ -132,32 +132,32 @@ def test_a_crawl_that_ends_counts_its_requests_and_seconds() -> None:
     """The bound is the longest time limit, from the last request or the stop on."""
     now, closing, sent = [100.0], [False], Sent([None, 12.0])
     budget = PageBudget(None)
-    ending = Ending(
+    last = LastRequests(
         cast("Flights", sent),
         budget,
         is_closing=lambda: closing[0],
         timeout=60.0,
         clock=lambda: now[0],
     )
-    assert (ending.stop_text(), ending.limit_text()) == ("", "")
+    assert (last.stop_text(), last.limit_text()) == ("", "")
     budget.left = 0
-    assert ending.limit_text() == "waits for the last 2 requests (at most 60 s)"
+    assert last.limit_text() == "waits for the last 2 requests (at most 60 s)"
     now[0] = 102.5
-    assert ending.limit_text() == "waits for the last 2 requests (at most 58 s)"
+    assert last.limit_text() == "waits for the last 2 requests (at most 58 s)"
     sent.last_sent = 102.5
-    assert ending.limit_text() == "waits for the last 2 requests (at most 60 s)"
+    assert last.limit_text() == "waits for the last 2 requests (at most 60 s)"
     sent.limits = [12.0]
-    assert ending.limit_text() == "waits for the last request (at most 12 s)"
+    assert last.limit_text() == "waits for the last request (at most 12 s)"
     now[0] = 120.0
-    assert ending.limit_text() == "waits for the last request"
+    assert last.limit_text() == "waits for the last request"
     now[0], sent.limits, closing[0] = 100.0, [None, 90.0], True
-    assert ending.stop_text() == "stopping, waits for 2 requests (at most 1 min 30 s)"
+    assert last.stop_text() == "stopping, waits for 2 requests (at most 1 min 30 s)"
     now[0], sent.limits = 148.5, [90.0]
-    assert ending.stop_text() == "stopping, waits for 1 request (at most 42 s)"
+    assert last.stop_text() == "stopping, waits for 1 request (at most 42 s)"
     now[0] = 191.0
-    assert ending.stop_text() == "stopping, waits for 1 request"
+    assert last.stop_text() == "stopping, waits for 1 request"
     sent.limits = []
-    assert (ending.stop_text(), ending.limit_text()) == ("stopping", "")
+    assert (last.stop_text(), last.limit_text()) == ("stopping", "")
 
 
 def test_without_a_page_no_time_is_estimated() -> None:

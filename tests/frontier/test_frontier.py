@@ -426,15 +426,15 @@ def test_a_deferred_host_keeps_its_urls_until_the_next_round(world: World) -> No
     world.commit()
     defer(world)
     assert world.frontier.queued == 2
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     assert world.add(A3) == 1
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     world.clocks.pass_(ROUND - 1)
     world.commit()
     assert world.pop() is None
     world.clocks.pass_(1)
     world.commit()
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     assert drain(world) == [A1, A2, A3]
 
 
@@ -448,7 +448,7 @@ def test_a_start_schedules_deferred_hosts_immediately(world: World, clean: bool)
         world.crash()
     assert world.frontier.queued == 3
     assert world.frontier.schedule.host_count == 2
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     world.clocks.pass_(RULE.minimum)
     assert sorted(drain(world)) == [A1, A2, B1]
 
@@ -462,7 +462,7 @@ def test_a_deferred_host_still_serves_robots_fetches(world: World) -> None:
     assert host.robots.fetches == ["fetch"]
     host.robots.fetches.clear()
     world.frontier.schedule.release(host, 0.25)
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     world.clocks.pass_(0.25)
     assert world.fetch() == A1
 

@@ -1,14 +1,14 @@
 """Host records on disk: their format, sum and positions in the ring; and hosts that hold the
 loop.
 
-The hosts on disk by the positions of their domains in the ring of a cluster. Hosts that another
-node owns are found within its ranges of positions. As they leave, these ranges hold only hosts that
-have come to them since: no look at all other hosts is needed.
+`HostPositions` finds hosts on disk by the positions of their domains in the ring of a cluster.
+Hosts that another node owns are found within its ranges of positions, without a look at all others.
+As they leave, these ranges hold only hosts that have come to them since.
 
-Hosts whose pages block the event loop: on the second hold, the host is set aside for a day. The
-watchdog writes each hold of more than five seconds to a file. The next start counts the holds in
-it. A host set aside is out of the heap like a parked one, and its URLs stay queued: after the day
-it is tried again.
+`HostHolds` counts how often the pages of a host have held the event loop. On the second hold, the
+host is set aside for a day. The watchdog writes each hold of more than five seconds to a file. The
+next start counts the holds in it. A host set aside is out of the heap like a parked one, and its
+URLs stay queued: after the day it is tried again.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_the_second_hold_sets_a_host_aside_for_a_day(world: World, tmp_path: Pat
     world.clocks.pass_(3600.0)
     assert fetched(world) == {GOOD}
     frontier = world.frontier
-    assert (frontier.queued, frontier.deferred_queued, frontier.hopeful) == (2, 2, False)
+    assert (frontier.queued, frontier.deferred_queued, frontier.has_fetchable) == (2, 2, False)
     # A start neither shortens the day nor restarts it.
     assert start_after(world, tmp_path) == []
     world.clocks.pass_(DAY - 7200.0)
