@@ -68,6 +68,7 @@ class InFlight(Struct, eq=False):
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
     - ``asked``: the conditions of a request for a page that is fetched again.
+    - ``is_challenged``: it was not signed, and its host asks for a signature.
     """
 
     host: Host
@@ -84,6 +85,7 @@ class InFlight(Struct, eq=False):
     received: int = 0
     trace: Trace | None = None
     asked: Asked | None = None
+    is_challenged: bool = False
 
     def mark(self, queues: EntryQueues) -> bytes:
         """Return the mark for the work on its page, or on the robots.txt of a host."""
