@@ -73,26 +73,31 @@ def test_only_the_host_that_asks_gets_signatures_each_of_its_own(tmp_path: Path)
                 refused,
                 others={
                     b"Host: b.test": missing,
+                    b"Host: c.test": missing,
                     SIGNED: answer("200 OK", "User-agent: *\nDisallow: /secret\n"),
                 },
             ),
             "/": Raw(refused, others={**elsewhere, SIGNED: answer("200 OK", links)}),
             "/busy": Raw(refused, others={SIGNED: answer("500 Oops")}),
             "/moved": Raw(refused, others=moved),
+            "/page": Raw(refused, others={SIGNED: answer("200 OK", "page")}),
         }
     )
     with web:
         moved[SIGNED] = answer("302 Found", head=f"Location: {web.url('b.test', '/')}\r\n")
         key_at(tmp_path / "key.pem")
-        crawl = crawl_of(tmp_path, tmp_path / "key.pem", web.url("a.test")).run()
-    at_a = [request for _, request in web.requests if b"\r\nHost: a.test" in request]
-    at_b = [request for _, request in web.requests if b"\r\nHost: b.test" in request]
-    assert len(at_a) + len(at_b) == len(web.requests)
-    assert web.asked[0] == "/robots.txt"
+        page = web.url("c.test", "/page")
+        crawl = crawl_of(tmp_path, tmp_path / "key.pem", web.url("a.test"), page).run()
+    at_a, at_b, at_c = (
+        [request for _, request in web.requests if b"\r\nHost: %b.test" % name in request]
+        for name in (b"a", b"b", b"c")
+    )
+    # The robots.txt of a.test asks, at c.test its page.
     assert [SIGNED in request for request in at_a] == [False] + [True] * (len(at_a) - 1)
     assert not any(b"Signature" in request for request in at_b)
-    assert sorted(path for path, _ in web.requests) == sorted(
-        [*["/robots.txt"] * 3, "/", "/", *["/busy"] * 3, "/moved", "/none"]
+    assert [SIGNED in request for request in at_c] == [False, False, True]
+    assert sorted(web.asked) == sorted(
+        [*["/robots.txt"] * 4, "/", "/", *["/busy"] * 3, "/moved", "/none", "/page", "/page"]
     )
     for pattern in (rb'nonce="([^"]+)"', rb"\r\nSignature: (.+)\r\n"):
         found = [re.findall(pattern, request) for request in at_a[1:]]
@@ -103,12 +108,13 @@ def test_only_the_host_that_asks_gets_signatures_each_of_its_own(tmp_path: Path)
         (web.url("a.test", "/busy"), 500),
         (web.url("a.test", "/none"), 404),
         (web.url("b.test", "/"), 200),
+        (page, 200),
     }
     archived = valid_records(crawl.jobdir / "warc").of_kind("request")
     assert sorted(record.block for record in archived) == sorted(each for _, each in web.requests)
     stats = {name: crawl.stats.get(f"krowl/identity/{name}_count", 0) for name in
              ("challenged", "signed", "refused")}  # fmt: skip
-    assert stats == {"challenged": 1, "signed": len(at_a) - 1, "refused": 0}
+    assert stats == {"challenged": 2, "signed": len(at_a), "refused": 0}
     assert crawl.complaints == []
 
 
