@@ -356,6 +356,7 @@ STATS: dict[str, Stat] = {
     "krowl/politeness/turned_back_count": Stat(
         "Requests not sent for want of room at their address."
     ),
+    "krowl/prices/asked_count": Stat("Answers 402: the host asks for a payment. None is made."),
     "krowl/requisites/fetched_count": Stat(
         "Requisites answered, by kind.", "reason", ("image", "style", "manifest", "other")
     ),

@@ -34,7 +34,7 @@ from krowlspider.politeness.loop_cost import HEAVY, alone
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
-from krowlspider.urls.page.headers import values_of
+from krowlspider.urls.page.headers import PAYMENTS, values_of
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -121,8 +121,9 @@ def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
 logger = logging.getLogger(__name__)
 
 
-# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy.
-_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization"})
+# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy. No
+# request offers a payment.
+_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization", *PAYMENTS})
 
 
 class _Signals:

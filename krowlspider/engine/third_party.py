@@ -16,6 +16,7 @@ from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -63,6 +64,8 @@ class ThirdPartyHandler(DownloadHandler):
         # The User-Agent names who crawls: no request has another.
         Scheduler.of(self.crawler).warnings.of_headers(request)
         request.headers["User-Agent"] = self._job.user_agent
+        for name in PAYMENTS:
+            request.headers.pop(name, None)
         memory = in_flight.memory = FetchMemory(self._job.memory)
         begun = perf_counter()
         try:

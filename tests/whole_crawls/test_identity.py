@@ -21,7 +21,7 @@ from krowlspider.crawl.parts import signer
 from krowlspider.fetch.signing import SigningKey, read_key
 from tests.support.archived import valid_records
 from tests.support.crawling import ROOT, Crawl, write_seeds
-from tests.support.crawls import AT_ONCE
+from tests.support.crawls import AT_ONCE, anchors, crawled, page
 from tests.support.debian import program
 from tests.support.rawweb import Raw, RawWeb
 from tests.support.settings import project_settings
@@ -309,3 +309,41 @@ def test_a_site_lets_the_signed_crawl_in_and_no_forged_one(
         assert forged.stats["krowl/identity/refused_count"] == 1
     assert read_key(tmp_path / "key.pem", 0.0).keyid == key.keyid
     assert json.loads((signed.jobdir / "job.json").read_text()).get("KROWL_SIGN_KEY") is None
+
+
+# --- Prices ---
+
+
+def test_a_price_is_recorded_and_a_host_with_nothing_else_put_off(tmp_path: Path) -> None:
+    """Each page is asked for once, and nothing is paid. A host with free pages too goes on."""
+    priced = {"status": 402, "headers": {"Crawler-Price": "USD 0.01"}}
+    spec = [
+        page("/robots.txt", "", status=404),
+        page("/", anchors(*(f"/{number}" for number in range(20))), host="^dear"),
+        {"host": "^dear", "path": "^/", **priced},
+        page("/", anchors(*(f"/{number}" for number in range(20))), host="^mixed"),
+        {"host": "^mixed", "path": "^/.*[02468]$", "status": 402, "body": "pay"},
+        page("^/", "free", host="^mixed"),
+    ]
+    crawl, log = crawled(tmp_path, spec, "dear.test/", "mixed.test/")
+    urls = sorted(f"{entry.host.partition(':')[0]}{entry.path}" for entry in log)
+    free = [f"{host}.test{path}" for host in ("dear", "mixed") for path in ("/", "/robots.txt")]
+    # Five answers 402 in a row; every page once.
+    assert urls == sorted(
+        free + [f"dear.test/{n}" for n in range(5)] + [f"mixed.test/{n}" for n in range(20)]
+    )
+    assert crawl.stats["krowl/prices/asked_count"] == 5 + 10
+    assert {item.get("price") for item in crawl.items if item["status"] == 402} == {
+        "USD 0.01",
+        None,
+    }
+    assert all("price" not in item for item in crawl.items if item["status"] == 200)
+    assert crawl.stats["krowl/frontier/deferred"] == 15
+    table = (crawl.jobdir / "reports" / "prices.tsv").read_text().splitlines()
+    names = [entry.host for entry in log if entry.path == "/robots.txt"]
+    dear, mixed = sorted(names)
+    assert table == [
+        "host\tlast price\tanswers 402",
+        f"{mixed}\t\t10",
+        f"{dear}\tUSD 0.01\t5",
+    ]
