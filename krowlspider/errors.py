@@ -175,6 +175,7 @@ _KINDS = {
     "sitemap": "sitemaps",
     "requisite": "requisites",
     "opt_out": "opt-out files",
+    "index_key": "keys of IndexNow",
     "robots": "robots.txt",
 }
 

@@ -30,7 +30,7 @@ LONGEST = {
     *("test_politeness.py", "test_kills.py", "test_growth.py", "test_chaos_consul.py"),
     *("test_chaos_partition.py", "test_chaos_nodes.py", "test_chaos_redis.py"),
     *("test_chaos_static.py", "test_flat_memory.py", "test_operators_path.py"),
-    "test_recrawl_nodes.py",
+    *("test_recrawl_nodes.py", "test_recrawl_kills.py"),
 }
 
 warm.enabled = True

@@ -449,6 +449,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
         )
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
         found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
+    if settings.getbool("KROWL_INDEXNOW") and settings["KROWL_RECRAWL"] != "continuous":
+        found.append(
+            "KROWL_INDEXNOW is True, and KROWL_RECRAWL is not continuous: only a crawl that goes on"
+            " brings pages forward"
+        )
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
         found.append(
             "KROWL_CONSUL is set, and REDIS_URL is not: give this node's Redis, as the other nodes"

@@ -84,12 +84,17 @@ class Refusal(msgspec.Struct, omit_defaults=True):
 
 
 class Fetch(msgspec.Struct, omit_defaults=True):
-    """When a page was fetched, in which record it is, and the digest of its payload."""
+    """When a page was fetched, in which record it is, and the digest of its payload.
+
+    ``resource`` is what was asked: the URL with method and body in its query as replay has them, if
+    the method is not GET. It is empty for a GET.
+    """
 
     date: str
     record_id: str
     digest: str
     is_revisit: bool = False
+    resource: str = ""
 
 
 class Line(msgspec.Struct):

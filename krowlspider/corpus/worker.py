@@ -14,13 +14,14 @@ import signal
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from fastwarc.warc import WarcRecordType
 from xxhash import xxh3_64_intdigest
 
 from krowlspider.archive.cdxj import payload_digest, target
+from krowlspider.archive.surt import query_of
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
 from krowlspider.corpus.pages import NoPage, Page, Unreadable, is_record_start, page_of, records
@@ -48,6 +49,8 @@ PROBLEMS_MAX = 1000
 # New objects between two searches for garbage. Pages leave none: each node of a tree is one.
 _OBJECTS = 100_000
 _WITH_REVISITS = WarcRecordType.response | WarcRecordType.revisit
+# Bytes of a request that tell which resource it asks for.
+_REQUEST_MAX = 64 * 1024
 _NO_DIGIT = re.compile(r"[^0-9]")
 _encode = msgspec.json.Encoder().encode
 
@@ -173,33 +176,55 @@ class SliceReader:
         return self._summary
 
     def _lines(self) -> Iterator[bytes]:
-        accepted, job, start = 0, self._job, self._task.start
+        accepted, number, job, start = 0, -1, self._job, self._task.start
         kinds = _WITH_REVISITS if job.revisits else WarcRecordType.response
+        # A request may stand before or behind what answers it.
+        before, request, line = _Beside(), "", None
         with self._task.path.open("rb") as stream:
-            for number, (offset, record) in enumerate(records(stream, start, self._damage, kinds)):
+            found = records(stream, start, self._damage, kinds | WarcRecordType.request)
+            for offset, record in found:
+                beside = _Beside.of(record)
+                is_pair = beside.belongs_to(before)
                 full = offset - start >= job.slice_bytes or accepted == job.limit
-                if full and offset > start and is_record_start(stream, offset):
+                if full and offset > start and not is_pair and is_record_start(stream, offset):
                     self._summary.following = offset
-                    return
+                    break
+                before = beside
+                if record.record_type == WarcRecordType.request:
+                    request = _resource(record)
+                    if is_pair and line is not None and line.fetch is not None:
+                        line.fetch.resource, request = request, ""
+                    continue
+                if line is not None:
+                    yield _encode(line)
+                line = None
+                number += 1
                 self._place[:] = offset, number
                 if os.getppid() != self._parent:
                     raise EOFError
                 if record.record_type == WarcRecordType.revisit:
                     if self._fits(record):
-                        yield _encode(_revisit(record, offset, number))
-                    continue
-                self._counts["responses"] += 1
-                if number in self._task.fatal:
-                    reason = self._task.fatal[number]
-                    self._problem(offset, f"{target(record)}: {reason}")
-                    yield _encode(self._refused(record, offset, number, reason))
-                    continue
-                signal.setitimer(signal.ITIMER_PROF, job.seconds)
-                line = self._line(record, offset, number)
-                signal.setitimer(signal.ITIMER_PROF, 0)
-                if line is not None:
-                    accepted += line.refusal is None
-                    yield _encode(line)
+                        line = _revisit(record, offset, number)
+                else:
+                    line = self._read(record, offset, number)
+                    accepted += line is not None and line.refusal is None
+                if is_pair and line is not None and line.fetch is not None:
+                    line.fetch.resource = request
+                request = ""
+        if line is not None:
+            yield _encode(line)
+
+    def _read(self, record: WarcRecord, offset: int, number: int) -> Line | None:
+        """Return the line of a response, in bounded time; None without one."""
+        self._counts["responses"] += 1
+        if number in self._task.fatal:
+            reason = self._task.fatal[number]
+            self._problem(offset, f"{target(record)}: {reason}")
+            return self._refused(record, offset, number, reason)
+        signal.setitimer(signal.ITIMER_PROF, self._job.seconds)
+        line = self._line(record, offset, number)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return line
 
     def _damage(self, offset: int, reason: str) -> None:
         self._counts["skipped/damaged"] += 1
@@ -264,6 +289,30 @@ class SliceReader:
         made = record_of(page, whole, given, (self._part.file, offset))
         raw = msgspec.Raw(_encode(made))
         return Line(*about, *marks, raw, masked=masked, fetch=fetch)
+
+
+class _Beside(NamedTuple):
+    """By what a request and its answer find each other: id, URL, and the id of the other one."""
+
+    record_id: str = ""
+    url: str = ""
+    other: str = ""
+
+    @classmethod
+    def of(cls, record: WarcRecord) -> _Beside:
+        other = record.headers.get("WARC-Concurrent-To") or ""
+        return cls(record.headers.get("WARC-Record-ID") or "", target(record), other)
+
+    def belongs_to(self, before: _Beside) -> bool:
+        """Return whether this record and the one before it are request and answer."""
+        return bool(self.other) and (self.other, self.url) == (before.record_id, before.url)
+
+
+def _resource(record: WarcRecord) -> str:
+    """Return what a request asks for, as `Fetch.resource`."""
+    block = record.reader.read(_REQUEST_MAX)
+    query = query_of(block)
+    return "" if query is None else query.added_to(target(record))
 
 
 def _revisit(record: WarcRecord, offset: int, number: int) -> Line:

@@ -19,7 +19,16 @@ from scrapy.http import JsonRequest, XmlRpcRequest
 from scrapy.utils.request import request_from_dict
 
 from krowlspider.cluster.transport.message import Message, carried, dumps, encode, loads
-from krowlspider.frontier.entry import AS_JSON, JSON, OPT_OUT, PICKLE, REQUISITE, SITEMAP, Entry
+from krowlspider.frontier.entry import (
+    AS_JSON,
+    INDEX_KEY,
+    JSON,
+    OPT_OUT,
+    PICKLE,
+    REQUISITE,
+    SITEMAP,
+    Entry,
+)
 from krowlspider.urls.canonical import host_of, is_data
 from krowlspider.urls.page.requisites.requisite import Requisite
 from krowlspider.urls.page.sitemap import BYTES_MAX
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.pages.seed_names import SeedNames
 
 # What a meta key of a broad spider's request says that it is for.
-_FILES = {"krowl_sitemap": SITEMAP, "krowl_opt_out": OPT_OUT}
+_FILES = {"krowl_sitemap": SITEMAP, "krowl_opt_out": OPT_OUT, "krowl_indexnow": INDEX_KEY}
 # Request classes that may come from another node, besides Request itself.
 _CLASSES = {
     f"{kind.__module__}.{kind.__name__}" for kind in (FormRequest, JsonRequest, XmlRpcRequest)

@@ -12,14 +12,19 @@ from krowlspider.crawl.job import Job, Seat
 from krowlspider.crawl.meters import Meters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.monitoring.page_server import RouteMaker
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.recrawl.indexnow import Submission
     from krowlspider.urls.scope import AskedScope
+
+    # Takes what a reader returns, given the characters of the longest URL, and returns the status
+    # of the answer, and what it says.
+    TakeSubmission = Callable[[Callable[[int], Submission]], Awaitable[tuple[int, str]]]
 
 _crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()
 
@@ -43,6 +48,8 @@ class Crawl:
         self.watched_at: list[str] = []
         # The maker of the routes of page and API; None if they are not served.
         self.page: RouteMaker | None = None
+        # Takes submissions of IndexNow; None if none are taken.
+        self.index_now: TakeSubmission | None = None
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
         # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Acknowledged
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.pages.row import PageRow
+    from krowlspider.policies.sheets import Policies
     from krowlspider.urls.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
@@ -73,6 +74,8 @@ class Explanation:
     - ``captures``: how many captures the indexes of the archive have of it.
     - ``owner``: the other node of the cluster that owns its host; "" if there is none.
     - ``page``: what its row says, in words; "" without one.
+    - ``sheets``: the sheet and the line that decide each key of a policy, as in
+      ``delay = 5.0: sheet news, line 12``.
     """
 
     url: str
@@ -86,6 +89,7 @@ class Explanation:
     captures: int = 0
     owner: str = ""
     page: str = ""
+    sheets: list[str] = field(default_factory=list)
 
 
 class _Place(NamedTuple):
@@ -107,6 +111,7 @@ class Explainer(Struct, frozen=True):
       ``owner`` the node that owns a host; None for this one.
     - ``counters`` has the counters of the frontier, ``wall`` is now in epoch seconds.
     - ``recent`` are the last acknowledgements, the newest last.
+    - ``policies`` are the sheets in force; None without KROWL_POLICIES.
     """
 
     store: Store
@@ -125,6 +130,7 @@ class Explainer(Struct, frozen=True):
     wall: Callable[[], float]
     recent: Sequence[Acknowledged] = ()
     newest: int = 0
+    policies: Policies | None = None
 
     def explain(self, text: str) -> Explanation:
         """Return where a URL is; ``text`` need not be normalised.
@@ -195,6 +201,7 @@ class Explainer(Struct, frozen=True):
             robots=self._robots_line(url),
             captures=len(captures),
             page="" if (row := self._row(url)) is None else _words_of(row),
+            sheets=[] if self.policies is None else self.policies.explained(url, _address_of(host)),
         )
 
     def _row(self, url: str) -> PageRow | None:
@@ -361,6 +368,11 @@ def _bare_url(text: str) -> str | None:
     except BadSeed:
         return None
     return seed.url if seed is not None and seed.bare else None
+
+
+def _address_of(host: Host | None) -> str:
+    """Return the address at which a host was last fetched; "" if it is not known."""
+    return "" if host is None else host.shares.address[1:]
 
 
 def _same(url: str) -> str:

@@ -121,6 +121,45 @@ def forecast_of(found: Sequence[Sampled], afforded: Afforded, target: Target) ->
     return replace(whole, words=_need_words(whole))
 
 
+def summed(found: Sequence[CrawlForecast]) -> CrawlForecast:
+    """Return the forecast of a crawl by those of its processes, which have one target.
+
+    Each process has its own hosts and its own budget: ``needed_budget`` and ``needed_factor`` are
+    enough for each of them to reach the target by itself.
+    """
+    by_name: dict[tuple[str, str], list[ClassForecast]] = {}
+    for one in found:
+        for each in one.classes:
+            by_name.setdefault((each.delay, each.pages_each), []).append(each)
+    whole = _together([each.whole for each in found])
+    budgets = [each.needed_budget for each in found if each.needed_budget is not None]
+    factors = [each.needed_factor for each in found if each.needed_factor is not None]
+    is_possible = len(budgets) == len(factors) == len(found)
+    made = replace(
+        found[0],
+        budget=round(sum(each.budget for each in found), 3),
+        sampled=sum(each.sampled for each in found),
+        classes=[_together(some) for some in by_name.values()],
+        whole=whole,
+        is_reached=whole.within >= found[0].portion,
+        needed_budget=float(f"{sum(budgets):.4g}") if is_possible else None,
+        needed_factor=max(factors) if is_possible else None,
+    )
+    return replace(made, words=_need_words(made))
+
+
+def _together(some: Sequence[ClassForecast]) -> ClassForecast:
+    pages = sum(each.pages for each in some) or 1
+    return replace(
+        max(some, key=lambda each: each.pages),
+        hosts=sum(each.hosts for each in some),
+        pages=sum(each.pages for each in some),
+        within=round(sum(each.within * each.pages for each in some) / pages, 4),
+        fresh=round(sum(each.fresh * each.pages for each in some) / pages, 4),
+        requests=float(f"{sum(each.requests for each in some):.4g}"),
+    )
+
+
 def _class_of(found: Sampled, share: float) -> HostClass:
     delay = max(found.delay, _DELAY_MIN)
     name = f"{_bound(delay, _DELAYS)} s|{_bound(found.pages, _PAGES)}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.archive.write.records import FetchNote
-    from krowlspider.crawl.recrawl import Asked
+    from krowlspider.crawl.recrawl import Refetch
     from krowlspider.crawl.tracing import Trace
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import EntryQueues, Lease
@@ -67,7 +67,7 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
-    - ``asked``: the conditions of a request for a page that is fetched again.
+    - ``refetch``: row and conditions of a page that is fetched again; else None.
     - ``is_challenged``: it was not signed, and its host asks for a signature.
     """
 
@@ -84,7 +84,7 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
-    asked: Asked | None = None
+    refetch: Refetch | None = None
     is_challenged: bool = False
 
     def mark(self, queues: EntryQueues) -> bytes:

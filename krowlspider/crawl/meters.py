@@ -28,11 +28,23 @@ REFUSED = {
     "extension": ("files with this extension are skipped", "KROWL_SKIP_EXTENSIONS"),
     "calendar": ("it looks like a page of an endless calendar", ""),
     "exclude": ("an expression of KROWL_EXCLUDE matches it", "KROWL_EXCLUDE"),
+    "sheet_exclude": ("an expression of a sheet's exclude matches it", "KROWL_POLICIES"),
+    "sheet_include": ("no expression of a sheet's include matches it", "KROWL_POLICIES"),
+    "max_pages": ("max_pages of a sheet is reached", "KROWL_POLICIES"),
+    "max_bytes": ("max_bytes of a sheet is reached", "KROWL_POLICIES"),
+    "max_seconds": ("max_seconds of a sheet are over", "KROWL_POLICIES"),
 }
 _LATE = "its host did not answer in time, to the last try"
 # Why an entry was dropped, by the reason of its acknowledgement.
 _DROPPED = {
-    "exclude": REFUSED["exclude"],
+    **{
+        reason: REFUSED[reason]
+        for reason in (
+            *("exclude", "sheet_exclude", "sheet_include"),
+            *("max_pages", "max_bytes", "max_seconds"),
+        )
+    },
+    "depth": ("it is deeper than the depth of a sheet", "KROWL_POLICIES"),
     "port": REFUSED["port"],
     Verdict.DISALLOWED.value: ("its robots.txt forbids it", "ROBOTSTXT_OBEY"),
     Verdict.UNDECIDED.value: ("its robots.txt takes too long to decide on it", "ROBOTSTXT_OBEY"),
@@ -298,7 +310,16 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/fetched_count": Stat(
         "URLs fetched, by kind; pages are those of done.",
         "kind",
-        ("page", "redirect", "not_modified", "sitemap", "requisite", "opt_out", "robots"),
+        (
+            "page",
+            "redirect",
+            "not_modified",
+            "sitemap",
+            "requisite",
+            "opt_out",
+            "index_key",
+            "robots",
+        ),
     ),
     "krowl/frontier/dropped_count": Stat("URLs dropped, by reason.", "reason", DROPPED),
     "krowl/frontier/due": Stat("Hosts that could be asked now, of those in memory."),
@@ -307,14 +328,24 @@ STATS: dict[str, Stat] = {
     "krowl/frontier/in_flight": Stat("Requests sent and not ended."),
     "krowl/frontier/outbox": Stat("URLs of other nodes that wait in the outbox."),
     "krowl/frontier/queued": Stat("URLs queued now, those that are deferred included."),
+    "krowl/indexnow/refused_count": Stat(
+        "Submissions of IndexNow that were refused, or whose key was wrong, by reason.",
+        "reason",
+        ("flood", "form", "host", "key", "late", "owner", "size", "url"),
+    ),
+    "krowl/indexnow/taken_count": Stat("URLs in submissions of IndexNow whose key was right."),
     "krowl/pages/validator_left_count": Stat(
         "ETag and Last-Modified that no row of a page keeps: too long, binary, repeated, without"
         " quotes, or not before the Date of the answer.",
         "reason",
         ("etag", "modified"),
     ),
+    "krowl/policies/failed_count": Stat("Versions of KROWL_POLICIES that had an error."),
+    "krowl/policies/faulty": Stat("1 while the file of KROWL_POLICIES has an error."),
+    "krowl/policies/reload_count": Stat("Versions of KROWL_POLICIES put into force since."),
+    "krowl/policies/sheets": Stat("Sheets of KROWL_POLICIES in force."),
     "krowl/recrawl/asked_count": Stat("Answers for pages fetched again by the schedule."),
-    "krowl/recrawl/changed_count": Stat("Those of asked that had another body or status."),
+    "krowl/recrawl/changed_count": Stat("Those of asked that had another main text or status."),
     "krowl/recrawl/due_count": Stat("Pages queued since they were due again."),
     "krowl/recrawl/gone_count": Stat("Pages dropped from the schedule as they are gone."),
     "krowl/recrawl/hinted_changed_count": Stat("Those of hinted that had changed."),

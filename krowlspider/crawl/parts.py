@@ -23,7 +23,7 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory, Spills
 from krowlspider.fetch.resolver import Resolver
 from krowlspider.fetch.tcp import Routes
-from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
+from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, FrontierLimits, SessionLimits
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import Peers, RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.crawl.tracing import Traces
     from krowlspider.fetch.signing import Signer
     from krowlspider.frontier.frontier import Frontier
@@ -79,6 +80,19 @@ def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher)
     return PageRows(store, hasher.key) if keeps_pages(settings) else None
 
 
+def site_policies(settings: BaseSettings) -> SitePolicies | None:
+    """Return the sheets that KROWL_POLICIES names; None if it names none.
+
+    :raises SettingsError: the file cannot be read, or has an error
+    """
+    if (path := settings["KROWL_POLICIES"]) is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.site_policies import SitePolicies  # noqa: PLC0415
+
+    return SitePolicies(Path(path), delay_min=settings.getfloat("KROWL_DELAY_MIN"))
+
+
 def keeps_pages(settings: BaseSettings) -> bool:
     """Return whether each page that is fetched gets a row."""
     return settings.getbool("KROWL_PAGES") or settings["KROWL_RECRAWL"] != OFF
@@ -91,8 +105,8 @@ def again_share(settings: BaseSettings) -> float:
     return settings.getfloat("KROWL_RECRAWL_SHARE") if is_on else 0.0
 
 
-def frontier_limits(settings: BaseSettings) -> Limits:
-    return Limits(
+def frontier_limits(settings: BaseSettings) -> FrontierLimits:
+    return FrontierLimits(
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
         total=settings.getint("KROWL_FRONTIER_MAX"),
         domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),

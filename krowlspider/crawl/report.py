@@ -1,7 +1,7 @@
 """What is recorded of a crawl for its report, and the tables that are read from its frontier.
 
-The tables of a crawl's report, read from its frontier. Each has a bounded number of rows. A thread
-makes them, in slices that leave the event loop its turns. Rows of long tables are on disk.
+Each table has a bounded number of rows. A thread makes the tables, in slices that leave the event
+loop its turns. Rows of long tables are on disk.
 """
 
 from __future__ import annotations

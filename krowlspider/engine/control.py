@@ -102,7 +102,8 @@ class Control:
 
         Counts are since the start. ``done`` are pages, ``fetched`` has them and all else by kind.
         ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed`` are counts by status and by
-        kind of failure. ``counters`` and ``counters_before`` are as of `counters_of`.
+        kind of failure. ``policies`` is as of `SitePolicies.state`; ``counters`` and
+        ``counters_before`` are as of `counters_of`.
         """
         scheduler, frontier = Scheduler.of(self._crawler), self._job.frontier
         counted, stats = scheduler.counted(), self._crawler.stats.get_stats()
@@ -123,6 +124,7 @@ class Control:
             "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
             "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 4),
             "paused": pause_reason(self._crawl),
+            "policies": "" if self._job.policies is None else self._job.policies.state(),
             **counters_of(counted, frontier.counters),
         }
 
@@ -235,6 +237,7 @@ class Control:
             hasher=job.hasher,
             scope=intake.scope,
             exclusions=intake.exclusions,
+            policies=None if job.policies is None else job.policies.policies,
             gate=job.robots,
             agent=settings["ROBOTSTXT_USER_AGENT"],
             obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),

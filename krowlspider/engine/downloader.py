@@ -1,10 +1,9 @@
 """Send each request immediately, without slots, in one task through downloader and scraper.
 
-The request runner: one task carries each request through downloader and scraper. Scrapy's engine
-does the same with two tasks and ten Deferreds for each request, which is slower.
+`RequestRunner` carries each request in one task. Scrapy's engine takes two tasks and ten Deferreds
+for each request, which is slower.
 
-The downloader: sends each request immediately, without slots. The frontier decides at the pop which
-host may be fetched.
+`Downloader` has no slots, because the frontier decides at the pop which host may be fetched.
 """
 
 from __future__ import annotations
@@ -284,7 +283,7 @@ class Downloader:
         finally:
             self.active.discard(request)
             if in_flight is not None:
-                flights.end(in_flight, again)
+                flights.settle(in_flight, again)
 
     async def _download(self, request: Request) -> Response | Request:
         """Return the response, or the request itself if it was turned back."""

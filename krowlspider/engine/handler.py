@@ -22,7 +22,7 @@ from krowlspider.archive.write.records import Capture, Receipt, RecordIds, Wire
 from krowlspider.crawl.answers.retries import TRUNCATED, LastTries, as_scrapy
 from krowlspider.crawl.crawls import job_of
 from krowlspider.crawl.parts import keeps_pages
-from krowlspider.crawl.recrawl import OFF, Asked
+from krowlspider.crawl.recrawl import OFF, Refetch
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
@@ -30,7 +30,7 @@ from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
 from krowlspider.politeness.delay import THROTTLING
-from krowlspider.politeness.loop_cost import HEAVY, alone
+from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
@@ -361,7 +361,7 @@ class DownloadHandler(BaseDownloadHandler):
         decoders = self._job.fetching.decoders
         fetched.text, took = await decoders.digest(mark, response.body, found.essence)
         if took > HEAVY:
-            in_flight.must_wait(alone(took))
+            in_flight.must_wait(own_rest(took))
 
     def _size_limit(self, request: Request) -> int:
         """Return the most bytes of a body, as received and again decoded; 0 for no limit, as in
@@ -375,8 +375,8 @@ class DownloadHandler(BaseDownloadHandler):
         return None
 
     def _request_headers(self, request: Request, in_flight: InFlight) -> list[tuple[bytes, bytes]]:
-        if in_flight.asked is not None:
-            return [*self._own_headers(request), *headers_of_conditions(in_flight.asked.sent)]
+        if in_flight.refetch is not None:
+            return [*self._own_headers(request), *headers_of_conditions(in_flight.refetch.sent)]
         return self._own_headers(request)
 
     def _own_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
@@ -401,11 +401,11 @@ class DownloadHandler(BaseDownloadHandler):
         capture = capture_of(exchange, identity)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
-            fetched = self._fetched(exchange, capture.receipt, in_flight.asked)
+            fetched = self._fetched(exchange, capture.receipt, in_flight.refetch)
             in_flight.lease.fetched = fetched
-            if in_flight.asked is not None and exchange.status == NOT_MODIFIED:
+            if in_flight.refetch is not None and exchange.status == NOT_MODIFIED:
                 capture.says_nothing = fetched.meaning is not Meaning.NOT_MODIFIED
-                capture.original = in_flight.asked.original()
+                capture.original = in_flight.refetch.original()
         written, size = self._job.archive.write(capture), capture.size
         self._job.memory.grow(size)
         written.add_done_callback(partial(self._written, size))
@@ -414,10 +414,10 @@ class DownloadHandler(BaseDownloadHandler):
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
 
-    def _fetched(self, exchange: Exchange, receipt: Receipt, asked: Asked | None) -> Fetched:
+    def _fetched(self, exchange: Exchange, receipt: Receipt, refetch: Refetch | None) -> Fetched:
         status = exchange.status
         etag, modified = validators_in(exchange.headers, self._count_left)
-        meaning = Meaning.ORDINARY if asked is None else asked.meaning(status, etag, modified)
+        meaning = Meaning.ORDINARY if refetch is None else refetch.meaning(status, etag, modified)
         if modified and is_as_new_as(modified, _date_in(exchange.headers)):
             # Only this answer tells by the clock of its server. A change in the rest of the second
             # would go unseen.

@@ -27,7 +27,7 @@ from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
-from krowlspider.engine.dispatcher import Dispatcher, Ending, Waker
+from krowlspider.engine.dispatcher import Dispatcher, LastRequests, Waker
 from krowlspider.engine.logformatter import send_order, send_where_heard
 from krowlspider.engine.requests import RequestWarnings
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.forecasting import Forecasts
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
@@ -96,6 +97,7 @@ class Scheduler(BaseScheduler):
         self._recrawling: asyncio.Task[None] | None = None
         self._forecasts: Forecasts | None = None
         self._forecasting: asyncio.Task[None] | None = None
+        self._policies: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -145,6 +147,7 @@ class Scheduler(BaseScheduler):
             self._codec,
             settings,
             node=node,
+            policies=job.policies,
             fail=job.fail,
             identify=self._dupefilter.identity,
             wake=self._waker.wake,
@@ -180,7 +183,7 @@ class Scheduler(BaseScheduler):
             # Without requisites, a page waits for each robots.txt.
             on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
         )
-        self.ending = Ending(
+        self.last_requests = LastRequests(
             self.flights,
             self.budget,
             is_closing=partial(is_closing, engine),
@@ -190,16 +193,18 @@ class Scheduler(BaseScheduler):
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
-        call_when_over(engine, self.flights.over)
+        call_when_over(engine, self.flights.finish)
         # Until the spider is opened and the downloader has its runner, nothing is popped: the
         # engine would queue again what was put back.
         start_requests_with(engine, _nothing_yet)
         if node is not None:
             self._traffic = self._connect(node)
-        self._crawl.stopping = self.ending.stop_text
+        self._crawl.stopping = self.last_requests.stop_text
+        if job.policies is not None:
+            self._policies = self._follow(job.policies)
         job.run(
             on_failure=self._stop_crawl,
-            on_wrong=self._stop_for,
+            on_stop=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
@@ -209,6 +214,15 @@ class Scheduler(BaseScheduler):
         send_where_heard(self._crawler)
         log_start(job)
         self.warnings.of_spider(spider)
+
+    def _follow(self, policies: SitePolicies) -> asyncio.Task[None]:
+        """Archive the sheets that are in force, and those of each later version of their file."""
+        notes = self._job.notes
+        notes.policies(policies.version.text)
+        policies.changes.append(lambda version: notes.policies(version.text))
+        self._crawl.reloads["KROWL_POLICIES"] = policies.reload
+        logger.info("KROWL_POLICIES: %s in force", policies.words())
+        return asyncio.ensure_future(policies.watch())
 
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
@@ -290,7 +304,12 @@ class Scheduler(BaseScheduler):
         self._on_robots = on_robots
         if (node := self._node) is not None:
             if not node.running:
-                node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
+                node.run(
+                    self._traffic,
+                    on_over=self._all_over,
+                    on_stop=self._all_stop,
+                    policies=self._job.policies,
+                )
             await node.owners_settled.wait()
             if not node.knows_owners:
                 raise CloseSpider("no_cluster")
@@ -313,7 +332,7 @@ class Scheduler(BaseScheduler):
         if self._forecasts is not None:
             await self._forecasts.close()
         hinting = None if self.recrawl is None else self.recrawl.hinting
-        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting)
+        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting, self._policies)
         await end([task for task in tasks if task is not None])
         if self.recrawl is not None and reason == "finished" and self._job.failure is None:
             self.recrawl.end()
@@ -350,8 +369,8 @@ class Scheduler(BaseScheduler):
         logger.critical("The crawl stops; pages that were not committed stay queued: %s", error)
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
 
-    def _stop_for(self, wrong: str) -> None:
-        logger.critical("The crawl stops; what is queued stays queued: %s", wrong)
+    def _stop_for(self, reason: str) -> None:
+        logger.critical("The crawl stops; what is queued stays queued: %s", reason)
         self._end("proxy_error")
 
     def _all_over(self) -> None:
@@ -469,7 +488,7 @@ class Scheduler(BaseScheduler):
     def needless(self) -> Sequence[Request]:
         """Return the robots fetches in flight, if this start has fetched all pages that it may."""
         left = self.budget.left
-        return () if left is None or left > 0 else self.flights.robots_alone()
+        return () if left is None or left > 0 else self.flights.only_robots_fetches()
 
     def next_awaited(self) -> Request | None:
         """Return the next request of a host that has an awaited request queued, if one is due.
@@ -504,7 +523,7 @@ class Scheduler(BaseScheduler):
     @property
     def _has_work(self) -> bool:
         is_pending = self.recrawl is not None and self.recrawl.is_pending
-        return is_pending or self._frontier.hopeful
+        return is_pending or self._frontier.has_fetchable
 
     @property
     def _is_out_of_work(self) -> bool:
@@ -513,12 +532,12 @@ class Scheduler(BaseScheduler):
         # A spent page budget does not matter here: other nodes may fetch what is left. Entries that
         # no other node can take do not count.
         stays = self._traffic.stays
-        is_hopeful = (
-            frontier.hopeful and not 0 < frontier.queued - frontier.deferred_queued <= stays
+        has_fetchable = (
+            frontier.has_fetchable and not 0 < frontier.queued - frontier.deferred_queued <= stays
         )
         return not (
             is_starting(self._crawler.engine)
-            or is_hopeful
+            or has_fetchable
             or (self.recrawl is not None and self.recrawl.is_pending)
             or self._job.stalled is not None
             or len(self.flights)

@@ -212,6 +212,7 @@ class DuePages:
         self._planner = pages.planner = Planner(
             self._store,
             now=frontier.now,
+            host=frontier.schedule.cache.get,
             delay=lambda host: rule.of(host.name).delay(host.rate),
             share=share,
             budget=budget,

@@ -119,6 +119,7 @@ _LINKS = re.compile("L|M+")
 REQUISITE = b"R"
 SITEMAP = b"S"
 OPT_OUT = b"O"
+INDEX_KEY = b"K"
 AWAITED = b"A"
 # Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
 # its row, and one that was queued whether it is known or not. For a sitemap or a feed that is
@@ -128,9 +129,9 @@ UNMARKED = b"U"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
-FILES = {REQUISITE: "requisite", SITEMAP: "sitemap", OPT_OUT: "opt_out"}
+FILES = {REQUISITE: "requisite", SITEMAP: "sitemap", OPT_OUT: "opt_out", INDEX_KEY: "index_key"}
 # Those of requests that are JSON.
-AS_JSON = (JSON, SITEMAP, OPT_OUT)
+AS_JSON = (JSON, SITEMAP, OPT_OUT, INDEX_KEY)
 
 
 class Entry(Struct, eq=False, gc=False):

@@ -66,7 +66,7 @@ class MemoryLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FrontierLimits:
     """The caps of a frontier.
 
     - ``host_queue``, ``total``: URLs queued per host and in all, before the overflow.
@@ -326,7 +326,7 @@ class Addresses:
         known = self._known.get(share)
         return 0.0 if known is None else known.next
 
-    def asked(self, share: str, now: float) -> None:
+    def note_request(self, share: str, now: float) -> None:
         """Record that a request goes to an address at ``now``, in seconds of the job clock. Call
         this only where there is a delay."""
         known = self._known.pop(share, None)

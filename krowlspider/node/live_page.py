@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
@@ -32,6 +34,7 @@ from krowlspider.views.live_page import (
     failed,
     file_refusal,
     page_routes,
+    submission_of,
 )
 from krowlspider.views.order_fields import ORDERS
 
@@ -50,7 +53,6 @@ _DIGITS_MAX = 15
 # Orders that hold at the process alone that gets them. All others reach each process by themselves.
 _OF_ONE = ("reload", "set")
 _NO_SNAPSHOT = "a crawl of several processes has no snapshot: stop it, and copy the whole folder"
-_NO_FORECAST = "each process has its own forecast: ask the page of one, or scrapy frontier"
 _NO_LIMIT = "all processes share max_pages: give another at the next start"
 _BROKEN_OFF = (
     "the process that takes the file does not answer: what it has taken by then stays queued; give"
@@ -97,6 +99,7 @@ class CrawlOfAll:
             f"POST /api/v1/{name}": partial(self._order, name) for name in ORDERS
         }
         orders["POST /api/v1/import"] = self._import
+        orders["/indexnow"] = orders["POST /indexnow"] = self._submitted
         return page_routes(answers, self._events, orders)
 
     # --- the status ---
@@ -150,6 +153,7 @@ class CrawlOfAll:
             "statuses": {},
             "failed": {},
             "paused": figures.paused(),
+            "policies": "",
         }
 
     async def _answer_status(self, _: web.BaseRequest) -> web.Response:
@@ -217,8 +221,20 @@ class CrawlOfAll:
         return await self._first(request, lambda each: self._processes.ask(each, question))
 
     async def _forecast(self, request: web.BaseRequest) -> web.Response:
-        """Reply null, as a page without a forecast does: each process has its own."""
-        return failed(HTTPStatus.CONFLICT, _NO_FORECAST) if request.query else _json(None)
+        """Reply the forecasts of all together; null as long as a process has none."""
+        asked = self._processes.ask_all(f"forecast?{request.rel_url.raw_query_string}")
+        every = await _awaited(request, asked)
+        if not every:
+            return _nobody()
+        if (bad := next((each for each in every.values() if not each.is_good), None)) is not None:
+            return _relayed(bad)
+        found = [json.loads(each.text) for each in every.values()]
+        if None in found:
+            return _json(None)
+        # Most crawls are asked for none.
+        from krowlspider.crawl.forecasting import CrawlForecast, summed  # noqa: PLC0415
+
+        return _json(asdict(summed(msgspec.convert(found, list[CrawlForecast]))))
 
     # --- orders ---
 
@@ -284,6 +300,20 @@ class CrawlOfAll:
             if (answer := await _awaited(request, give(process))) is not None:
                 return _relayed(answer)
         return _nobody()
+
+    async def _submitted(self, request: web.BaseRequest) -> web.Response:
+        """Reply to a submission of IndexNow as the process that owns its host."""
+        if request.method == "HEAD":
+            return web.Response(status=405, headers={"Allow": "GET, POST"})
+        body = await submission_of(request) if request.method == "POST" else None
+        path = f"/indexnow?{request.rel_url.raw_query_string}"
+        last: Reply | None = None
+        for process in self._processes.in_order():
+            answer = await _awaited(request, self._processes.submit(process, path, body))
+            if answer is not None and answer.status != HTTPStatus.MISDIRECTED_REQUEST:
+                return web.Response(status=answer.status, body=answer.text)
+            last = answer or last
+        return _nobody() if last is None else web.Response(status=last.status, body=last.text)
 
     async def _import(self, request: web.BaseRequest) -> web.Response:
         if (refused := await file_refusal(request, self._token)) is not None:

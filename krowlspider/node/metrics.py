@@ -120,6 +120,11 @@ class Processes:
         every = {**headers, **self._access(process)}
         return await self._request("POST", process, name, body, every)
 
+    async def submit(self, process: str, path: str, body: bytes | None) -> Reply | None:
+        """Give a process a submission of IndexNow, by POST if it has a body. ``path`` has the
+        query."""
+        return await self._request("GET" if body is None else "POST", process, path, body)
+
     async def _request(
         self,
         method: str,
@@ -130,7 +135,7 @@ class Processes:
     ) -> Reply | None:
         if (url := self.url_of(process)) is None:
             return None
-        place = f"{url}/api/v1/{path}"
+        place = url + path if path.startswith("/") else f"{url}/api/v1/{path}"
         try:
             found = await asked(place, method=method, body=body, headers=headers)
         except TimeoutError:

@@ -17,7 +17,7 @@ from scrapy.exceptions import UsageError
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, processes_in, tree_of
-from krowlspider.crawl.forecasting import forecast_of, target_of
+from krowlspider.crawl.forecasting import forecast_of, summed, target_of
 from krowlspider.crawl.parts import delay_policy, warc_folder
 from krowlspider.crawl.recrawl import Afforded
 from krowlspider.crawl.snapshots import restore, take_stopped
@@ -280,8 +280,8 @@ class Command(Program):
         folders: Sequence[JobFolder],
         opts: argparse.Namespace,
     ) -> None:
-        """Say the forecast of the crawl that uses the folders; of several processes that of
-        each, as each has its own hosts and its own budget."""
+        """Say the forecast of the crawl that uses the folders; of several processes that of all
+        together, and that of each, as each has its own hosts and its own budget."""
         found = {
             folder.path.name: forecast_of_running(
                 JobInUseError(folder.path, error.holder), opts.forecast
@@ -293,6 +293,8 @@ class Command(Program):
             name = path.name
             self._say(opts, asdict(found[name]), texts[name])
         else:
+            found = {"total": summed(list(found.values())), **found}
+            texts = {"total": forecast_text(found["total"]), **texts}
             text = "\n\n".join(f"{name}\n{each}" for name, each in texts.items())
             self._say(opts, {name: asdict(each) for name, each in found.items()}, text)
 

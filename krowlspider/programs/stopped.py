@@ -16,7 +16,14 @@ from krowlspider.config.validation import offline
 from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.crawl.explain import Explainer, Explanation
 from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, holder_of, lock_folder
-from krowlspider.crawl.parts import delay_policy, frontier_limits, seen_set, trap_rules, warc_folder
+from krowlspider.crawl.parts import (
+    delay_policy,
+    frontier_limits,
+    seen_set,
+    site_policies,
+    trap_rules,
+    warc_folder,
+)
 from krowlspider.engine.dupefilter import ImportedIdentity
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
@@ -47,7 +54,7 @@ def explain(
 ) -> Explanation:
     """Return where a URL is, by the settings of this project and the scope of the folder.
 
-    :raises SettingsError: the file of KROWL_EXCLUDE cannot be read
+    :raises SettingsError: the file of KROWL_EXCLUDE or KROWL_POLICIES cannot be read
     :raises ArchiveError: as of `Explainer.explain`
     """
     policy = head.delays or delay_policy(settings)
@@ -68,6 +75,7 @@ def explain(
             traps=trap_rules(settings),
         ),
         exclusions=_exclusions(settings),
+        policies=None if (sites := site_policies(settings)) is None else sites.policies,
         gate=gate,
         agent=settings["ROBOTSTXT_USER_AGENT"],
         obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),

@@ -37,6 +37,11 @@ class State(IntEnum):
     MOVED = 2
 
 
+def may_pass(status: int) -> bool:
+    """Return whether a status is an error that may pass: it says nothing of the page."""
+    return status >= 400 and status not in _MISSING
+
+
 class Absence(NamedTuple):
     """Answers in a row that say that a page is missing or moved, and the time of the first."""
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.recrawl.value import INTERVAL_MIN, worth_with_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Self
 
     from krowlspider.recrawl.estimate import Estimate
@@ -120,20 +119,34 @@ def read_date(text: str) -> float | None:
         return None
 
 
-def credible(dates: Sequence[float | None], now: float) -> list[float | None]:
-    """Return the dates of one document, with None for those that say nothing.
+class Dates:
+    """The dates of one document. `add` each first; then `credible` judges each, in constant time.
 
-    That is a date in the future or before 1990, and one that more than half of the pages share: it
-    is the date of a build.
+    A date that more than half of the entries share is that of a build, and says nothing.
     """
-    counts = Counter(dates)
-    shared = {
-        date for date, count in counts.items() if count >= _SHARED_FROM and 2 * count > len(dates)
-    }
-    return [
-        None if date is None or date in shared or not _OLDEST <= date <= now else date
-        for date in dates
-    ]
+
+    def __init__(self) -> None:
+        self._counts: Counter[float] = Counter()
+        self._entries = 0
+        # The date that most entries share, and how many do.
+        self._shared: float | None = None
+        self._most = 0
+
+    def add(self, date: float | None) -> None:
+        """Count the date of the next entry, None for one without a date."""
+        self._entries += 1
+        if date is None:
+            return
+        self._counts[date] += 1
+        if (count := self._counts[date]) > self._most:
+            self._shared, self._most = date, count
+
+    def credible(self, date: float | None, now: float) -> float | None:
+        """Return a date; None for one that is shared, in the future, or before 1990."""
+        if date is None or not _OLDEST <= date <= now:
+            return None
+        is_shared = self._most >= _SHARED_FROM and 2 * self._most > self._entries
+        return None if is_shared and date == self._shared else date
 
 
 def period(changefreq: str) -> float | None:

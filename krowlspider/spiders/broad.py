@@ -18,7 +18,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.crawl.answers.retries import TRUNCATED
-from krowlspider.crawl.crawls import job_of
+from krowlspider.crawl.crawls import crawl_of, job_of
 from krowlspider.crawl.parts import trap_rules
 from krowlspider.crawl.recrawl import CONTINUOUS
 from krowlspider.crawl.start_log import log_crawled
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from krowlspider.engine.requisites import RequisiteReader
+    from krowlspider.spiders.indexnow import IndexNow
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +116,8 @@ class BroadSpider(Spider):
     # None: requisites are not fetched.
     _requisites: RequisiteReader | None = None
     _opt_outs: OptOuts | None = None
+    # None: no submissions are taken.
+    _index_now: IndexNow | None = None
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
@@ -196,6 +199,10 @@ class BroadSpider(Spider):
             spider._requisites = RequisiteReader(crawler)
         if crawler.settings.getbool("KROWL_OPT_OUTS"):
             spider._opt_outs = OptOuts(crawler, spider.parse_opt_out, spider.failed)
+        if crawler.settings.getbool("KROWL_INDEXNOW"):
+            from krowlspider.spiders.indexnow import IndexNow  # noqa: PLC0415 - for few crawls
+
+            spider._index_now = IndexNow(crawler, spider.parse_index_key, spider.failed)
         spider._read_settings(crawler.settings)
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
@@ -232,6 +239,8 @@ class BroadSpider(Spider):
         """
         scheduler, settings = self.scheduler, self.settings
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
+        if self._index_now is not None:
+            crawl_of(self.crawler).index_now = self._index_now.take
         kept = job_of(self.crawler).scope
         assert kept is not None
         # From here on: an earlier start may have queued links, which must wait.
@@ -505,6 +514,13 @@ class BroadSpider(Spider):
         return
         yield response
 
+    async def parse_index_key(self, response: Response) -> AsyncIterator[Any]:
+        """Bring the pages forward that a site has submitted with this key, if it is right."""
+        if self._index_now is not None:
+            await self._index_now.read(response)
+        return
+        yield response
+
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.
 
@@ -516,7 +532,8 @@ class BroadSpider(Spider):
         too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
         if _type_of(response).essence not in HTML or too_large:
             return
-        is_page = not is_guessed(response) and self.scheduler.flights.make_page(response.request)
+        flights = self.scheduler.flights
+        is_page = not is_guessed(response) and flights.count_as_page(response.request)
         async for item in self.parse(response):
             if is_page:
                 yield item

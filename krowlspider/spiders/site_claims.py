@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.pages.hinted import Hint
-from krowlspider.recrawl.hints import Source, credible, period, read_date
+from krowlspider.recrawl.hints import Dates, Source, period, read_date
 from krowlspider.urls.canonical import domain_of, host_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class SiteClaims:
         self._key = key
         self._keys: list[bytes] = []
         self._dates: list[float | None] = []
+        self._judged = Dates()
         self._periods: list[float | None] = []
 
     def take(self, sitemap: Sitemap, domains: set[str]) -> None:
@@ -42,19 +43,20 @@ class SiteClaims:
                 continue
             known = [date for text in dates if (date := read_date(text)) is not None]
             self._keys.append(self._key(url))
-            self._dates.append(max(known, default=None))
+            date = max(known, default=None)
+            self._dates.append(date)
+            self._judged.add(date)
             self._periods.append(period(frequency))
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def hints(self, kind: str | None, now: float) -> Iterator[Hint]:
-        """Yield the hints of a document of a kind, as in `Sitemap`, that is read at a time."""
+        """Yield the hints of a document of a kind, as in `Sitemap`, that is read at a time. Each
+        costs as little as the next: nothing goes over all entries at once."""
         source = Source.LASTMOD if kind in _SITEMAPS else Source.FEED
-        for key, date, every in zip(
-            self._keys, credible(self._dates, now), self._periods, strict=True
-        ):
-            if date is not None:
-                yield Hint(key, source, date)
+        for key, date, every in zip(self._keys, self._dates, self._periods, strict=True):
+            if (credible := self._judged.credible(date, now)) is not None:
+                yield Hint(key, source, credible)
             if every is not None:
                 yield Hint(key, Source.CHANGEFREQ, every)

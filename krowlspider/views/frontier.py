@@ -132,6 +132,7 @@ def explained(found: Explanation) -> str:
         "page": found.page,
     }
     lines = [f"  {name:11} {text}" for name, text in rows.items() if text]
+    lines += [f"  {'policy':11} {text}" for text in found.sheets]
     return "\n".join([found.url, found.why, *lines])
 
 

@@ -19,6 +19,8 @@ from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
 from krowlspider.crawl.monitoring.page_server import Recent
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, Control
 from krowlspider.errors import data_size, error_text
+from krowlspider.recrawl.indexnow import BODY_MAX as SUBMISSION_MAX
+from krowlspider.recrawl.indexnow import read_body, read_query
 from krowlspider.views.frontier import named_host, snapshot_taken
 from krowlspider.views.openapi import document
 from krowlspider.views.order_fields import (
@@ -35,6 +37,7 @@ from krowlspider.views.ordering import Ordering, Outcome
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from krowlspider.crawl.crawls import TakeSubmission
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.forecasting import CrawlForecast
     from krowlspider.crawl.monitoring.endpoint import Route
@@ -237,6 +240,37 @@ def routes(
         return events_of(partial(answers["status"], request))
 
     return page_routes(made, events, order_routes(orders, token, recent.forget))
+
+
+def index_now_routes(take: Callable[[], TakeSubmission | None]) -> dict[str, Route]:
+    """Return what answers a submission of IndexNow. ``take`` returns what takes it, once there is
+    one."""
+    route = partial(_guarded, partial(_submitted, take))
+    return {"/indexnow": route, "POST /indexnow": route}
+
+
+async def _submitted(
+    take: Callable[[], TakeSubmission | None], request: web.BaseRequest
+) -> web.Response:
+    if (taker := take()) is None:
+        return web.Response(status=503, text="the crawl takes no submissions\n")
+    if request.method == "GET":
+        url, key, place = (request.query.get(each, "") for each in ("url", "key", "keyLocation"))
+        status, text = await taker(partial(read_query, url, key, place))
+    elif request.method == "POST":
+        body = await submission_of(request)
+        status, text = await taker(partial(read_body, body))
+    else:
+        return web.Response(status=405, headers={"Allow": "GET, POST"})
+    return web.Response(status=status, text=f"{text}\n")
+
+
+async def submission_of(request: web.BaseRequest) -> bytes:
+    """Return the body of a submission, of which no more is read than one byte over the limit."""
+    body = bytearray()
+    while len(body) <= SUBMISSION_MAX and (part := await request.content.readany()):
+        body += part
+    return bytes(body[: SUBMISSION_MAX + 1])
 
 
 def events_of(status: Callable[[], dict[str, Any]]) -> Events:

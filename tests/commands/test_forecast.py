@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.forecasting import CrawlForecast, forecast_of, one_line
+from krowlspider.crawl.forecasting import CrawlForecast, forecast_of, one_line, summed
 from krowlspider.crawl.recrawl import Afforded
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.pages.sample import Sampled
@@ -104,6 +104,34 @@ def test_a_running_crawl_is_asked(tmp_path: Path) -> None:
         assert 1 <= found["whole"]["pages"] == found["sampled"]
         said = scrapy("frontier", crawl.jobdir, "--forecast", "x", code=2).stderr.decode()
         assert "'x' is no target" in said
+
+
+# --- of several processes ---
+
+
+def test_a_sum_is_the_forecast_of_all_hosts() -> None:
+    """Where the budget limits nobody, processes reach together what one would reach."""
+    afforded, target = Afforded(0.5, 1e6), Target(0.9, DAY)
+    parts = [forecast_of(some, afforded, target) for some in (HOSTS[:1], HOSTS[1:2], HOSTS[2:])]
+    found, one = summed(parts), forecast_of(HOSTS, afforded, target)
+    assert (found.whole.hosts, found.whole.pages) == (one.whole.hosts, one.whole.pages)
+    assert found.whole.within == pytest.approx(one.whole.within, abs=1e-3)
+    assert found.whole.fresh == pytest.approx(one.whole.fresh, abs=1e-3)
+    assert found.whole.requests == pytest.approx(one.whole.requests, rel=1e-3)
+    assert (found.budget, found.sampled, found.is_reached) == (3e6, one.sampled, one.is_reached)
+    named = [(each.delay, each.pages_each, each.pages) for each in one.classes]
+    assert sorted((each.delay, each.pages_each, each.pages) for each in found.classes) == sorted(
+        named
+    )
+    assert found.needed_factor == max(each.needed_factor or 0 for each in parts)
+    assert "hosts would have to be asked" in found.words
+
+
+def test_a_sum_reaches_no_more_than_its_worst_process_can() -> None:
+    parts = [made(), made(age=0.0, portion=1.0)]
+    assert parts[1].needed_factor is None
+    found = summed(parts)
+    assert (found.needed_budget, found.needed_factor) == (None, None)
 
 
 # --- in words ---

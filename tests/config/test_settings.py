@@ -338,6 +338,10 @@ def test_dedup_without_revisits_is_refused():
     )
 
 
+def test_index_now_needs_a_crawl_that_goes_on():
+    assert "KROWL_RECRAWL is not continuous" in refusal(KROWL_INDEXNOW="1", KROWL_RECRAWL="once")
+
+
 def test_feeds_that_can_be_written_are_taken(tmp_path: Path) -> None:
     """Whatever lies beside them; nothing is left by the check but their folders."""
     (tmp_path / "x").mkdir()

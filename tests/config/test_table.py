@@ -130,6 +130,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_EXCLUDE", "/none/such", "is not an existing file"),
     ("KROWL_EXCLUDE", "", "is not a file's path"),
     ("KROWL_EXCLUDE", "a\0b", "is not a file's path"),
+    ("KROWL_POLICIES", "/none/such", "is not an existing file"),
     ("KROWL_SIGN", "sometimes", "is not challenged or always"),
     ("KROWL_SIGN_AGENT", "http://bot.test", "is not the https origin that serves the directory"),
     ("KROWL_SIGN_KEY", "/none/such", "is not an existing file"),
@@ -217,6 +218,7 @@ def test_table_has_every_setting_of_the_project() -> None:
 OPTIONAL = {
     *(
         "KROWL_EXCLUDE",
+        "KROWL_POLICIES",
         "KROWL_SIGN_KEY",
         "KROWL_WARC_DIR",
         "KROWL_WARC_UPLOAD",

@@ -232,3 +232,44 @@ def test_the_most_similar_page_decides(tmp_path: Path, of_own: int, of_other: in
         {1: None, 2: None, 4: 2} | ({3: 1} if is_version else {}),
         {} if is_version else {3: "near_duplicate"},
     )
+
+
+def beside(answer: bytes, day: int, message: bytes) -> tuple[bytes, bytes]:
+    """Return a request and its answer, of which the later record names the earlier one."""
+    identity = f"<urn:test:request-{day}>"
+    fields = (
+        f"WARC/1.0\r\nWARC-Type: request\r\nWARC-Record-ID: {identity}\r\n"
+        f"WARC-Target-URI: {A}\r\nWARC-Date: {dated(day)}\r\n"
+        f"Content-Type: application/http; msgtype=request\r\nContent-Length: {len(message)}\r\n"
+    )
+    if day % 2:
+        head = answer.replace(
+            b"Content-Type: app", b"WARC-Concurrent-To: %b\r\nContent-Type: app", 1
+        )
+        named = head.replace(b"%b", identity.encode(), 1)
+        return fields.encode() + b"\r\n" + message + b"\r\n\r\n", named
+    found = answer.partition(b"WARC-Record-ID: ")[2].partition(b"\r\n")[0]
+    fields += f"WARC-Concurrent-To: {found.decode()}\r\n"
+    return answer, fields.encode() + b"\r\n" + message + b"\r\n\r\n"
+
+
+def test_the_answer_to_a_post_is_no_version_of_its_page(tmp_path: Path):
+    """Each body that is posted has its own versions, wherever the request record stands."""
+    get = b"GET / HTTP/1.1\r\n\r\n"
+
+    def post(body: bytes) -> bytes:
+        kind = b"Content-Type: application/x-www-form-urlencoded"
+        return b"POST / HTTP/1.1\r\n%b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(body), body)
+
+    asked = [get, post(b"q=1"), get, post(b"q=1"), post(b"q=2"), post(b"q=1")]
+    texts = [prose(1), prose(2), prose(3), prose(4), prose(5), prose(2)]
+    records = [
+        record
+        for day, (message, text) in enumerate(zip(asked, texts, strict=True), 1)
+        for record in beside(page(day, text), day, message)
+    ]
+    found = made(tmp_path, records)
+    assert found.kept == {1: None, 2: None, 3: 1, 4: 2, 5: None}
+    assert found.refused == {6: "known_version"}
+    last = made(tmp_path / "last", records, LAST)
+    assert set(last.kept) == {2, 3, 5}

@@ -241,6 +241,7 @@ LIMITED = [
     ({"max_retry_times": 3}, False),
     ({"max_retry_times": -1}, False),
     ({"krowl_sitemap": [1, "a.test"], "download_maxsize": BYTES_MAX}, False),
+    ({"krowl_indexnow": ["key", 1.5, "http://a.test/"]}, False),
 ]
 
 

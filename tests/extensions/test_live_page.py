@@ -39,7 +39,7 @@ SPEC = [
 
 
 @contextmanager
-def crawling(folder: Path) -> Iterator[SimpleNamespace]:
+def crawling(folder: Path, **more: object) -> Iterator[SimpleNamespace]:
     """A crawl under way, with its web, the address of its page and its telnet console."""
     with MockWeb(spec=SPEC) as web:
         seeds = write_seeds(folder / "seeds.txt", [web.url("a.test")])
@@ -48,6 +48,7 @@ def crawling(folder: Path) -> Iterator[SimpleNamespace]:
             "PROMETHEUS_PORT": 0,
             "TELNETCONSOLE_ENABLED": 1,
             "KROWL_DELAY_MIN": 2,
+            **more,
         }
         run = Crawl(folder / "job", arguments={"seeds": seeds}, settings=settings)
         run.start()
@@ -471,3 +472,40 @@ def test_orders_over_http_stand_after_a_kill(tmp_path: Path) -> None:
 
 def hosts_asked(web: MockWeb, at: int = 0) -> set[str]:
     return {entry.host for entry in web.log()[at:]}
+
+
+@pytest.mark.slow
+def test_a_site_submits_its_changes_to_a_running_crawl(tmp_path: Path) -> None:
+    key = "0123456789abcdef"
+    with crawling(tmp_path, KROWL_RECRAWL="continuous", KROWL_INDEXNOW=1) as crawl:
+        url = crawl.web.url("a.test", "/0")
+
+        def give(url: str) -> int:
+            given = {"host": url.split("/")[2], "key": key, "urlList": [url]}
+            return ask(crawl, "/indexnow", json.dumps(given).encode())[0]
+
+        assert give(url) == 202
+        assert give("http://b.test/") == 422
+        query = f"/indexnow?url={quote(url)}&key={key}&keyLocation="
+        assert ask(crawl, query + quote(crawl.web.url("b.test", "/x")))[0] == 422
+        assert ask(crawl, "/indexnow")[0] == 400
+        assert ask(crawl, "/indexnow", b"[]")[0] == 400
+        assert ask(crawl, "/indexnow", b"[]", Origin="http://b.test")[0] == 403
+        host, port = crawl.url.removeprefix("http://").split(":")
+        assert asked_raw(host, int(port), b"HEAD /indexnow?url=x HTTP/1.1").startswith(b"405")
+        # Of 100 MB no more is read than the limit.
+        begun = b"POST /indexnow HTTP/1.1\r\nContent-Length: 100000000"
+        assert asked_raw(host, int(port), begun, b" " * 2_100_000).startswith(b"413")
+        # There is no such file.
+        end = time.monotonic() + 30
+        while give(url) != 403:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert {each.path for each in crawl.web.log() if key in each.path} == {f"/{key}.txt"}
+
+
+def asked_raw(host: str, port: int, head: bytes, body: bytes = b"") -> bytes:
+    """Return an answer from its status on; nobody waits for the rest of a request."""
+    with socket.create_connection((host, port), timeout=10) as client:
+        client.sendall(head + b"\r\nHost: localhost\r\n\r\n" + body)
+        return client.recv(1000).removeprefix(b"HTTP/1.1 ")

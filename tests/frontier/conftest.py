@@ -12,7 +12,7 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.host_record import Tally
-from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.limits import FrontierLimits, MemoryLimits
 from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.moves.transfer import Arrivals
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from krowlspider.politeness.robots import RobotsRecord
 
 RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)
-LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
+LIMITS = FrontierLimits(host_queue=1000, total=100_000, domain_concurrency=2)
 # So little memory that every host and due time is read from disk.
 TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, waiting=1, in_line=2))
 
@@ -96,7 +96,7 @@ class World:
     """A frontier that can be closed, crashed and opened again over the same store."""
 
     open_store: Callable[[], Store]
-    limits: Limits = LIMITS
+    limits: FrontierLimits = LIMITS
     rule: DelayPolicy = field(default_factory=lambda: RULE)
     verify: bool = False
     clocks: Clocks = field(default_factory=Clocks)

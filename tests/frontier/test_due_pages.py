@@ -761,6 +761,57 @@ def replace_plan(row: PageRow) -> PageRow:
     return row
 
 
+def test_a_page_that_is_forgotten_leaves_no_demand(world: World):
+    scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+
+    def forget(*urls: str) -> None:
+        assert world.frontier.pages is not None
+        batch = world.store.batch()
+        world.frontier.pages.forget([*urls, "http://a.test/unknown"], batch)
+        batch.write()
+
+    def check() -> None:
+        sums = [demand_of_host(world, f"{name}.test") for name in "abc"]
+        assert [kept for kept, _ in sums] == pytest.approx([real for _, real in sums], rel=1e-3)
+
+    forget(*PAGES[:3], PAGES[-1])
+    batch = world.store.batch()
+    planner(world).begin(batch).end()
+    batch.write()
+    check()
+    assert len(rows(world)) == len(PAGES) - 4
+    hosts = [HostDemand.read(world.store.get(schema.demand_key(f"{x}.test"))) for x in "abc"]
+    assert planner(world).crawl.total == pytest.approx(sum(each.counted for each in hosts))
+    # Without a schedule too.
+    world.restart()
+    forget(PAGES[3])
+    check()
+
+
+def test_a_node_without_a_schedule_takes_no_times_of_another_clock(world: World):
+    """The pages come up once it has a schedule, if it had one before or not."""
+    kept = KeptMemoryStore()
+    other = World(lambda: kept, node="there", limits=replace(LIMITS, again_share=SHARE))
+    scheduled(other)
+    other.restart()
+    leave_unplanned(other.store)
+    world.clocks.pass_(4000 * DAY)
+    other.clocks.wall = world.clocks.wall
+    scheduled(world)
+    world.add(*PAGES[:7])
+    fetch_all(world)
+    world.hand_over("a.test", other)
+    assert [row and row.is_planned for row in rows(other)] == [False] * 7
+    other.restart()
+    there = scheduled(other)
+    step(there)
+    other.clocks.pass_(400 * DAY)
+    step(there)
+    assert fetch_all(other) == Counter(PAGES[:7])
+
+
 def test_a_host_that_leaves_a_start_without_a_schedule_leaves_no_demand(world: World):
     scheduled(world)
     world.add(*PAGES)

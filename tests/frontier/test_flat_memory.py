@@ -16,7 +16,7 @@ import pytest
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.limits import Limits
+from krowlspider.frontier.limits import FrontierLimits
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.delay import DelayPolicy
@@ -36,7 +36,7 @@ FILTER = URLS * 32 // 8
 # each host or URL would add 50 MB in the second half.
 SLACK = 40 * MB
 RULE = DelayPolicy(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300)
-LIMITS = Limits(host_queue=URLS, total=URLS, domain_concurrency=2)
+LIMITS = FrontierLimits(host_queue=URLS, total=URLS, domain_concurrency=2)
 
 
 class Measured:

@@ -182,7 +182,7 @@ _TABLE = (
     ),
     (
         *("shared-dates", "a date that all pages share is worth nothing", _HINTS),
-        *("date is None or date in shared or", "date is None or"),
+        *("is_shared and date == self._shared", "False"),
     ),
     (
         *("a-hint-puts-off", "a hint only brings a page forward", _HINTS),

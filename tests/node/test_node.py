@@ -277,6 +277,17 @@ def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
     top = text_of(crawl, "top", "--once")
     assert f", in {crawl.jobdir}" in top.splitlines()[0]
     assert_figures_are_sums(crawl)
+    # How fresh the pages stay, asked of the page of all and by the command.
+    status, text = ask(f"{page_of(crawl.jobdir)}/api/v1/forecast?target=50%25%203h")
+    assert status == 200
+    assert json.loads(text)["age"] == 3 * 3600
+    said = frontier(crawl, "--json", "--forecast", "50% 3h")
+    assert list(said) == ["total", "p1", "p2"]
+    for found in (json.loads(text), said["total"]):
+        for name in ("pages", "hosts"):
+            assert found["whole"][name] == said["p1"]["whole"][name] + said["p2"]["whole"][name]
+    assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast?target=x")[0] == 400
+    assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast") == (200, "null")
 
 
 def assert_figures_are_sums(crawl: NodeCrawl) -> None:
@@ -411,3 +422,35 @@ def test_rows_of_seeds_survive_another_number_of_processes(tmp_path: Path) -> No
     assert {(row[2], row[3]) for row in rows} == {("done", "200")}
     targets = {row[4] for row in rows if row[4]}
     assert targets == {f"http://to{number}.test:{port}/" for number in range(0, 20, 2)}
+
+
+def test_a_submission_reaches_the_process_that_owns_its_host(tmp_path: Path) -> None:
+    """Of IndexNow, given to the page of all."""
+    on = {"KROWL_RECRAWL": "continuous", "KROWL_INDEXNOW": 1}
+    key = "0123456789abcdef"
+    with MockWeb(graph=GRAPH) as web:
+        crawl = node_crawl(web, tmp_path, 2, **on).start()
+        crawl_until(web, crawl, 60)
+
+        def give(page: str, url: str) -> int:
+            given = {"host": url.split("/")[2], "key": key, "urlList": [url]}
+            return posted(f"{page}/indexnow", json.dumps(given).encode())
+
+        for url in web.seeds()[:6]:
+            statuses = sorted(give(page_of(folder), url) for folder in crawl.folders)
+            assert statuses == [202, 421]
+            assert give(page_of(crawl.jobdir), url) in (202, 403)
+        assert give(page_of(crawl.jobdir), "http://unknown.test/") in (421, 422)
+        crawl.interrupt()
+        files = {each.host for each in web.log() if each.path == f"/{key}.txt"}
+    assert files <= {url.split("/")[2] for url in web.seeds()[:6]}
+
+
+def posted(url: str, body: bytes) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
+            status: int = answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            status = error.code
+    return status

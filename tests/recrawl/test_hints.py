@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.hints import (
     COUNT_MAX,
+    Dates,
     Precision,
     Precisions,
     Source,
     brought_forward,
-    credible,
     period,
     read_date,
 )
@@ -57,6 +57,14 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     assert read_date(text) is None or isinstance(read_date(text), float)
 
 
+def credible(dates: list[float | None], now: float) -> list[float | None]:
+    """Return the dates of a document as they are judged once all are known."""
+    document = Dates()
+    for date in dates:
+        document.add(date)
+    return [document.credible(date, now) for date in dates]
+
+
 def test_future_and_old_dates_are_worth_nothing() -> None:
     dates = [NOW - DAY, NOW + 1, 0.0, None, NOW]
     assert credible(dates, NOW) == [NOW - DAY, None, None, None, NOW]
@@ -67,6 +75,9 @@ def test_a_date_that_all_pages_share_is_worth_nothing() -> None:
     assert credible([NOW] * 50, NOW) == [None] * 50
     mixed = [MIDNIGHT] * 30 + [NOW - DAY - number for number in range(20)]
     assert credible(mixed, NOW) == [None] * 30 + mixed[30:]
+    assert credible(mixed[::-1], NOW) == mixed[:29:-1] + [None] * 30
+    # Half of all entries, or of those with a date, is not more than half.
+    assert credible([NOW] * 5 + [None] * 5, NOW) == [NOW] * 5 + [None] * 5
 
 
 def test_a_short_sitemap_may_have_equal_dates() -> None:

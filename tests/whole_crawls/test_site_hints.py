@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.crawl.crawls import _crawls
 from krowlspider.recrawl import validators
+from krowlspider.recrawl.indexnow import read_body
 from tests.support.archived import valid_records
 from tests.support.crawling import scrapy, write_seeds
 from tests.support.crawls import anchors
 from tests.support.rawweb import HTML, Raw, answer
-from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.simulated_crawl import SimulatedCrawl, interrupt, interrupted_when
 from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedRawWeb
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.crawling import Crawl
+    from tests.support.simulated_loop import Script
 
 HOST = "a.test"
 HOUR = 3600.0
@@ -88,14 +93,16 @@ def lasting(seconds: float) -> Callable[[], bool]:
     return lambda: clocks.wall() >= end
 
 
-def crawl(web: SimulatedRawWeb, folder: Path, **settings: Any) -> tuple[Crawl, list[str]]:
+def crawl(
+    web: SimulatedRawWeb, folder: Path, script: Script | None = None, **settings: Any
+) -> tuple[Crawl, list[str]]:
     """Crawl for some minutes; return what was asked."""
     web.requests.clear()
     done = SimulatedCrawl(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", [web.url(HOST, "/")])},
         settings={**SETTINGS, **settings},
-        script=interrupted_when(lasting(LASTS)),
+        script=script or interrupted_when(lasting(LASTS)),
     ).run()
     return done, sorted(path for path, _ in web.requests if path != "/robots.txt")
 
@@ -135,3 +142,101 @@ def test_a_page_that_its_site_names_is_fetched_before_its_time(
     pages = scrapy("frontier", done.jobdir, "--pages").stdout
     assert place.encode() + b'"' not in pages
     assert b'/p3"' in pages
+
+
+# --- IndexNow ---
+
+KEY = "0123456789abcdef"
+ON = {"KROWL_SITEMAPS": 0, "KROWL_INDEXNOW": 1}
+
+
+def submit(*urls: str, key: str = KEY) -> asyncio.Task[tuple[int, str]]:
+    """Give a submission to the crawl that runs."""
+    taker = [each for each in _crawls.values() if each.job.is_open][-1].index_now
+    assert taker is not None
+    given = {"host": urls[0].split("/")[2], "key": key, "urlList": urls}
+    body = json.dumps(given).encode()
+    return asyncio.get_running_loop().create_task(
+        taker(lambda url_max: read_body(body, url_max))  # type: ignore[arg-type]
+    )
+
+
+def is_running() -> bool:
+    return any(each.job.is_open and each.index_now is not None for each in _crawls.values())
+
+
+def due_in_hours(web: SimulatedRawWeb, site: News, folder: Path) -> None:
+    """Crawl until no page is due for hours."""
+    site.root = web.url(HOST, "/")[:-1]
+    site[f"/{KEY}.txt"] = Raw(answer(b"Content-Type: text/plain", body=KEY.encode() + b"\n"))
+    for _ in range(2):
+        crawl(web, folder, **ON)
+        clocks.now += 40 * HOUR
+    crawl(web, folder, **ON)
+    clocks.now += 2 * HOUR
+
+
+@pytest.mark.slow
+def test_a_submission_brings_its_pages_forward_once_its_key_is_right(tmp_path: Path) -> None:
+    """One with a wrong key does not. A page that is not known is queued as a link."""
+    site, said = News("/none", urlset), list[tuple[int, str]]()
+    site["/new"] = Raw(answer(HTML, body=b"new"))
+    with SimulatedRawWeb(site) as web:
+        due_in_hours(web, site, tmp_path)
+
+        def give() -> Script:
+            yield is_running
+            for urls, key in (
+                (["/p1", "/p2"], "another-key"),
+                (["/p3", "/new", "/new?utm_source=x"], KEY),
+                (["/p1"], "another-key"),
+                (["/p5"], KEY),
+            ):
+                given = submit(*(site.root + path for path in urls), key=key)
+                yield given.done
+                said.append(given.result())
+                # Its key is checked within the delay of the host.
+                yield lasting(20)
+            elsewhere = submit("http://b.test/", key=KEY)
+            yield elsewhere.done
+            said.append(elsewhere.result())
+            yield lasting(LASTS)
+            interrupt()
+
+        site.changed = {"/p3": clocks.wall()}
+        done, asked = crawl(web, tmp_path, give(), **ON)
+    assert [status for status, _ in said] == [202, 202, 403, 200, 422]
+    assert asked == sorted(["/another-key.txt", f"/{KEY}.txt", "/p3", "/p5", "/new"])
+    stats = done.stats
+    assert stats["krowl/indexnow/taken_count"] == 4
+    assert stats["krowl/indexnow/refused_count/key"] == 2
+    assert stats["krowl/indexnow/refused_count/host"] == 1
+    assert stats["krowl/recrawl/hinted_count"] == 2
+    assert stats["krowl/recrawl/hinted_changed_count"] == 1
+    # The file of a key is archived, and is no page.
+    records = valid_records(done.jobdir / "warc").about(f"{site.root}/{KEY}.txt")
+    assert records.kinds["response"] == 1
+    assert f"/{KEY}.txt".encode() not in scrapy("frontier", done.jobdir, "--pages").stdout
+    assert stats["krowl/frontier/fetched_count/index_key"] == 2
+
+
+@pytest.mark.slow
+def test_a_submission_that_waits_survives_a_kill(tmp_path: Path) -> None:
+    site, killed = News("/none", urlset), tmp_path / "killed"
+    with SimulatedRawWeb(site) as web:
+        due_in_hours(web, site, tmp_path)
+
+        def give() -> Script:
+            yield is_running
+            given = submit(f"{site.root}/p3")
+            yield given.done
+            assert given.result()[0] == 202
+            assert not web.requests
+            shutil.copytree(tmp_path / "job", killed)
+            interrupt()
+
+        crawl(web, tmp_path, give(), **ON)
+        shutil.rmtree(tmp_path / "job")
+        killed.rename(tmp_path / "job")
+        _, asked = crawl(web, tmp_path, **ON)
+    assert asked == [f"/{KEY}.txt", "/p3"]

@@ -44,7 +44,7 @@ CARRIED = frozenset(
         *("cookiejar", "dont_merge_cookies", "dont_cache", "referrer_policy", "rule"),
         # Limits, which the receiver lowers to its own.
         *("download_maxsize", "download_timeout", "max_retry_times"),
-        *("krowl_requisite", "krowl_sitemap", "krowl_guess", "krowl_opt_out"),
+        *("krowl_requisite", "krowl_sitemap", "krowl_guess", "krowl_opt_out", "krowl_indexnow"),
     }
 )
 LEFT_OUT = frozenset(
@@ -77,6 +77,11 @@ def carried(meta: dict[str, Any]) -> dict[str, Any]:
             pass
         case _:
             raise BadMessage("krowl_sitemap is no level and host")
+    match meta.get("krowl_indexnow", ["", 0.0, ""]):
+        case [str(), float() | int(), str()]:
+            pass
+        case _:
+            raise BadMessage("krowl_indexnow is no key, time and URLs")
     try:
         Requisite.checked(meta.get("krowl_requisite", ["other", 0]))
     except ValueError as error:

@@ -71,7 +71,9 @@ def version_of(line: Line) -> Version:
     """Return the version that an accepted page is."""
     fetch = line.fetch
     assert fetch is not None
-    return Version(url_digest(line.url), date_digits(fetch.date), fetch.record_id, line.core)
+    return Version(
+        url_digest(fetch.resource or line.url), date_digits(fetch.date), fetch.record_id, line.core
+    )
 
 
 def url_digest(url: str) -> bytes:
@@ -129,7 +131,8 @@ class Versions:
         algorithm, raw = parsed(fetch.digest)
         payload = xxh3_128_digest(f"{algorithm}:".encode() + _bytes(raw)) if raw else b""
         core = b"" if line.refusal is not None else line.core
-        key = _FETCH + url_digest(line.url) + date_digits(fetch.date) + place.sortable()
+        url = fetch.resource or line.url
+        key = _FETCH + url_digest(url) + date_digits(fetch.date) + place.sortable()
         batch.put(key, _pack(_Fetch(payload, core, fetch.is_revisit)))
 
     def last(self, url: bytes) -> Last | None:

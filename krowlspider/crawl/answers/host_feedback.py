@@ -1,7 +1,7 @@
-"""Decide what an answer or a failure means, and charge the host with it.
+"""Decide what an answer or a failure means for its host and for its page.
 
-What an answer or a failure means for the host, and for the page: pure decisions.
-`krowlspider.crawl.flights.Flights.end` applies them all.
+`HostFeedback` charges the rate of the host. `krowlspider.crawl.flights.Flights.settle` applies the
+wait and the end of the request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Export URLs and rows of pages as JSON lines, for URLFrontier too, and import such lines.
 
-Export a frontier's URLs for URLFrontier: JSON lines as its client's PutURLs reads them. A line is
-the message URLItem of https://github.com/crawler-commons/url-frontier in the JSON mapping of
-Protocol Buffers. Names of metadata are those of StormCrawler.
+For URLFrontier, lines are as its client's PutURLs reads them: a line is the message URLItem of
+https://github.com/crawler-commons/url-frontier in the JSON mapping of Protocol Buffers. Names of
+metadata are those of StormCrawler.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     depth: Annotated[int, Meta(ge=0, le=0xFFFF)] = 0
     first_fetch: datetime
     last_fetch: datetime
-    last_change: datetime
+    last_change: datetime | UnsetType = UNSET
     fetches: _Count
     not_modified: _Count
     changes: _Count
@@ -80,7 +80,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             depth=row.depth,
             first_fetch=_date(row.first),
             last_fetch=_date(row.last),
-            last_change=_date(row.changed),
+            last_change=_date(row.changed) if row.changed else UNSET,
             fetches=row.fetches,
             not_modified=row.unmodified,
             changes=row.changes,
@@ -109,7 +109,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             int(_seconds(self.first_fetch)),
             _seconds(self.last_fetch),
             self.depth,
-            int(_seconds(self.last_change)),
+            int(_seconds(self.last_change)) if self.last_change else 0,
             0.0,
             "",
             (self.etag or "").encode("latin-1"),

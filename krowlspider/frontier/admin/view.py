@@ -23,7 +23,7 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
-from krowlspider.frontier.hosts.host_record import decode_host, hold_of
+from krowlspider.frontier.hosts.host_record import decode_host, holds_of
 from krowlspider.frontier.outcomes import read_prices
 from krowlspider.frontier.schedule.orders import BLOCK, DELAY, PAUSE, read_orders, rules_in
 from krowlspider.frontier.shares import CROWD
@@ -229,7 +229,7 @@ def view_of(
     # 0 if one of them is not a retry.
     wait = min((row.due_in for row in queue), default=0.0)
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
-    hold = hold_of(store, host.name)
+    hold = holds_of(store, host.name)
     price, priced = read_prices(store).get(host.name, ("", 0))
     row = HostRow.of(host, policy, wall)
     if row.due_in is not None:
@@ -323,7 +323,7 @@ def why_host_waits(
 ) -> Reason:
     """Return why a host is not being fetched. ``policy`` is its own, ``due`` is what to say of a
     host that is due."""
-    rate, hold = host.rate, hold_of(store, host.name)
+    rate, hold = host.rate, holds_of(store, host.name)
     due_in = seconds_until(host.due, wall)
     if host.has_own_time and hold.aside:
         return Reason(

@@ -1,8 +1,7 @@
 """The chunks of a host's hand-over as JSON, and a part as the frontier that takes the host has
 it.
 
-The chunks of a host's hand-over, as JSON. All times are seconds from when the chunk was made, so
-the clocks of the two nodes may differ.
+All times are seconds from when the chunk was made, so the clocks of the two nodes may differ.
 """
 
 from __future__ import annotations

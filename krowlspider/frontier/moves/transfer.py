@@ -14,7 +14,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, SEALED, Health, Host
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.moves.chunks import Chunk, Part, put_poison, read_chunk
-from krowlspider.frontier.pages.row import last_fetch
+from krowlspider.frontier.pages.row import last_fetch, without_plan
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seed_table import leave_states, take_state
 from krowlspider.frontier.store import schema
@@ -178,7 +178,10 @@ def _put_rows(frontier: Frontier, name: str, rows: list[tuple[bytes, bytes]], ba
         if there is None or last_fetch(row, name) > last_fetch(there, name)
     ]
     planner = None if frontier.pages is None else frontier.pages.planner
-    if planner is not None:
+    if planner is None:
+        # No bucket here has them: a later schedule plans them.
+        taken = [(identity, without_plan(row, name)) for identity, row in taken]
+    else:
         taken = planner.take(name, taken, batch)
     for identity, row in taken:
         batch.put(prefix + identity, row)

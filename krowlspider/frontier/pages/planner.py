@@ -114,6 +114,8 @@ class Planner:
     again, ``budget`` such requests a second of the whole crawl. ``generation`` is another number at
     each start.
 
+    ``host`` returns a host by its name.
+
     ``counts`` are of pages since this start, by the names in COUNTED. ``late`` is for how many
     seconds the pages that come up next have been due.
 
@@ -125,6 +127,7 @@ class Planner:
         store: Store,
         *,
         now: Callable[[], float],
+        host: Callable[[str], Host],
         delay: Callable[[Host], float],
         share: float,
         budget: float,
@@ -132,6 +135,7 @@ class Planner:
     ):
         self.store = store
         self.now = now
+        self._host = host
         self._delay = delay
         self._share = share
         self.budget = budget
@@ -141,6 +145,8 @@ class Planner:
         self._numbers = count(generation << 32)
         # What counted of hosts that are forgotten.
         self._left: deque[float] = deque()
+        # The demand of single pages that are forgotten.
+        self._lost: deque[tuple[Host, float]] = deque()
         saved = store.get(schema.DEMAND)
         if saved is None:
             hosts = store.items(schema.DEMAND)
@@ -174,7 +180,10 @@ class Planner:
             threshold = step(threshold, total, self.budget) if stepped else threshold
             stepped = now
         self.crawl = Demand(total, threshold, stepped)
-        return Planning(self, batch)
+        planning = Planning(self, batch)
+        for _ in range(len(self._lost)):
+            planning.lessen(*self._lost.popleft())
+        return planning
 
     def take(
         self, name: str, rows: list[tuple[bytes, bytes]], batch: Batch
@@ -206,6 +215,10 @@ class Planner:
         if (found := self.store.get(key)) is not None:
             self._left.append(HostDemand.read(found).counted)
             batch.delete(key)
+
+    def lessen(self, name: str, less: float) -> None:
+        """Take the demand of a page that is forgotten off its host, with the next planning."""
+        self._lost.append((self._host(name), less))
 
 
 class Seen(NamedTuple):
@@ -292,10 +305,14 @@ class Planning:
     def fetched(self, host: Host, identity: bytes, row: PageRow, before: float) -> None:
         """Plan a page that was fetched now, or drop it from the schedule as it is gone."""
         if row.absence.is_dropped(row.last):
-            self._add(host, self._demand_of_host(host), -before)
+            self.lessen(host, before)
             self._planner.counts["gone"] += 1
         else:
             self.plan(host, identity, row, self.now, before)
+
+    def lessen(self, host: Host, less: float) -> None:
+        """Take demand off a host."""
+        self._add(host, self._demand_of_host(host), -less)
 
     def learn(self, host: Host, before: Seen, fetched: float, *, changed: bool) -> None:
         """Learn how often the pages of a host change, from a page that was fetched again."""

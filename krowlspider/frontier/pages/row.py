@@ -69,7 +69,8 @@ class PageRow(Struct):
 
     - ``depth``: its depth in the crawl. ``status``: of the last answer but 304.
     - ``first``, ``last``: the begin of its first and its last fetch. ``changed``: of the fetch that
-      found its last change.
+      found its last change; 0 if each answer was an error that may pass. Such an error leaves
+      ``payload``, ``text`` and all that names the record as they were.
     - ``stored``: the WARC-Date of the record that has its payload; 0 without one. With the URL it
       names the record (`scrapy warc JOBDIR --cat URL --at DATE`). ``elsewhere``: the URL of that
       record if it is another one.
@@ -261,6 +262,15 @@ def last_fetch(data: bytes, host: str) -> float:
         return decode_row(data, host).last
     except LaterRow:
         return inf
+
+
+def without_plan(data: bytes, host: str) -> bytes:
+    """Return a stored row without the plan of another node: its time is of that node's clock."""
+    row = read_row(data, host)
+    if row is None or not row.is_planned:
+        return data
+    row.due = row.planned = row.tried = 0
+    return row.encode(host)
 
 
 def second_of(time: float) -> int:

@@ -13,6 +13,7 @@ from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import Batch, Store, put
 from krowlspider.recrawl.estimate import Estimate, observe
+from krowlspider.recrawl.gone import may_pass
 from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.trust import Trust, after_content, after_not_modified
 from krowlspider.recrawl.validators import ASK_IN_FULL, Meaning, Validators
@@ -30,6 +31,8 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         # What is known of the page stays, without the validators: it is asked in full.
         row.etag = row.modified = b""
         return _asked(row, fetched)
+    if row is not None and may_pass(fetched.status):
+        return _failed(row, fetched)
     started, receipt = fetched.started, fetched.receipt
     # The clock of the machine may say anything.
     second = second_of(started)
@@ -39,7 +42,7 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         second,
         started,
         entry.depth,
-        second,
+        0 if may_pass(fetched.status) else second,
         receipt.date,
         "" if receipt.url == entry.url else receipt.url,
         fetched.etag,
@@ -53,7 +56,7 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
             new.text = new.text or row.text
         new.first, new.depth = row.first, min(row.depth, entry.depth)
         new.fetches, new.unmodified = min(row.fetches + 1, COUNT_MAX), row.unmodified
-        new.changes, new.changed = row.changes, row.changed
+        new.changes, new.changed = row.changes, row.changed or second
         new.estimate = _estimate(row, fetched, changed=has_changed(row, new))
         if has_changed(row, new):
             new.changes, new.changed = min(row.changes + 1, COUNT_MAX), second
@@ -87,8 +90,10 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
 
 def has_changed(row: PageRow, new: PageRow) -> bool:
     """Return whether a page has another main text or status than before; where no text is known,
-    whether it has another body."""
-    if new.status != row.status:
+    whether it has another body. An error that may pass is no status of the page."""
+    if not row.changed:
+        return False
+    if new.status != row.status and not may_pass(row.status):
         return True
     if new.payload == row.payload:
         return False
@@ -108,6 +113,14 @@ def _confirmed(row: PageRow, fetched: Fetched) -> PageRow:
     row.unmodified = min(row.unmodified + 1, COUNT_MAX)
     row.etag = fetched.etag or row.etag
     row.modified = fetched.modified or row.modified
+    return _asked(row, fetched)
+
+
+def _failed(row: PageRow, fetched: Fetched) -> PageRow:
+    """Return the row of a page after an error that may pass: what is known of the page stays,
+    without its validators."""
+    row.estimate = _estimate(row, fetched, changed=False)
+    row.status, row.etag, row.modified = fetched.status, b"", b""
     return _asked(row, fetched)
 
 
@@ -215,8 +228,9 @@ class PageRows:
         else:
             seen = Seen.of(before)
             new = row_after(row, entry, fetched)
-            is_error = planning.is_error(lease.host.name, seen.text, new.text)
-            new.absence = seen.absence.answered(fetched.status, new.last, soft_404=is_error)
+            failed = may_pass(fetched.status)
+            missing = not failed and planning.is_error(lease.host.name, seen.text, new.text)
+            new.absence = seen.absence.answered(fetched.status, new.last, soft_404=missing)
         new.passed, new.listing = self.pass_number, listing
         new.due = new.planned = new.named = new.tried = 0
         if planning is not None:
@@ -225,7 +239,7 @@ class PageRows:
             if row is not None and not in_full:
                 planning.learn(lease.host, seen, new.last, changed=has_changed)
             if seen.named or seen.tried:
-                says = None if in_full else has_changed
+                says = None if in_full or may_pass(fetched.status) else has_changed
                 planning.score(lease.host.name, seen.named, seen.tried, changed=says)
             planning.fetched(lease.host, identity, new, seen.demand)
             if entry.is_again:
@@ -261,9 +275,17 @@ class PageRows:
         put(self._store, self.key(row.url), row.encode(host_of(row.url)))
 
     def forget(self, urls: Iterable[str], batch: Batch) -> None:
-        """Remove the rows of URLs with a batch."""
+        """Remove the rows of URLs with a batch, and their demand from that of their hosts."""
+        gone: defaultdict[str, float] = defaultdict(float)
         for url in urls:
+            gone[host_of(url)] += demand_of(self.get(url))
             batch.delete(self.key(url))
+        if self.planner is None:
+            lessen_demand(self._store, gone, batch)
+            return
+        for name, less in gone.items():
+            if less:
+                self.planner.lessen(name, less)
 
 
 def rows_in(store: Store, host: str | None = None) -> Iterator[PageRow | None]:

@@ -56,8 +56,9 @@ def sample(
     """Return a sample of the hosts with pages, by about so many places.
 
     ``delay`` returns the seconds between two requests to a host. All keys of a store are read whose
-    rows have less than ``small`` bytes. Pages that are missing or have moved are left out. Of a
-    large store, what the last commits have written may be left out too.
+    rows have less than ``small`` bytes. Pages that are missing or have moved are left out, and
+    so are sitemaps and feeds. Of a large store, what the last commits have written may be left out
+    too.
     """
     size = store.size(PAGES, after_all(PAGES))
     keys, total, per_row = _keys(store, places) if size < small else _places(store, places, size)
@@ -67,7 +68,8 @@ def sample(
     found = []
     for name, some in hits.items():
         rows = _rows_at(store, name, some)
-        estimates = [estimate_of(row) for row in rows if row and row.absence.wait is None]
+        known = [row for row in rows if row and row.absence.wait is None and not row.listing]
+        estimates = [estimate_of(row) for row in known]
         if estimates:
             # They may be removed while this reads.
             pages = max(_count(store, name, per_row), len(rows))

@@ -1,6 +1,6 @@
 """The hosts in memory, their records on disk, their heap by due time, and the job clock.
 
-The heap of hosts by next-fetch time: all of it on disk, the soonest part in memory. On disk each
+`DueHeap` has all hosts by next-fetch time on disk, and the soonest of them in memory. On disk each
 host that has entries has one key, in the order of due times. A window of the soonest keys is read
 into memory at a time. A host whose time is beyond the window goes to disk alone, and comes in with
 a later window. So memory does not grow with the number of hosts, and a start reads one window.

@@ -36,7 +36,7 @@ from krowlspider.frontier.store.schema import whole_microseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.limits import Limits
+    from krowlspider.frontier.limits import FrontierLimits
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 
@@ -80,7 +80,7 @@ class HostScheduler:
         self,
         store: Store,
         tally: Tally,
-        limits: Limits,
+        limits: FrontierLimits,
         rule: DelayPolicy,
         clock: JobClock,
         *,

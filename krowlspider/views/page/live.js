@@ -170,7 +170,8 @@ let report = "JOBDIR/reports/report.html";
 function showStatus(found) {
   const limit = found.of ? ` of ${number(found.of)}` : "";
   at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
-  at("state").textContent = found.paused;
+  const faulty = found.policies.startsWith("not in force") ? found.policies : "";
+  at("state").textContent = [found.paused, faulty].filter((text) => text).join("; ");
   folder = found.folder;
   report = found.report || `${folder}/reports/report.html`;
   at("place").textContent = `${folder}/control-token`;

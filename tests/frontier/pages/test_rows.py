@@ -15,8 +15,10 @@ from krowlspider.frontier.admin.export import (
     export_lines,
     import_lines,
     line_of,
+    page_in,
     page_lines,
     parse_line,
+    take_rows,
 )
 from krowlspider.frontier.admin.repair import rebuild_indexes
 from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry, validators_in
@@ -141,6 +143,53 @@ def test_a_page_changes_by_its_text_if_it_is_known(
     assert row.changes == changes
     assert row.changed == (2000 if changes else 1000)
     assert (row.text, row.payload) == texts[1:] + payloads[1:]
+
+
+GOOD, BAD, NEW = b"g" * 20, b"b" * 20, b"n" * 20
+
+
+@pytest.mark.parametrize(
+    ("answers", "changes", "status"),
+    [
+        ([(200, GOOD), (503, BAD), (200, GOOD)], 0, 200),
+        ([(200, GOOD), (503, BAD), (429, NEW), (500, BAD), (200, GOOD)], 0, 200),
+        ([(200, GOOD), (503, BAD), (200, NEW)], 1, 200),
+        ([(200, GOOD), (403, BAD)], 0, 403),
+        # Of a page that was not seen before, nothing has changed.
+        ([(503, BAD), (503, NEW), (200, GOOD)], 0, 200),
+        ([(503, BAD), (200, GOOD), (200, NEW)], 1, 200),
+        ([(200, GOOD), (404, BAD), (200, GOOD)], 2, 200),
+        ([(404, BAD), (503, NEW), (404, BAD)], 0, 404),
+        ([(200, GOOD), (301, GOOD)], 1, 301),
+    ],
+)
+def test_an_error_that_may_pass_is_no_change(
+    world: World, answers: list[tuple[int, bytes]], changes: int, status: int
+):
+    world.add(A)
+    for at, (each, payload) in enumerate(answers):
+        if at:
+            world.frontier.queue([again(A, AGAIN)])
+        fetch_page(world, 1000.0 * (at + 1), status=each, payload=payload, etag=b'"a"')
+    (row,) = rows(world)
+    assert row is not None
+    assert (row.changes, row.status, row.fetches) == (changes, status, len(answers))
+    if status == 403:
+        # What is known of the page stays, but it is asked in full.
+        assert (row.payload, row.stored, row.etag, row.changed) == (GOOD, 1000.0, b"", 1000)
+
+
+def test_a_page_of_errors_only_has_no_change(world: World, other: World):
+    world.add(A)
+    fetch_page(world, 1000.0, status=503)
+    (line,) = page_lines(world.store)
+    assert line is not None
+    assert "last_change" not in line
+    take_rows(other.frontier, [page_in(line.encode(), 2000, lambda _: b"")])
+    assert [row and row.changed for row in rows(other)] == [0]
+    world.frontier.queue([again(A, AGAIN)])
+    fetch_page(world, 2000.0)
+    assert [row and row.changed for row in rows(world)] == [2000]
 
 
 def test_a_row_keeps_the_text_of_a_body_that_is_fetched_without_it(world: World):

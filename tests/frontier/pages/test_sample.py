@@ -88,16 +88,19 @@ def test_a_sample_is_like_its_store(store: LevelStore, small: int) -> None:
     assert sum(len(each.estimates) for each in found) < 3000
 
 
-def test_pages_that_are_gone_are_left_out(store: LevelStore) -> None:
+def test_pages_that_are_gone_and_feeds_are_left_out(store: LevelStore) -> None:
     put_host(store, "fa.test", 3, random.Random(4))
     batch = store.batch()
     for number in range(3):
         row = PageRow(f"http://fa.test/gone/{number}", 404, 1, 1.0)
         row.absence = Absence(State.MISSING, 2, 1)
         batch.put(page_prefix("fa.test") + number.to_bytes(8), row.encode("fa.test"))
+        feed = PageRow(f"http://fa.test/feed/{number}", 200, 1, 1.0, listing=b"\0fa.test")
+        batch.put(page_prefix("fa.test") + (100 + number).to_bytes(8), feed.encode("fa.test"))
     batch.write()
     (found,) = sample(store, delay)
     assert found.pages == pytest.approx(3)
+    assert len(found.estimates) == 3
 
 
 def test_a_store_without_pages_has_no_sample(store: LevelStore) -> None:
