@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.internals.patterns import steps_of
+from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ _RESERVED = {
     "authorization": "use the key auth",
     "cookie": "use the key cookies",
     "user-agent": "use the key user_agent_suffix",
+    **{name.decode().lower(): "no request may offer to pay" for name in PAYMENTS},
 }
 
 
