@@ -279,6 +279,22 @@ POLITENESS_AND_BOUNDS = (
         ("tests/whole_crawls/test_identity.py", "-k", "asks"),
     ),
     Mutation(
+        "priced-host-is-not-put-off",
+        "a host that answers 402 alone is put off",
+        "krowlspider/crawl/answers/host_feedback.py",
+        "        if rule.resting(host.rate):\n            in_flight.put_off()",
+        "        if rule.parked(host.rate):\n            in_flight.put_off()",
+        ("tests/whole_crawls/test_identity.py", "-k", "price"),
+    ),
+    Mutation(
+        "payment-is-offered",
+        "no request offers to pay",
+        "krowlspider/engine/handler.py",
+        'b"Proxy-Authorization", *PAYMENTS})',
+        'b"Proxy-Authorization"})',
+        ("tests/config/test_guarantees.py", "-k", "keep_delay"),
+    ),
+    Mutation(
         "memory-not-released",
         "9: the memory of a page is released at its end",
         "krowlspider/crawl/flights.py",
