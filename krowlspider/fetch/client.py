@@ -129,10 +129,10 @@ class Client:
             origin, admit = origin._replace(proxy=proxy), anywhere
             observer = self._proxies.watch(origin, observer)
         connection = await self._connect(origin, order.deadline, admit, linked=linked)
-        if sign is not None:
-            order.request_bytes = with_lines(order.request_bytes, sign(target, method))
         self._busy.add(connection)
         try:
+            if sign is not None:
+                order.request_bytes = with_lines(order.request_bytes, sign(target, method))
             exchange = await connection.exchange(order, ResponseReader(method, max_size, observer))
         except BaseException:
             # Also when the caller was cancelled: later bytes would be read as the next answer.
