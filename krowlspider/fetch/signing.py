@@ -15,7 +15,7 @@ from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,8 +40,8 @@ TAG = "web-bot-auth"
 DIRECTORY_TAG = "http-message-signatures-directory"
 DIRECTORY_PATH = f"/.well-known/{DIRECTORY_TAG}"
 DIRECTORY_TYPE = f"application/{DIRECTORY_TAG}+json"
-# Ways to sign: the hosts that ask for it, or all.
-CHALLENGED, ALWAYS = "challenged", "always"
+# The word of KROWL_SIGN for all requests.
+ALWAYS = "always"
 # Answers to an unsigned request after which its host is signed for.
 CHALLENGES = frozenset({401, 403, 429})
 # Answers by which a site refuses a request that was signed.
@@ -147,8 +147,13 @@ def _from_jwk(data: bytes) -> SigningKey:
             raise ValueError(f"is a public key: give the private one, with d, or {_NEW_KEY}")
         seed = urlsafe_b64decode(jwk["d"] + "==")
         times = float(jwk.get("nbf", 0)), float(jwk.get("exp", inf))
+        if not all(isfinite(float(jwk[name])) for name in ("nbf", "exp") if name in jwk):
+            raise ValueError("nbf and exp are seconds since 1970")
         key = SigningKey(Ed25519PrivateKey.from_private_bytes(seed), *times)
-    except (TypeError, AttributeError, KeyError, RecursionError, json.JSONDecodeError) as error:
+    except (
+        *(TypeError, AttributeError, KeyError, RecursionError, OverflowError),
+        json.JSONDecodeError,
+    ) as error:
         raise ValueError(f"is not a JWK (RFC 8037): {_NEW_KEY}") from error
     except ValueError as error:
         if str(error).startswith("is "):
@@ -377,10 +382,12 @@ class Signer:
         asked = asked_in(b",".join(values).decode("latin-1"), self._key.keyid) if values else None
         if asked is None and (was_signed or status not in CHALLENGES):
             return False
-        if host not in self._hosts and len(self._hosts) >= HOSTS_MAX:
+        is_new = host not in self._hosts
+        if is_new and len(self._hosts) >= HOSTS_MAX:
             del self._hosts[next(iter(self._hosts))]
         self._hosts[host] = asked or Challenge()
-        if was_signed:
+        # A host that is known was not signed for, as the key has expired or a spider has signed.
+        if was_signed or not is_new or self._wall() >= self._key.expires:
             return False
         count("krowl/identity/challenged_count")
         # A 429 is tried again by the rules for it.

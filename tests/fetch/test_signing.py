@@ -113,6 +113,17 @@ def test_a_host_that_asks_is_signed_for(
     assert crawler.counted == ["krowl/identity/challenged_count"] * signs
 
 
+def test_a_page_is_not_asked_for_again_once_its_host_is_known() -> None:
+    """A spider has signed it by itself."""
+    crawler = Crawler()
+    again = [
+        crawler.signer.answered("a.test", 403, [], was_signed=False, count=crawler.counted.append)
+        for _ in range(3)
+    ]
+    assert again == [True, False, False]
+    assert crawler.counted == ["krowl/identity/challenged_count"]
+
+
 def test_a_signed_request_that_is_refused_is_not_sent_again() -> None:
     crawler = Crawler(always=True)
     assert not crawler.answered(403)
@@ -204,6 +215,8 @@ def test_a_key_that_expires_signs_no_more(caplog: pytest.LogCaptureFixture) -> N
     crawler.now += 30
     assert not crawler.signer.signs("a.test")
     assert not crawler.signer.signs("b.test")
+    # It would be asked for again and again.
+    assert not crawler.answered(403)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "scrapy identity --new" in caplog.text
 
@@ -252,6 +265,8 @@ def test_a_key_is_read_from_pem_and_jwk(data: bytes, tmp_path: Path) -> None:
         (json.dumps({**JWK, "exp": NOW}).encode(), "has expired (exp 1800000000)"),
         (json.dumps({**JWK, "nbf": NOW + 1}).encode(), "is not valid yet (nbf 1800000001)"),
         (json.dumps({**JWK, "exp": "soon"}).encode(), "is not a JWK"),
+        (json.dumps({**JWK, "exp": float("nan")}).encode(), "nbf and exp are seconds"),
+        (json.dumps({**JWK, "nbf": 10**400}).encode(), "is not a JWK"),
         (
             b'{"kty":"OKP","crv":"Ed25519","d":"n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"}',
             "example key of RFC 9421",
