@@ -52,8 +52,13 @@ _LABEL = "sig1"
 _NONCE_BYTES = 64
 _KEY_FILE_MAX = 65_536
 _NEW_KEY = "make one with `scrapy identity --new FILE`"
-# Public by RFC 9421, appendix B.1.4: whoever reads it can sign with it.
-_EXAMPLE = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"
+# Public by RFC 9421, appendix B.1.4, and RFC 8037, appendix A.1: whoever reads it can sign with it.
+_EXAMPLES = frozenset(
+    {
+        "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs",
+        "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+    }
+)
 
 
 class SigningKey:
@@ -104,8 +109,8 @@ def read_key(path: str | Path, now: float) -> SigningKey:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     key = _from_jwk(data) if data.lstrip().startswith(b"{") else _from_pem(data)
-    if key.public == _EXAMPLE:
-        raise ValueError(f"is the example key of RFC 9421, which everybody has: {_NEW_KEY}")
+    if key.public in _EXAMPLES:
+        raise ValueError(f"is the example key of an RFC, which everybody has: {_NEW_KEY}")
     if now >= key.expires:
         raise ValueError(f"is a key that has expired (exp {key.expires:.0f}): {_NEW_KEY}")
     if now < key.not_before:
@@ -261,7 +266,7 @@ _DERIVED: dict[str, Callable[[Target, str], str]] = {
 # of the site until it expires.
 _COVERED = ("@authority", "@method", "@path")
 
-# Characters of Accept-Signature that are read; a line has three times as few.
+# Characters of Accept-Signature that are read. An ordinary one has 200.
 _ASKED_MAX = 2000
 # A member of the dictionary: label, components, parameters (RFC 9421, section 5.1).
 _MEMBER = re.compile(
