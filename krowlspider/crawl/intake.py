@@ -316,8 +316,13 @@ class Intake:
             reasons = words.refuse(seed_key, depth + (hop == "M"), reasons)
         # A redirect has the depth of the URL that it comes from.
         are_seeds = via is None or (bool(chain) and not depth and request is None)
-        of_seed = 0 if words is None else words.priority(seed_key)
-        priority = SEED_PRIORITY + is_first if are_seeds or is_first else of_seed
+        priority = (
+            SEED_PRIORITY + is_first
+            if are_seeds or is_first
+            else 0
+            if words is None
+            else words.priority(seed_key)
+        )
         keeps = bool(page) and self._keeps_via
         is_plain = not (redirects or bare or chain)
         if priority == SEED_PRIORITY and len(new) < len(urls):
@@ -342,8 +347,9 @@ class Intake:
                 page if keeps else "",
                 f"{path}{hop}",
             )
-        candidates = []
-        foreign: list[Foreign] = []
+        policies = self._policies
+        ranks = policies if policies is not None and policies.gives_priorities else None
+        candidates, foreign = list[Candidate](), list[Foreign]()
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
@@ -351,7 +357,7 @@ class Intake:
                     self.refuse_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
-            own = 0 if self._policies is None else self._policies.priority(url, host)
+            own = 0 if ranks is None else ranks.priority(url, host)
             level = priority if priority >= SEED_PRIORITY else priority + own
             if request:
                 entry = self._codec.entry(request(url), url)

@@ -83,6 +83,8 @@ def give_up(
         batch.delete(schema.hints_key(name))
         batch.delete(schema.soft_not_found_key(name))
         _delete_demand(frontier, name, batch)
+        if frontier.quotas is not None:
+            frontier.quotas.forget(name, batch)
         batch.delete(schema.deferred_key(name))
         if moves:
             leave_states(store, name, batch)
@@ -154,6 +156,8 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
             frontier.pages.seeds.key_of(url)
             if words is not None:
                 frontier.pages.seeds.begin_words().learn(url, words)
+    if part.used and frontier.quotas is not None:
+        frontier.quotas.take(host.name, part.used, batch)
     if part.pages:
         _put_rows(frontier, host.name, part.pages, batch)
     if part.poison:

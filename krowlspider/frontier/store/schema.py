@@ -52,8 +52,9 @@ key                          value
                              identity is that text
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
-``K`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
-``L`` key                    what was fetched from a seed with words: JSON, as ``K``
+``K``                        hosts that ask for a price: JSON ``{host: [price, answers]}``
+``M`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
+``N`` key                    what was fetched from a seed with words: JSON, as ``M``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -117,6 +118,7 @@ OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
 OUTCOMES = b"C"
+PRICES = b"K"
 SEED = b"D"
 SEED_LINE = b"E"
 SEED_SOURCES = b"F"
@@ -124,8 +126,8 @@ PAUSE = b"G"
 POSITION = b"H"
 SEED_IDENTITY = b"I"
 FINDER = b"J"
-SEED_WORDS = b"K"
-SEED_FETCHED = b"L"
+SEED_WORDS = b"M"
+SEED_FETCHED = b"N"
 PAGES = b"P"
 RECRAWL_PASS = b"Q"
 TRUST = b"R"
