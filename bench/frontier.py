@@ -24,7 +24,7 @@ from extensions.gc_tuning import collecting_less
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.limits import Limits
+from krowlspider.frontier.limits import FrontierLimits
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.delay import DelayPolicy
@@ -45,7 +45,7 @@ PAGES = 10_000
 COMMIT_EVERY = 1000
 DELAY = 0.25
 RULE = DelayPolicy(factor=5, minimum=DELAY, maximum=30, crawl_delay_max=300)
-LIMITS = Limits(host_queue=10**9, total=10**9, domain_concurrency=2)
+LIMITS = FrontierLimits(host_queue=10**9, total=10**9, domain_concurrency=2)
 
 
 def measure(urls: int, hosts: int, scratch: Path | None = None) -> dict[str, Any]:

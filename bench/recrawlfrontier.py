@@ -21,7 +21,7 @@ from krowlspider.frontier.due_pages import DuePages
 from krowlspider.frontier.entry import Entry, Fetched
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.limits import Limits
+from krowlspider.frontier.limits import FrontierLimits
 from krowlspider.frontier.pages.rows import PageRows, rows_in
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store.store import LevelStore
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.5
 _RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)
-_LIMITS = Limits(
+_LIMITS = FrontierLimits(
     host_queue=100_000, total=50_000_000, domain_concurrency=2, slots=256, again_share=SHARE
 )
 # Seconds from an answer to the commit of its page (KROWL_COMMIT_INTERVAL).

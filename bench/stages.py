@@ -133,7 +133,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"[Cc]ommit",
             r"Job\.make_durable",
             r"Frontier\.(acknowledge|_upkeep)",
-            r"Flights\.over ",
+            r"Flights\.finish ",
         ),
     ),
     (

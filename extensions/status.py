@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.limits import Limits
+from krowlspider.crawl.limits import CrawlLimits
 from krowlspider.crawl.start_log import log_terms
 from krowlspider.crawl.status import Progress, figures_wanted
 from krowlspider.engine.scheduler import Scheduler
@@ -43,7 +43,7 @@ class Status:
         self._crawl = crawl_of(crawler)
         self._job = self._crawl.job
         self._now = self._job.monotonic
-        self._limits = Limits(
+        self._limits = CrawlLimits(
             answers=settings.getint("CLOSESPIDER_PAGECOUNT"),
             seconds=settings.getfloat("CLOSESPIDER_TIMEOUT"),
         )
@@ -68,7 +68,7 @@ class Status:
         scheduler = Scheduler.of(self._crawler)
         # A person may have changed it.
         self._limits.pages = scheduler.budget.total
-        self._limits.last = scheduler.ending.limit_text()
+        self._limits.last = scheduler.last_requests.limit_text()
         self._limits.is_stopping = bool(self._crawl.stopping())
         return scheduler.counted(), scheduler.flights.on_the_wire
 

@@ -133,7 +133,7 @@ KROWL_DELAY_FACTOR: Annotated[float, number(0, "times the latency")] = 5.0
 KROWL_DELAY_MIN: Annotated[float, seconds()] = 0.25
 # ... and at most so many; DOWNLOAD_DELAY, a Crawl-delay and backoff may be longer.
 KROWL_DELAY_MAX: Annotated[float, seconds()] = 30.0
-# Seconds. The URLs of a host whose Crawl-delay is longer are dropped with the reason "crawl_delay".
+# The URLs of a host whose Crawl-delay is longer are dropped with the reason "crawl_delay".
 KROWL_CRAWL_DELAY_MAX: Annotated[float, seconds()] = 300.0
 # Requests in flight to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY: Annotated[int, integer(1, "requests")] = 2
@@ -144,8 +144,8 @@ KROWL_DOMAIN_CONCURRENCY: Annotated[int, integer(1, "requests")] = 2
 KROWL_IP_CONCURRENCY: Annotated[int, integer(0, "requests")] = 8
 # Seconds between two requests to one IP address, or /64, all hosts there together, robots.txt
 # included. When three hosts there in a row answer 429 or 503, the address backs off as a host does;
-# their Retry-After counts for at most 60 s there. 0: neither delay nor backoff. Each node of a
-# cluster waits so many times as long as there are nodes.
+# their Retry-After counts for at most 60 s there. 0: neither delay nor backoff. In a cluster of n
+# nodes each of them waits n times as long.
 KROWL_IP_DELAY_MIN: Annotated[float, seconds(high=60)] = 0.1
 # Seconds until a robots.txt is fetched again (RFC 9309, section 2.4: at most 24 hours).
 KROWL_ROBOTS_TTL: Annotated[float, seconds(above=True, high=86_400)] = 86_400.0
@@ -166,6 +166,20 @@ RETRY_EXCEPTIONS = [
 ]
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
+
+# --- Signed identity ------------------------------------------------------------------------------
+
+# File of the Ed25519 private key, PEM or JWK, by which requests are signed (Web Bot Auth), so that
+# a site can verify who crawls it: docs/identity.md. `scrapy identity --new FILE` makes one. None:
+# nothing is signed.
+KROWL_SIGN_KEY: Annotated[str | None, checks.sign_key] = None
+# The https origin that serves the directory with the public key, such as https://bot.example.org.
+KROWL_SIGN_AGENT: Annotated[str, checks.sign_agent] = ""
+# challenged: requests to a host are signed once it has asked for it by Accept-Signature, or has
+# answered 401, 403 or 429. always: every request.
+KROWL_SIGN: Annotated[str, one_of("challenged", "always")] = "challenged"
+# Seconds from the sending of a request until its signature expires, for one whole second or more.
+KROWL_SIGN_EXPIRY: Annotated[float, number(1, "seconds", high=86_400)] = 60.0
 
 # --- Sitemaps -------------------------------------------------------------------------------------
 
@@ -212,12 +226,13 @@ KROWL_FRONTIER_MAX: Annotated[int, integer(1, "URLs")] = 50_000_000
 # digest, record in the archive, seed. `scrapy frontier JOBDIR --pages` prints them. Each takes
 # about 130 bytes of disk.
 KROWL_PAGES: bool = True
-# Fetch pages again: off; once: this start asks each page that an earlier start has fetched, once,
-# beside what is new, and then ends; continuous: each page by how often it changes, until the crawl
-# is stopped. Pages are asked by conditional requests. Then rows are kept also without KROWL_PAGES.
+# Whether pages are fetched again. off: no. once: this start fetches new URLs, and once each page
+# that an earlier start has fetched; then it ends. continuous: each page as often as it changes,
+# until the crawl is stopped. The requests are conditional. Except with off, rows are kept even
+# without KROWL_PAGES.
 KROWL_RECRAWL: Annotated[str, one_of("off", "once", "continuous")] = "off"
-# With KROWL_RECRAWL=continuous, the part of a host's requests for pages that are fetched again,
-# while it has new URLs queued too. Without them it may be asked for such pages alone.
+# With KROWL_RECRAWL=continuous, the part of a host's requests that goes to pages fetched again
+# while the host has new URLs queued too. While it has none, all its requests may go to such pages.
 KROWL_RECRAWL_SHARE: Annotated[float, number(0, "of 1", high=1, above=True)] = 0.5
 # True: with KROWL_RECRAWL=continuous, the broad spider takes submissions of IndexNow at /indexnow
 # of the live page: URLs that a site says have changed, with a key that a file of the site has. They
@@ -232,11 +247,14 @@ URLLENGTH_LIMIT: Annotated[int, integer(0, "characters")] = 2048
 
 # File of regular expressions, one a line, "#" for comments. A URL that one of them matches anywhere
 # is not fetched, whether it is a seed or queued already. A line that is a name, an address or the
-# root URL of a host excludes all its URLs, at all ports without one; a registrable domain all names
-# below it too. The file is read again when it changes.
+# root URL of a host excludes all its URLs: at its port if it names one, else at all ports. A
+# registrable domain excludes all names below it too. The file is read again when it changes.
 # Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
 # exclusions.
 KROWL_EXCLUDE: Annotated[str | None, checks.file] = None
+# File of sheets in TOML, each with settings of its own for the sites that it names: see
+# policies.md. The file is read again when it changes. None: the settings hold for all sites.
+KROWL_POLICIES: Annotated[str | None, checks.file] = None
 # File extensions without text; links to them are dropped. Sitemaps may still be gz; pdf is
 # text. An empty list drops none.
 KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [
@@ -251,6 +269,11 @@ KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [
     *("avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg"),
     *("png", "psd", "svg", "tif", "tiff", "webp"),
 ]
+# True: a URL without an extension of HTML pages (html, php ...) is asked by HEAD before GET, unless
+# it ends in a slash or is a seed. A file of a type that KROWL_SKIP_EXTENSIONS names is dropped then
+# with the reason "head_type". Each HEAD is a request of its own, with the delay of its host, and is
+# not archived.
+KROWL_HEAD: bool = False
 # True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says
 # nofollow.
 KROWL_FOLLOW_NOFOLLOW: bool = False
@@ -451,7 +474,7 @@ LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 # json: each line of the log is a JSON object (docs/logs-and-metrics.md). text: lines as LOG_FORMAT
 # says.
 KROWL_LOG_FORMAT: Annotated[str, one_of("text", "json")] = "text"
-# Seconds.
+# Seconds between two status lines of the log.
 KROWL_STATUS_INTERVAL: Annotated[float, seconds(above=True)] = 10.0
 # Bytes that JOBDIR/crawl.log and its older files may have: a line for each fetch, in the columns of
 # Heritrix's crawl.log. At a tenth a new file is begun, and the oldest removed. 0: no such file.

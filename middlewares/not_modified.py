@@ -36,16 +36,16 @@ class NotModifiedMiddleware:
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         in_flight = self._scheduler.flights.get(request)
-        if in_flight is None or (asked := in_flight.asked) is None or in_flight.lease is None:
+        if in_flight is None or (refetch := in_flight.refetch) is None or in_flight.lease is None:
             return response
         fetched = in_flight.lease.fetched
         recrawl = self._scheduler.recrawl
-        if fetched is None or recrawl is None or not any(asked.sent):
+        if fetched is None or recrawl is None or not any(refetch.sent):
             return response
         if fetched.meaning is Meaning.NOT_MODIFIED:
             self._scheduler.flights.not_modified(request, in_flight)
         elif fetched.meaning in ASK_IN_FULL:
-            recrawl.learn_nothing(asked)
+            recrawl.learn_nothing(refetch)
         else:
             return response
         return request

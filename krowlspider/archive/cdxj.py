@@ -1,7 +1,6 @@
-"""The index of a WARC file: a line for each capture.
+"""The index of a WARC file: a line for each capture, as pywb and cdxj-indexer have it.
 
-The index of a WARC file: a line for each capture, as pywb and cdxj-indexer read and write them. A
-line is the key of the URL, the time in 14 digits, and a JSON object whose values are all text.
+A line is the key of the URL, the time in 14 digits, and a JSON object whose values are all text.
 Lines are ASCII and sorted by their bytes. The index of ``X.warc.gz`` stands beside it, ``X.cdxj``.
 
 As in cdxj-indexer, response, revisit, resource and metadata records are indexed, the last two
@@ -47,6 +46,8 @@ INDEX = ".cdxj"
 REVISIT = "warc/revisit"
 # The URI of the resource record that has the seeds of a crawl.
 SEEDS_URI = "urn:krowlspider:seeds"
+# The same for the sheets of KROWL_POLICIES.
+POLICIES_URI = "urn:krowlspider:policies"
 
 _INDEXED = frozenset({"response", "revisit", "resource", "metadata"})
 _ABOUT_RECORDS = "application/warc-fields"

@@ -1,13 +1,13 @@
 """Payloads that other crawls have stored: build their index, and look a payload up in it.
 
-An index of payloads in other crawls: built once, then read by any number of crawls at a time. It is
-a LevelDB whose tables are never changed. LevelDB lets one process open a folder, so a reader opens
-a view: a folder of its own with links to the tables. `_MARK` is written last; it lists the files,
-so that one that is missing or cut is found before the first look-up.
+An index is built once by `build`, then read by any number of crawls at a time. It is a LevelDB
+whose tables are never changed. LevelDB lets one process open a folder, so a reader opens a view: a
+folder of its own with links to the tables. `_MARK` is written last; it lists the files, so that one
+that is missing or cut is found before the first look-up.
 
-Build the index of payloads that other crawls have stored, from their CDXJ indexes. The head of each
-record tells what an index line does not: whether the body has chunk sizes, the record id, the exact
-date, ETag and Last-Modified. A record in a file that was uploaded is known by its line only.
+It is built from the CDXJ indexes of the other crawls. The head of each record tells what an index
+line does not: whether the body has chunk sizes, the record id, the exact date, ETag and
+Last-Modified. A record in a file that was uploaded is known by its line only.
 """
 
 from __future__ import annotations

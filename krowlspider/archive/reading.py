@@ -1,12 +1,12 @@
 """Read WARC files record by record, damaged ones too.
 
-Read WARC files: gzip members that hold one record each, one at a time. The standard library's zlib
-decodes them. Unlike isal it refuses the header flags that RFC 1952 reserves, as ``gzip -t`` does.
+A file consists of gzip members that hold one record each. The standard library's zlib decodes them,
+one at a time. Unlike isal it refuses the header flags that RFC 1952 reserves, as ``gzip -t`` does.
 
-Read a damaged file of gzip members: after damage, go on with its next record. A body may hold whole
-members that are records: crawled WARC files are stored as they are. The records of a file name the
-id of its warcinfo record. It is random, and no server knows it when it sends a body. So a record
-that was searched for counts only if it names such an id.
+After damage, reading goes on with the next record. But a body may hold whole members that are
+records: crawled WARC files are stored as they are. The records of a file name the id of its
+warcinfo record. It is random, and no server knows it when it sends a body. So a record that was
+searched for counts only if it names such an id.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Agent:
 
     async def open_session(self, node: str, ttl: int) -> str:
         # No check: Consul's own would end the session when other agents do not see this one. No
-        # lock delay: the margins of a `Lease` are longer.
+        # lock delay: the margins of a `MemberLease` are longer.
         options = {"checks": [], "lock_delay": 0, "behavior": "release", "ttl": ttl}
         name = f"krowlspider {node}"
         session: str = await self.call(lambda consul: consul.session.create(name, **options))

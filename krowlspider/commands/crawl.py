@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -172,7 +173,7 @@ def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[s
     spider_class = process.spider_loader.load(spider) if isinstance(spider, str) else spider
     crawler = HandoverCrawler(spider_class, process.settings)
     crawl = cast("asyncio.Task[None]", process.crawl(crawler, **spargs))
-    _stop_on_hangup(crawler)
+    _obey_hangup(crawler)
     process.start()
     # The interpreter collects cyclic garbage once more as it exits, which is slow here.
     gc.freeze()
@@ -229,9 +230,9 @@ def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
         print(f"krowlspider: {why}", file=sys.stderr)
         return STORAGE_FAILED, why
-    if job.wrong:
-        print(f"krowlspider: {job.wrong}", file=sys.stderr)
-        return BAD_INPUT, job.wrong
+    if job.stop_reason:
+        print(f"krowlspider: {job.stop_reason}", file=sys.stderr)
+        return BAD_INPUT, job.stop_reason
     if crawl.nothing_fetched:
         return NOTHING_FETCHED, "no page was fetched"
     if node is not None and node.not_handed_over:
@@ -257,8 +258,26 @@ def _raise_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _stop_on_hangup(crawler: Crawler) -> None:
-    """Make SIGHUP stop a crawl as SIGTERM does, once; under nohup it stays ignored."""
+def _obey_hangup(crawler: Crawler) -> None:
+    """Make SIGHUP stop a crawl as SIGTERM does, once; under nohup it stays ignored.
+
+    With KROWL_POLICIES it has the files of settings read again instead, as in other services,
+    unless the terminal or the supervisor that the crawl was started from is gone.
+    """
+    parent, terminal = os.getppid(), _has_terminal()
+
+    def is_order() -> bool:
+        return (
+            crawler.settings["KROWL_POLICIES"] is not None
+            and os.getppid() == parent
+            and (_has_terminal() or not terminal)
+        )
+
+    def reload() -> None:
+        if crawler.crawling and (crawl := opened_crawl(crawler)) is not None:
+            logger.info("SIGHUP received: reading %s again", ", ".join(crawl.reloads))
+            for read_again in crawl.reloads.values():
+                read_again()
 
     def stop() -> None:
         if crawler.crawling:
@@ -268,8 +287,20 @@ def _stop_on_hangup(crawler: Crawler) -> None:
     def hang_up(*_: object) -> None:
         from twisted.internet import reactor
 
+        if is_order():
+            reactor.callFromThread(reload)
+            return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         reactor.callFromThread(reactor.callLater, _AFTER_HANGUP, stop)
 
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, hang_up)
+
+
+def _has_terminal() -> bool:
+    """Return whether the process has a terminal that can be opened."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

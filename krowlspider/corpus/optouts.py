@@ -1,6 +1,6 @@
 """Pure: opt-outs of a page, Content-Usage among them, and the terms of RSL licences.
 
-Pure: signals by which a page refuses archives, indexes or the training of models. Of Content-Usage
+By these signals a page refuses archives, indexes or the training of models. Of Content-Usage
 (draft-ietf-aipref-vocab, draft-ietf-aipref-attach) the value is a dictionary of structured fields
 (RFC 9651, section 4.2.2). Paths are matched as in robots.txt (RFC 9309, sections 2.2.2 and 2.2.3).
 The RSL licences that a page names are read too (RSL 1.0, sections 4.5 and 4.6).

@@ -204,15 +204,15 @@ class ClusterTraffic:
         """Ask other nodes again for a robots.txt for which no answer came, and send the standing
         orders to nodes that have come, or come back."""
         self._robots.ask_again()
-        if not (untold := self._node.untold()):
+        if not (lacking := self._node.without_orders()):
             return
         orders = self._job.frontier.schedule.orders.standing.all()
         texts = [
             {"orders": encode_orders(orders[at : at + _ORDERS_AT_ONCE])}
             for at in range(0, len(orders), _ORDERS_AT_ONCE)
         ]
-        for node, start in untold.items():
-            self._node.tell(node, start, texts)
+        for node, start in lacking.items():
+            self._node.send_orders(node, start, texts)
 
     async def take_in(self, messages: list[Message]) -> None:
         """Queue the requests that other nodes, or people, have sent, or forward them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Acknowledged
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.pages.row import PageRow
+    from krowlspider.policies.sheets import Policies
     from krowlspider.urls.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
@@ -73,6 +74,8 @@ class Explanation:
     - ``captures``: how many captures the indexes of the archive have of it.
     - ``owner``: the other node of the cluster that owns its host; "" if there is none.
     - ``page``: what its row says, in words; "" without one.
+    - ``sheets``: the sheet and the line that decide each key of a policy, as in
+      ``delay = 5.0: sheet news, line 12``.
     """
 
     url: str
@@ -86,6 +89,7 @@ class Explanation:
     captures: int = 0
     owner: str = ""
     page: str = ""
+    sheets: list[str] = field(default_factory=list)
 
 
 class _Place(NamedTuple):
@@ -107,6 +111,7 @@ class Explainer(Struct, frozen=True):
       ``owner`` the node that owns a host; None for this one.
     - ``counters`` has the counters of the frontier, ``wall`` is now in epoch seconds.
     - ``recent`` are the last acknowledgements, the newest last.
+    - ``policies`` are the sheets in force; None without KROWL_POLICIES.
     """
 
     store: Store
@@ -125,6 +130,7 @@ class Explainer(Struct, frozen=True):
     wall: Callable[[], float]
     recent: Sequence[Acknowledged] = ()
     newest: int = 0
+    policies: Policies | None = None
 
     def explain(self, text: str) -> Explanation:
         """Return where a URL is; ``text`` need not be normalised.
@@ -195,6 +201,7 @@ class Explainer(Struct, frozen=True):
             robots=self._robots_line(url),
             captures=len(captures),
             page="" if (row := self._row(url)) is None else _words_of(row),
+            sheets=[] if self.policies is None else self.policies.explained(url, _address_of(host)),
         )
 
     def _row(self, url: str) -> PageRow | None:
@@ -320,6 +327,8 @@ class Explainer(Struct, frozen=True):
         reason = self.scope.refusal(url, name, 0, name)
         if reason is None and self.exclusions.match(url):
             reason = "exclude"
+        if reason is None and self.policies is not None:
+            reason = self._refused_by_sheet(url, name)
         if reason is not None:
             words, setting = REFUSED[reason]
             return "refused", f"It is not queued where it is found: {words}.", setting
@@ -336,12 +345,28 @@ class Explainer(Struct, frozen=True):
         why += " scrapy frontier --import adds it to the queue."
         return "unknown", why, ""
 
+    def _refused_by_sheet(self, url: str, name: str) -> str | None:
+        assert self.policies is not None
+        if (found := self.policies.of_host(name)) is None:
+            return None
+        return found.of(url).refusal(url, is_page=True, is_given=False) or None
+
     # --- robots.txt ---
 
     def _verdict(self, url: str) -> Verdict:
         if not self.obeys_robots:
             return Verdict.ALLOWED
-        return self.gate.verdict(authority_of(url), url)
+        verdict = self.gate.verdict(authority_of(url), url)
+        is_refused = verdict in (Verdict.DISALLOWED, Verdict.UNDECIDED)
+        return Verdict.ALLOWED if is_refused and self._is_permitted(url) else verdict
+
+    def _is_permitted(self, url: str) -> bool:
+        """Return whether a sheet overrides robots.txt for a URL."""
+        if self.policies is None:
+            return False
+        name = host_of(url)
+        found = self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
+        return found is not None and found.of(url).robots == "override"
 
     def _robots_line(self, url: str) -> str:
         if (saved := self.store.get(robots_key(authority_of(url)))) is None:
@@ -361,6 +386,11 @@ def _bare_url(text: str) -> str | None:
     except BadSeed:
         return None
     return seed.url if seed is not None and seed.bare else None
+
+
+def _address_of(host: Host | None) -> str:
+    """Return the address at which a host was last fetched; "" if it is not known."""
+    return "" if host is None else host.shares.address[1:].removesuffix("/64")
 
 
 def _same(url: str) -> str:

@@ -1,4 +1,4 @@
-"""The requests that were popped and are not over. Those being sent now count as on the wire."""
+"""The requests in flight: from the pop until Scrapy has finished them, with how each one ends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.in_flight import End, InFlight
 from krowlspider.crawl.limits import PageBudget, SeedsFirst
-from krowlspider.frontier.entry import AGAIN, JSON
+from krowlspider.frontier.entry import AGAIN, HEADED, JSON
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
-from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
+from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, own_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,15 +28,18 @@ logger = logging.getLogger(__name__)
 
 # URLs of a retired host dropped at a time, about 10 ms of work. The rest are dropped when popped.
 _DROPPED_AT_ONCE = 1000
+# The reason to drop a page whose type is not wanted, by its answer to HEAD.
+HEAD_TYPE = "head_type"
 
 
 class Flights:
     """Keeps a record of each request in flight, and ends its flight.
 
-    ``on_the_wire`` counts the requests that were sent and have not ended, robots fetches included.
-    ``last_sent`` is when the last one was sent, in seconds of the job's monotonic clock.
-    ``cost`` turns time of the event loop into rests of hosts. ``retry_delay`` is the wait before
-    the first retry of a page, in seconds. ``seeds`` knows the seeds among them.
+    ``on_the_wire`` counts the requests that were sent and have no answer yet, robots fetches
+    included. ``last_sent`` is when the last one was sent, in seconds of the job's monotonic clock.
+    ``cost`` computes how long a host rests for the time of the event loop that it has taken.
+    ``retry_delay`` is the wait before the first retry of a page, in seconds. ``seeds_first``
+    follows the requests that are for seeds.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Flights:
         self._budget = budget
         self._intake = intake
         self._codec = codec
-        self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
+        self.seeds_first = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -74,8 +77,8 @@ class Flights:
         its own."""
         return (request.meta.get("download_timeout", usual) for request in self._requests)
 
-    def robots_alone(self) -> list[Request]:
-        """Return the robots fetches in flight; none of them while anything else is in flight."""
+    def only_robots_fetches(self) -> list[Request]:
+        """Return the requests in flight if all of them are robots fetches, else an empty list."""
         is_alone = all(each.robots_fetch is not None for each in self._requests.values())
         return list(self._requests) if is_alone else []
 
@@ -93,8 +96,10 @@ class Flights:
         lease = in_flight.lease
         if _counts(lease):
             self._budget.take()
+        if lease is not None and self._frontier.quotas is not None:
+            self._frontier.quotas.begin(lease)
         if self._schedule.seed_turns.is_limited:
-            self.seeds.begin(request, in_flight)
+            self.seeds_first.begin(request, in_flight)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -104,8 +109,8 @@ class Flights:
         if robots_fetch is not None and not (
             robots_fetch.host is in_flight.host and robots_fetch.is_fresh
         ):
-            # A fresh fetch of the host's own is made again at the next pop: it need not keep its
-            # host in memory.
+            # A first try of the host's own robots.txt is not put back: the next pop makes another.
+            # A queued robots fetch would keep its host in memory.
             in_flight.host.robots.fetches.insert(0, robots_fetch)
         self._unpop(in_flight)
         self._schedule.turn_back(in_flight.host, address)
@@ -115,6 +120,8 @@ class Flights:
         if (lease := in_flight.lease) is not None:
             self._frontier.queues.unpop(lease)
             in_flight.lease = None
+            if self._frontier.quotas is not None:
+                self._frontier.quotas.give_back(lease)
             if _counts(lease):
                 self._budget.give_back()
 
@@ -123,7 +130,7 @@ class Flights:
         if took > HEAVY:
             in_flight.must_wait(self.cost.rest(took, self._frontier.now()))
         elif took > NOTICED:
-            in_flight.must_wait(alone(took))
+            in_flight.must_wait(own_rest(took))
 
     def charge_page(self, request: Request, took: float) -> None:
         """Make the host of a page rest if reading the page used much of the event loop.
@@ -131,15 +138,16 @@ class Flights:
         ``took`` is in CPU seconds.
         """
         if took > HEAVY and (in_flight := self._requests.get(request)) is not None:
-            self._schedule.rest_longer(in_flight.host, alone(took))
+            self._schedule.rest_longer(in_flight.host, own_rest(took))
 
     # --- ends ---
 
-    def end(self, in_flight: InFlight, again: Request | None = None) -> None:
+    def settle(self, in_flight: InFlight, again: Request | None = None) -> None:
         """Apply what was decided about a request that left the wire.
 
-        Its page goes back to its queue if ``again`` is the request: it was excused, or is to be
-        tried again. Its host is due after its wait. Both are written in one batch.
+        ``again`` is the request if it is to be sent again, as its failure was excused or a retry is
+        left: its page goes back to its queue. None if not. The host is due after its wait. Entry
+        and host record are written in one batch.
         """
         end, host, wait = in_flight.end, in_flight.host, in_flight.wait
         if end is End.TURNED_BACK:
@@ -155,7 +163,7 @@ class Flights:
         if (robots_fetch := in_flight.robots_fetch) is not None:
             if self._job.robots.too_slow(host.name):
                 self._retire(host)
-            # One that goes on at another host has no decision yet, only an expired one.
+            # While a redirect is followed to another host, the only decision is the expired one.
             if not robots_fetch.is_away:
                 self._job.robots_fetches.cache.outlast(robots_fetch.authority, wait)
         is_open = host.health is not Health.RETIRED and not host.robots.awaited
@@ -165,7 +173,8 @@ class Flights:
             self._schedule.release(host, wait, batch)
 
     def give_up(self, in_flight: InFlight) -> None:
-        """Queue a robots fetch again that was cancelled, because no page needs it any more."""
+        """End a request that was cancelled, because no page needs its robots.txt now, and queue the
+        robots fetch again."""
         in_flight.end = End.EXCUSED
         if in_flight.robots_fetch is not None:
             self._job.robots_fetches.queue(in_flight.robots_fetch)
@@ -178,10 +187,11 @@ class Flights:
             self._intake.fall_back(in_flight.lease.entry)
 
     def _put_back(self, in_flight: InFlight, request: Request) -> Batch | None:
-        """Put a page back into the queue of its host. Return the batch that has its new entry, with
-        the present retry counts; None if its old entry stays.
+        """Put a page back into the queue of its host. Return the batch with its new entry, which
+        has the present retry counts.
 
-        An awaited request goes back to its caller instead. One that cannot be stored is dropped.
+        Return None without a new entry: the page is excused and its old entry stays, it is an
+        awaited request, which its caller repeats, or it cannot be stored and is dropped.
         """
         lease = in_flight.lease
         if in_flight.end is End.EXCUSED:
@@ -189,6 +199,8 @@ class Flights:
             return None
         if lease is None or lease.entry.is_awaited:
             return None
+        if in_flight.is_head:
+            return self._put_back_headed(in_flight, lease)
         before = lease.entry
         try:
             entry = self._codec.entry(request, before.url)
@@ -206,8 +218,23 @@ class Flights:
         batch = self._frontier.store.batch()
         self._frontier.queues.put_back(lease, entry, batch)
         in_flight.lease = None
+        if self._frontier.quotas is not None:
+            self._frontier.quotas.give_back(lease)
         if _counts(lease):
             self._budget.give_back()
+        return batch
+
+    def _put_back_headed(self, in_flight: InFlight, lease: Lease) -> Batch | None:
+        """Put a page that was asked by HEAD back to its old place, to be asked by GET. Return the
+        batch that has its entry; None if the page is dropped."""
+        if in_flight.failure == HEAD_TYPE:
+            return None
+        in_flight.failure = None
+        lease.entry.request = HEADED
+        batch = self._frontier.store.batch()
+        name = lease.host.name
+        batch.put(self._frontier.queues.key_of(lease), lease.entry.encode(name))
+        self._unpop(in_flight)
         return batch
 
     def _set_health(self, host: Host) -> None:
@@ -231,10 +258,10 @@ class Flights:
                 return
             self._frontier.acknowledge(lease, dropped=Verdict.TOO_SLOW.value)
 
-    def make_page(self, request: Request | None) -> bool:
-        """Count a request in flight for a sitemap as one for a page: HTML has come.
+    def count_as_page(self, request: Request | None) -> bool:
+        """Count the request for a sitemap as one for a page, as its answer is HTML.
 
-        Return False, with nothing changed, if no page may be fetched any more.
+        Return False, with nothing changed, if the page budget is spent.
         """
         in_flight = None if request is None else self._requests.get(request)
         if in_flight is None or in_flight.lease is None or self._budget.is_spent:
@@ -245,7 +272,7 @@ class Flights:
         return True
 
     def keep_listing(self, request: Request | None, listing: bytes) -> None:
-        """Have the row of a sitemap in flight say what it is, so that it is fetched again."""
+        """Keep ``listing``, what a sitemap in flight lists, for its row: so it is fetched again."""
         in_flight = None if request is None else self._requests.get(request)
         if in_flight is not None and in_flight.lease is not None:
             in_flight.lease.listing = listing
@@ -265,22 +292,23 @@ class Flights:
             self._budget.give_back()
         self._frontier.acknowledge(lease)
 
-    def keep_all(self) -> None:
-        """Leave the pages of all present requests queued for the next start when they are over."""
+    def keep_queued(self) -> None:
+        """Leave the pages of all present requests queued for the next start: none of them is
+        acknowledged."""
         for in_flight in self._requests.values():
             in_flight.stays = True
 
-    def over(self, request: Request) -> None:
+    def finish(self, request: Request) -> None:
         """End a request that Scrapy has finished, and acknowledge its page."""
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return
-        if self.seeds.under_way:
-            self.seeds.over(request)
+        if self.seeds_first.under_way:
+            self.seeds_first.finish(request)
         if in_flight.memory is not None:
             in_flight.memory.release()
         if in_flight.trace is not None and in_flight.end is not End.TURNED_BACK:
-            in_flight.trace.over(in_flight.failure)
+            in_flight.trace.finish(in_flight.failure)
         if in_flight.note is not None:
             # Before the acknowledgement: the next commit makes both durable.
             self._job.notes.hand_in(in_flight.note, request.meta)
@@ -294,6 +322,6 @@ class Flights:
 
 
 def _counts(lease: Lease | None) -> bool:
-    """Return whether a lease counts as a page: a robots fetch has none, and requisites, sitemaps
-    and opt-out files are no pages."""
+    """Return whether a lease counts as a page. Requisites, sitemaps and opt-out files do not, nor
+    does a robots fetch, which has no lease."""
     return lease is not None and not (lease.entry.request and lease.entry.file)

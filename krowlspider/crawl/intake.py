@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.frontier.frontier import Frontier
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Intake:
         settings: BaseSettings,
         *,
         node: Node | None,
+        policies: SitePolicies | None = None,
         fail: Callable[[Exception], None],
         identify: Callable[[Request, str], bytes],
         wake: Callable[[], None],
@@ -93,6 +95,7 @@ class Intake:
         self._fail = fail
         self._linkable = frontier.linked_ports.admitted
         self._node = node
+        self._policies = policies
         self._codec = codec
         self.identify = identify
         self.wake = wake
@@ -155,9 +158,29 @@ class Intake:
         is_stray: bool,
         is_requisite: bool,
         any_extension: bool,
+        page: str = "",
     ) -> list[str | None]:
-        """Return what `refusal` does for each of the URLs of one page."""
-        reasons = self.scope.refusals(urls, hosts, depth, via, is_requisite=is_requisite)
+        """Return what `refusal` does for each of the URLs of one page, whose URL is ``page``."""
+        policies = self._policies
+        reach = policies.reach(page) if policies is not None and page else None
+        reasons = self.scope.refusals(
+            urls, hosts, depth, via, is_requisite=is_requisite, reach=reach
+        )
+        if policies is not None and urls:
+            # A sheet's own depth may be more than the crawl's.
+            if is_beyond := reasons[0] == "depth":
+                reasons = self.scope.refusals(
+                    urls, hosts, 0, via, is_requisite=is_requisite, reach=reach
+                )
+            reasons = policies.refusals(
+                urls,
+                hosts,
+                depth,
+                reasons,
+                is_given=via is None and not (depth or is_stray),
+                is_requisite=is_requisite,
+                is_beyond=is_beyond,
+            )
         if any_extension:
             reasons = [None if reason == "extension" else reason for reason in reasons]
         if is_stray:
@@ -264,7 +287,7 @@ class Intake:
 
         :raises StoreError: as of `add`
         """
-        urls = list(urls)
+        urls = self._rewritten(urls, are_links=bool(page) and not (chain or request))
         found = self._hasher.keys(urls)
         host_in = host_finder(page)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
@@ -284,6 +307,7 @@ class Intake:
             is_stray=via is not None,
             is_requisite=is_first,
             any_extension=request is not None,
+            page=page,
         )
         # A redirect has the depth of the URL that it comes from.
         are_seeds = via is None or (bool(chain) and not depth and request is None)
@@ -310,8 +334,9 @@ class Intake:
                 if is_known and (owners is None or owners[at] is None)
             ]
             self.note_known(old, page if keeps else "", f"{path}{hop}")
-        candidates = []
-        foreign: list[Foreign] = []
+        policies = self._policies
+        ranks = policies if policies is not None and policies.gives_priorities else None
+        candidates, foreign = list[Candidate](), list[Foreign]()
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
@@ -319,6 +344,7 @@ class Intake:
                     self.refuse_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
+            own = 0 if ranks is None else ranks.priority(url, host)
             if request:
                 entry = self._codec.entry(request(url), url)
             elif is_plain:
@@ -329,17 +355,24 @@ class Intake:
             if keeps:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
-                foreign += self.outgoing(owner, host, identity, entry)
+                foreign += self.outgoing(owner, host, identity, entry, own)
                 if are_seeds:
                     self._frontier.schedule.seed_turns.sent()
                     self._note_seed(url, ELSEWHERE, chain)
             else:
-                candidates.append(Candidate(host, identity, entry, priority))
+                candidates.append(Candidate(host, identity, entry, priority or own))
         is_exempt = via is None or hop == "M" or request is not None
         added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt, has_lines=True)
         if added:
             self.wake()
         return added
+
+    def _rewritten(self, urls: Iterable[str], *, are_links: bool) -> list[str]:
+        """Return what sheets have fetched in place of links. Seeds, and the targets of redirects,
+        stay as a person or the site has given them."""
+        if self._policies is None or not are_links:
+            return list(urls)
+        return self._policies.rewritten(list(urls))
 
     def await_seeds(self) -> None:
         """Seeds are coming, until `have_seeds`: while pages are limited, other pages wait."""

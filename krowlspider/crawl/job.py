@@ -9,6 +9,7 @@ import os
 import random
 import time
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -26,7 +27,7 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.commits import Checkpoint, Commits, Loss, OpenWarcNote, settle_open_file
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.crawl.in_flight import Decoders, LoopThrottle, Turns, cpu_clock
+from krowlspider.crawl.in_flight import Decoders, LoopThrottle, LoopTurns, cpu_clock
 from krowlspider.crawl.limits import CapWarnings
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
@@ -38,6 +39,9 @@ from krowlspider.crawl.parts import (
     page_rows,
     robots_fetches,
     seen_set,
+    signer,
+    site_policies,
+    sites,
     traces,
     warc_folder,
     warc_writer,
@@ -47,7 +51,7 @@ from krowlspider.crawl.snapshots import RunningSnapshot
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.hosts.host_record import NOTES, Hold, settle_holds
+from krowlspider.frontier.hosts.host_record import NOTES, HostHolds, settle_holds
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import (
     LevelStore,
@@ -61,7 +65,7 @@ from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id,
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
     from scrapy.settings import BaseSettings
@@ -69,7 +73,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.crawl.meters import Meters
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.host import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.urls.scope import AskedScope
@@ -86,9 +90,9 @@ _UNUSABLE = (
 class Seat(NamedTuple):
     """What a job needs of the cluster in which it is a node.
 
-    ``node`` is its name, ``ring`` what its folder belongs to. ``agree_on_seed`` takes the seed of
-    the folder, None for a new one, and returns that of all nodes. ``may_fetch`` is as in
-    `Frontier`, ``peers`` as in `RobotsFetches`.
+    ``node`` is its name, ``ring`` names the ring that its folder belongs to. ``agree_on_seed``
+    takes the hash seed of the folder, None for a new one, and returns the one of all nodes.
+    ``may_fetch`` is as in `Frontier`, ``peers`` as in `RobotsFetches`.
     """
 
     node: str
@@ -99,11 +103,11 @@ class Seat(NamedTuple):
 
 
 class LastProcess(NamedTuple):
-    """What the last process of a crawl left: the pages and hosts that it may have died of, and its
-    archive. ``lost`` is None if no synced record is lost."""
+    """What a start found of the process before it: pages and hosts that it may have died of, and
+    how its archive was mended. ``lost`` is None if no synced record is lost."""
 
     struck: list[Entry]
-    holds: list[Hold]
+    holds: list[HostHolds]
     mended: MendReport
     lost: Loss | None
 
@@ -120,8 +124,8 @@ class Job:
 
     :raises JobError: the folder, the frontier or the archive cannot be used, or it is of another
         spider or scope
-    :raises SettingsError: the folder that is set for the WARC files cannot be used, what
-        KROWL_WARC_DEDUP names, or a name in KROWL_WARC_PREFIX
+    :raises SettingsError: the folder of KROWL_WARC_DIR, a crawl that KROWL_WARC_DEDUP names, or a
+        name in KROWL_WARC_PREFIX cannot be used
     :raises ClusterError: the cluster cannot be reached
     """
 
@@ -149,20 +153,28 @@ class Job:
         self.began = self.wall()
         self.meters = meters
         self._seat = seat
-        self.rule = delay_policy(settings)
+        # The sheets of KROWL_POLICIES; None without them.
+        self.policies = site_policies(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
+        # The hosts in memory.
+        self._hosts: Mapping[str, Host] = {}
+        # What they say of a pop or a fetch; None without them.
+        self.sites = sites(self.policies, self.user_agent, self._address_of)
+        self.rule = delay_policy(settings)
+        if self.sites is not None:
+            self.rule = self.sites.delays(self.rule)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
-        # What a person has to mend, and why the crawl has stopped; "" for nothing.
-        self.wrong = ""
-        self.turns = Turns()
-        self.throttle = LoopThrottle(self.turns, self.monotonic)
+        # Why the crawl has stopped, if a person has to mend something before the next start.
+        self.stop_reason = ""
+        self.loop_turns = LoopTurns()
+        self.throttle = LoopThrottle(self.loop_turns, self.monotonic)
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
         self._on_failure: Callable[[Exception], None] | None = None
-        self._on_wrong: Callable[[str], None] | None = None
+        self._on_stop: Callable[[str], None] | None = None
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
@@ -215,20 +227,20 @@ class Job:
         self,
         *,
         on_failure: Callable[[Exception], None],
-        on_wrong: Callable[[str], None],
+        on_stop: Callable[[str], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
         on_robots: Callable[[RobotsFetch, list[str]], None] | None = None,
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
-        ``on_failure`` is called once, when the crawl cannot go on, and ``on_wrong`` as `stop_for`.
-        ``on_room`` is called when disk or memory has room again, ``on_robots`` for each robots.txt
-        that is found, as in `RobotsFetches`. While ``is_ending`` returns true, nothing waits for
-        room.
+        ``on_failure`` is called once, with the error after which the crawl cannot go on;
+        ``on_stop`` once, with the reason given to `stop_for`. ``on_room`` is called when disk or
+        memory has room again, ``on_robots`` for each robots.txt that is found, as in
+        `RobotsFetches`. While ``is_ending`` returns true, nothing waits for room.
         """
         self._on_failure = on_failure
-        self._on_wrong = on_wrong
+        self._on_stop = on_stop
         self._on_robots = on_robots
         self._checkpoint = Checkpoint(
             self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
@@ -268,7 +280,9 @@ class Job:
         if new:
             sync_directory(self.folder.path)
 
-    def _open_marks(self, boot: bytes, undo: ExitStack) -> tuple[list[Entry], list[Hold], Decoders]:
+    def _open_marks(
+        self, boot: bytes, undo: ExitStack
+    ) -> tuple[list[Entry], list[HostHolds], Decoders]:
         """Count strikes for what the marks of the last process name, and begin new marks."""
         paths = [self.folder.path / name for name in (MARK, THREAD_MARK)]
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
@@ -281,10 +295,13 @@ class Job:
 
     def _open_frontier(self, boot: bytes) -> None:
         settings, seat = self._settings, self._seat
+        limits = frontier_limits(settings)
+        if self.sites is not None:
+            limits = replace(limits, concurrency_of=self.sites.concurrency)
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
-            frontier_limits(settings),
+            limits,
             self.rule,
             monotonic=self.monotonic,
             wall=self.wall,
@@ -292,7 +309,9 @@ class Job:
             may_fetch=None if seat is None else seat.may_fetch,
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
+            quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
         )
+        self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(
             settings,
@@ -330,7 +349,7 @@ class Job:
         return mended, lost
 
     def _prepare_fetching(self, decoders: Decoders) -> None:
-        """Make what fetches, and what follows fetches. It opens nothing before the crawl runs."""
+        """Make the parts that fetch, log and trace. They open nothing before the crawl runs."""
         settings, meters = self._settings, self.meters
         node = "" if self._seat is None else self._seat.node
         self.crawl_log = crawl_log(settings, self.folder.path, node)
@@ -344,6 +363,8 @@ class Job:
             on_answer=self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None,
             on_look_up=None if meters is None else meters.dns.observe,
         )
+        # What signs requests; None without KROWL_SIGN_KEY.
+        self.signer = signer(settings, self.wall)
         self.outages = Outages(self.frontier, self.fetching.resolver.stats, self.stop_for)
         # What sends traces; None without KROWL_TRACES.
         self.traces = traces(settings, self.spider, node, self.wall)
@@ -378,13 +399,13 @@ class Job:
             if self._on_failure is not None:
                 self._on_failure(error)
 
-    def stop_for(self, wrong: str) -> None:
-        """Stop the crawl because of what a person has to mend, and keep what is queued. Only the
-        first call has an effect."""
-        if not self.wrong:
-            self.wrong = wrong
-            if self._on_wrong is not None:
-                self._on_wrong(wrong)
+    def stop_for(self, reason: str) -> None:
+        """Stop the crawl for a ``reason`` that a person has to mend. What is queued stays queued.
+        Only the first call has an effect."""
+        if not self.stop_reason:
+            self.stop_reason = reason
+            if self._on_stop is not None:
+                self._on_stop(reason)
 
     def _committed(self, seconds: float) -> None:
         self._cap_warnings.look()
@@ -414,9 +435,14 @@ class Job:
         if self.stalled is not None:
             return self.stalled
         # Below the floor, a crawl with nothing left to fetch must still end.
-        if self.guard is None or not (self.frontier.hopeful or self.frontier.leased):
+        if self.guard is None or not (self.frontier.has_fetchable or self.frontier.leased):
             return None
         return self.guard.low
+
+    def _address_of(self, host: str) -> str:
+        """Return the last IP address of a host in memory, of IPv6 its /64; "" if unknown."""
+        found = self._hosts.get(host)
+        return "" if found is None else found.shares.address[1:].removesuffix("/64")
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX
@@ -443,7 +469,8 @@ class Job:
         self.archive.give_up()
 
     async def close(self) -> None:
-        """Commit, close the WARC files and the store, unlock the folder. Only the first call does.
+        """Commit, close the WARC files and the store, and unlock the folder. A second call does
+        nothing.
 
         Errors of disk and archive go to ``failure``. Any other is raised once all is closed.
         """
@@ -469,15 +496,15 @@ class Job:
                 self._cap_warnings.end,
                 self._close_traces,
                 *([] if self.crawl_log is None else [self.crawl_log.close]),
-                partial(self._try, self._close_frontier),
-                partial(self._try, self.archive.close),
-                partial(self._try, self._look_back),
-                partial(self._try, self.commits.write),
+                partial(self._close_or_fail, self._close_frontier),
+                partial(self._close_or_fail, self.archive.close),
+                partial(self._close_or_fail, self._run_at_close),
+                partial(self._close_or_fail, self.commits.write),
             ]
             for close in closing:
-                parts.push_async_callback(_called, close)
+                parts.push_async_callback(_call, close)
 
-    async def _try(self, part: Callable[[], Awaitable[None]]) -> None:
+    async def _close_or_fail(self, part: Callable[[], Awaitable[None]]) -> None:
         try:
             await part()
         except (ArchiveError, StoreError, OSError) as error:
@@ -490,12 +517,12 @@ class Job:
         if self.traces is not None:
             await run_in_thread(self.traces.close)
 
-    async def _look_back(self) -> None:
+    async def _run_at_close(self) -> None:
         for look in self.at_close:
             await run_in_thread(look)
 
 
-async def _called(call: Callable[[], Awaitable[None] | None]) -> None:
+async def _call(call: Callable[[], Awaitable[None] | None]) -> None:
     if isawaitable(done := call()):
         await done
 

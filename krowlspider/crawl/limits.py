@@ -32,7 +32,7 @@ ENDING = 120.0
 
 
 @dataclass(slots=True)
-class Limits:
+class CrawlLimits:
     """Pages done, answers received, and seconds; 0 or None is no limit.
 
     ``last`` says for what a crawl waits that has sent as many pages as it may. A crawl that is
@@ -47,7 +47,7 @@ class Limits:
 
 
 def progress(
-    limits: Limits,
+    limits: CrawlLimits,
     *,
     pages: int,
     answers: int,
@@ -91,7 +91,7 @@ def until_empty(looks: Sequence[tuple[float, int, int]]) -> float:
     return seconds / (before - now) * now
 
 
-def may_end(limits: Limits, pages: int, queued: int | None, seconds: float) -> bool:
+def may_end(limits: CrawlLimits, pages: int, queued: int | None, seconds: float) -> bool:
     """Return whether a crawl may reach its end within ENDING seconds, at its average rate: a limit,
     or the end of its queue, if that is not None."""
     if limits.seconds and limits.seconds - seconds <= ENDING:
@@ -302,7 +302,7 @@ class SeedsFirst:
         if lease.priority == SEED_PRIORITY if lease else fetch and fetch.host.queue.has_seeds:
             self.under_way[request] = self._now() + _IN_FLIGHT
 
-    def over(self, request: Request) -> None:
+    def finish(self, request: Request) -> None:
         """Note that a request is over, and that what it has found is queued."""
         if self.under_way.pop(request, None) is not None:
             self._ended = self._now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import socket
 from contextlib import AsyncExitStack
@@ -22,7 +23,7 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory, Spills
 from krowlspider.fetch.resolver import Resolver
 from krowlspider.fetch.tcp import Routes
-from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, Limits, SessionLimits
+from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, FrontierLimits, SessionLimits
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.fetches import Peers, RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
@@ -41,10 +42,15 @@ if TYPE_CHECKING:
     from krowlspider.crawl.folder import JobFolder
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
+    from krowlspider.crawl.site_policies import SitePolicies
+    from krowlspider.crawl.sites import Sites
     from krowlspider.crawl.tracing import Traces
+    from krowlspider.fetch.signing import Signer
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
+
+logger = logging.getLogger(__name__)
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -75,6 +81,19 @@ def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher)
     return PageRows(store, hasher.key) if keeps_pages(settings) else None
 
 
+def site_policies(settings: BaseSettings) -> SitePolicies | None:
+    """Return the sheets that KROWL_POLICIES names; None if it names none.
+
+    :raises SettingsError: the file cannot be read, or has an error
+    """
+    if (path := settings["KROWL_POLICIES"]) is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.site_policies import SitePolicies  # noqa: PLC0415
+
+    return SitePolicies(Path(path), delay_min=settings.getfloat("KROWL_DELAY_MIN"))
+
+
 def keeps_pages(settings: BaseSettings) -> bool:
     """Return whether each page that is fetched gets a row."""
     return settings.getbool("KROWL_PAGES") or settings["KROWL_RECRAWL"] != OFF
@@ -87,8 +106,8 @@ def again_share(settings: BaseSettings) -> float:
     return settings.getfloat("KROWL_RECRAWL_SHARE") if is_on else 0.0
 
 
-def frontier_limits(settings: BaseSettings) -> Limits:
-    return Limits(
+def frontier_limits(settings: BaseSettings) -> FrontierLimits:
+    return FrontierLimits(
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
         total=settings.getint("KROWL_FRONTIER_MAX"),
         domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),
@@ -162,6 +181,18 @@ def robots_fetches(
         on_found=on_found,
         peers=peers,
     )
+
+
+def sites(
+    policies: SitePolicies | None, agent: str, address_of: Callable[[str], str]
+) -> Sites | None:
+    """Return what the sheets say of a pop or a fetch, as `Sites`; None without sheets."""
+    if policies is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.sites import Sites  # noqa: PLC0415
+
+    return Sites(policies, agent, address_of)
 
 
 def idle_connections(settings: BaseSettings) -> int:
@@ -245,6 +276,35 @@ def traces(
     from krowlspider.crawl import tracing  # noqa: PLC0415 - rarely used
 
     return tracing.Traces(endpoint, spider, node, wall)
+
+
+def signer(settings: BaseSettings, wall: Callable[[], float]) -> Signer | None:
+    """Return what signs requests; None without a key. ``wall`` returns epoch seconds.
+
+    :raises SettingsError: the key cannot be used any more
+    """
+    if not (path := settings["KROWL_SIGN_KEY"]):
+        return None
+    from krowlspider.fetch import signing  # noqa: PLC0415 - few crawls sign
+
+    try:
+        key = signing.read_key(path, wall())
+    except ValueError as error:
+        raise SettingsError(f"KROWL_SIGN_KEY={path} {error}") from error
+    if Path(path).stat().st_mode & 0o077:
+        logger.warning(
+            "KROWL_SIGN_KEY=%s can be read by other users of this machine, who can then crawl in"
+            " your name: chmod 600 %s",
+            path,
+            path,
+        )
+    return signing.Signer(
+        key,
+        signing.agent_origin(settings["KROWL_SIGN_AGENT"]),
+        always=settings["KROWL_SIGN"] == signing.ALWAYS,
+        life=settings.getfloat("KROWL_SIGN_EXPIRY"),
+        wall=wall,
+    )
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:

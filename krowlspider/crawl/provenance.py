@@ -23,7 +23,13 @@ from krowlspider.archive.dedup import (
     source_at,
 )
 from krowlspider.archive.disk import ArchiveError, CaptureRefused
-from krowlspider.archive.write.records import FetchNote, dns_resource, is_uri, seeds_resource
+from krowlspider.archive.write.records import (
+    FetchNote,
+    dns_resource,
+    is_uri,
+    policies_resource,
+    seeds_resource,
+)
 from krowlspider.config.log import IN_FILES
 from krowlspider.errors import SettingsError, counted, error_text
 
@@ -51,8 +57,8 @@ _PUBLIC = {
 # network, stores and other nodes.
 _PRIVATE = (
     *IN_FILES,
-    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE"),
-    *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_SIGN_KEY"),
+    *("KROWL_POLICIES", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
     # Its fields are written as they are.
     "KROWL_WARC_INFO",
 )
@@ -159,10 +165,20 @@ class Provenance:
         """Write an answer of the DNS to the archive: addresses with their lifetimes in seconds."""
         self._watch(self._archive.resource, dns_resource(name, time.time(), records))
 
+    def permission(self, url: str, text: str, sheet: str) -> None:
+        """Write a permission to override a robots.txt to the archive. ``url`` is that of the file,
+        ``sheet`` the sheet and line that has the permission."""
+        fields = [("robots", "override"), ("permission", text), ("sheet", sheet)]
+        self._watch(self._archive.note, FetchNote(url, time.time(), fields))
+
     def seeds(self, text: bytes, *, truncated: bool) -> None:
         """Write the seeds of this start to the archive, once it writes a file."""
         seeds = seeds_resource(text, time.time(), truncated=truncated)
-        self._watch(self._archive.seeds, seeds)
+        self._watch(self._archive.begin_with, seeds)
+
+    def policies(self, text: bytes) -> None:
+        """Write the sheets that are in force to the archive, once it writes a file."""
+        self._watch(self._archive.begin_with, policies_resource(text, time.time()))
 
     def _watch(self, write: Callable[[_T], Future[None]], what: _T) -> None:
         # A failed archive is logged for the captures already.

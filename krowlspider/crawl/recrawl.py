@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.pages.hinted import Hint
     from krowlspider.frontier.pages.row import PageRow
     from krowlspider.frontier.pages.rows import PageRows
+    from krowlspider.recrawl.value import Terms
 
 OFF = "off"
 ONCE = "once"
@@ -48,7 +49,7 @@ HINTING_MAX = 150_000
 _FULL = 1.0
 
 
-class Asked(NamedTuple):
+class Refetch(NamedTuple):
     """A request for a page that is fetched again: its row, and the conditions that are sent."""
 
     row: PageRow
@@ -104,16 +105,16 @@ class Recrawl:
         """Return whether pages are not queued yet."""
         return self._work.is_pending
 
-    def asked(self, url: str) -> Asked | None:
+    def refetch(self, url: str) -> Refetch | None:
         """Return how a page is asked that is fetched again; None if it has no row."""
         row = self._pages.get(url)
         if row is None:
             return None
-        return Asked(row, self._conditions(row))
+        return Refetch(row, self._conditions(row))
 
-    def is_done(self, asked: Asked) -> bool:
+    def is_done(self, refetch: Refetch) -> bool:
         """Return whether the page was fetched already since it was queued."""
-        return self._work.has_fetched(asked.row)
+        return self._work.has_fetched(refetch.row)
 
     def _conditions(self, row: PageRow) -> Validators:
         # Judged by our clock at the last fetch: the row has no Date of the server.
@@ -126,11 +127,11 @@ class Recrawl:
         sent = trusted(self._pages.trust(host_of(row.url)), kept)
         return conditions(page, row.url, row.url.encode(), sent)
 
-    def learn_nothing(self, asked: Asked) -> None:
+    def learn_nothing(self, refetch: Refetch) -> None:
         """Forget the validators of a page whose answer to them cannot be used, so that it is asked
         in full."""
-        asked.row.etag = asked.row.modified = b""
-        self._pages.write(asked.row)
+        refetch.row.etag = refetch.row.modified = b""
+        self._pages.write(refetch.row)
 
     async def run(self) -> None:
         """Queue pages, step by step, as long as there will be some.
@@ -218,8 +219,13 @@ def recrawl_work(
     pages: PageRows | None,
     settings: BaseSettings,
     wall: Callable[[], float],
+    *,
+    terms_of: Callable[[str], Terms] | None = None,
 ) -> RecrawlPass | DuePages | None:
-    """Return what a start with KROWL_RECRAWL asks again; None if it asks nothing."""
+    """Return what a start with KROWL_RECRAWL asks again; None if it asks nothing.
+
+    ``terms_of`` is as in `Planner`.
+    """
     if kind != CONTINUOUS:
         leave_unplanned(frontier.store)
     if kind == ONCE and pages is not None:
@@ -228,4 +234,4 @@ def recrawl_work(
     if kind == OFF or pages is None:
         return None
     share, budget = Afforded.by(settings)
-    return DuePages(frontier, pages, wall=wall, share=share, budget=budget)
+    return DuePages(frontier, pages, wall=wall, share=share, budget=budget, terms_of=terms_of)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.crawls import Crawl
     from krowlspider.crawl.job import Job
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.host_record import Hold
+    from krowlspider.frontier.hosts.host_record import HostHolds
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def log_strike(entry: Entry, folder: Path) -> None:
         )
 
 
-def log_holds(holds: Iterable[Hold], folder: Path) -> None:
+def log_holds(holds: Iterable[HostHolds], folder: Path) -> None:
     """Log each host that is set aside because it held the event loop."""
     for hold in holds:
         if hold.aside:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.cdxj import INDEX, WARC, IndexLine, parse
-from krowlspider.crawl.limits import Limits, may_end, progress, until_empty
+from krowlspider.crawl.limits import CrawlLimits, may_end, progress, until_empty
 from krowlspider.errors import also_fetched, counted, data_size, duration, lacks_room, scrapy_with
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE
 from krowlspider.frontier.stopped import fetched_in
@@ -114,7 +114,7 @@ class Progress:
         stats: StatsCollector,
         measure: Callable[[], tuple[Counter[str], int]],
         now: float,
-        limits: Limits,
+        limits: CrawlLimits,
     ):
         self._crawl = crawl
         self._job = crawl.job
@@ -407,8 +407,15 @@ def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str,
     }
     for reason, count in by_last_part(counted, "dropped/").items():
         figures[f"krowl/frontier/dropped_count/{reason}"] = count
+    if counted["robots_overridden"]:
+        figures["krowl/robots/overridden_count"] = counted["robots_overridden"]
     for kind, count in names.failures.items():
         figures[f"krowl/dns/failed_count/{kind}"] = count
+    if (policies := job.policies) is not None:
+        figures["krowl/policies/sheets"] = len(policies.policies.sheets)
+        figures["krowl/policies/reload_count"] = policies.reload_count
+        figures["krowl/policies/failed_count"] = policies.failed_count
+        figures["krowl/policies/faulty"] = int(bool(policies.fault))
     if node is not None and node.running:
         figures["krowl/frontier/foreign_count"] = counted["foreign"]
         figures["krowl/frontier/outbox"] = frontier.outbox.depth

@@ -82,7 +82,7 @@ class Trace:
         """Keep when the records were written. It may be called in any thread."""
         self._archived = self._wall()
 
-    def over(self, failure: str | None) -> None:
+    def finish(self, failure: str | None) -> None:
         """End the request; ``failure`` is the reason for which its page is dropped."""
         self._over = self._wall()
         self.error = self.error or failure or ""

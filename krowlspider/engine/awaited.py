@@ -223,7 +223,7 @@ class AwaitedRequests:
     def _give_up(self) -> None:
         """Fail all at the end of the crawl. Any page under way may wait for one of them, so all
         pages are fetched again."""
-        self._flights.keep_all()
+        self._flights.keep_queued()
         for waiter in self.waiting.values():
             waiter.fail(IgnoreRequest(f"{waiter.request} is not downloaded: the crawl ends"))
 

@@ -102,7 +102,8 @@ class Control:
 
         Counts are since the start. ``done`` are pages, ``fetched`` has them and all else by kind.
         ``archive_mb`` is in 10**6 bytes, ``statuses`` and ``failed`` are counts by status and by
-        kind of failure. ``counters`` and ``counters_before`` are as of `counters_of`.
+        kind of failure. ``policies`` is as of `SitePolicies.state`; ``counters`` and
+        ``counters_before`` are as of `counters_of`.
         """
         scheduler, frontier = Scheduler.of(self._crawler), self._job.frontier
         counted, stats = scheduler.counted(), self._crawler.stats.get_stats()
@@ -123,6 +124,7 @@ class Control:
             "failed": by_last_part(stats, "krowl/fetch/failed_count/"),
             "archive_mb": round(self._job.archive.stats.bytes_written / 1e6, 4),
             "paused": pause_reason(self._crawl),
+            "policies": "" if self._job.policies is None else self._job.policies.state(),
             **counters_of(counted, frontier.counters),
         }
 
@@ -207,7 +209,16 @@ class Control:
             raise UnknownHostError(name, hosts_named(frontier.store, name))
         now = frontier.now()
         why = self._why(host)
-        return view_of(self._job.store, host, self._job.rule, why, wall=now, most=_MOST)
+        sheets = self._job.policies
+        return view_of(
+            self._job.store,
+            host,
+            self._job.rule,
+            why,
+            wall=now,
+            most=_MOST,
+            policies=None if sheets is None else sheets.policies,
+        )
 
     def answers(self, name: str) -> list[HostAnswer]:
         """Return the last answers of a host, the newest first: those since it was first asked for,
@@ -235,6 +246,7 @@ class Control:
             hasher=job.hasher,
             scope=intake.scope,
             exclusions=intake.exclusions,
+            policies=None if job.policies is None else job.policies.policies,
             gate=job.robots,
             agent=settings["ROBOTSTXT_USER_AGENT"],
             obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),
@@ -252,7 +264,7 @@ class Control:
     def _why(self, host: Host) -> Reason:
         if paused := pause_reason(self._crawl):
             return Reason(f"The crawl is {paused}.")
-        now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds
+        now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds_first
         is_due = host.state is SchedulingState.SCHEDULED and host.due <= now
         if is_due and seeds.only() and not host.queue.waits_with_seed(now):
             return Reason("Seeds are fetched before it, as pages are limited.", "max_pages")

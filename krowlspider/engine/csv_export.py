@@ -1,7 +1,6 @@
 """CSV feeds that keep their columns across kills, and are safe to open in a spreadsheet.
 
-CSV feeds that keep their columns, and are safe to open in a spreadsheet. Cells hold text of
-strangers. It stays text and never becomes a formula.
+Cells hold text of strangers. It stays text and never becomes a formula.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Which request is sent next, when the engine is woken, and what a crawl waits for at its end.
+"""Decide which request is sent next, wake the engine, and say what a crawl waits for at its end.
 
-Wakes Scrapy's engine, which asks for requests only when something has happened. Without it the
-engine would ask again at its heartbeat, after 5 s.
+`Dispatcher`: the frontier says which host is next, and which of its pages. The robots gate decides
+about the page. While it cannot decide, a robots fetch is sent in place of the page.
 
-The dispatcher: which request is sent next. The frontier says which host is next and which of its
-pages. The robots gate decides about the page. Until it can, a robots fetch is sent in the page's
-place.
+`Waker`: Scrapy's engine asks for requests only after an event, and at its heartbeat every 5 s. The
+waker makes it ask when the next host is due.
 """
 
 from __future__ import annotations
@@ -35,10 +34,12 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.flights import Flights
+    from krowlspider.crawl.head import HeadFirst
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.limits import PageBudget
-    from krowlspider.crawl.recrawl import Asked, Recrawl
+    from krowlspider.crawl.recrawl import Recrawl, Refetch
+    from krowlspider.crawl.sites import Sites
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.frontier.entry import Entry
 
@@ -76,11 +77,11 @@ class Waker:
             self._timer.cancel()
 
 
-class Ending:
-    """Tells of the requests after which a crawl ends. ``clock`` returns monotonic seconds.
+class LastRequests:
+    """Says how many requests a crawl waits for before it ends, and for how long at most.
 
-    ``timeout`` are the seconds of a fetch, without those of a request's own ``download_timeout``.
-    ``is_closing`` tells whether the crawl is being stopped.
+    ``timeout`` is the limit in seconds of a fetch without a ``download_timeout`` of its own.
+    ``is_closing`` returns whether the crawl is being stopped, ``clock`` monotonic seconds.
     """
 
     def __init__(
@@ -97,11 +98,11 @@ class Ending:
         self._is_closing = is_closing
         self._timeout = timeout
         self._clock = clock
-        # The time at which the last request will have ended, once the crawl is being stopped.
+        # The latest time at which the last request ends; None until the crawl is being stopped.
         self._end: float | None = None
 
     def stop_text(self) -> str:
-        """Return for what a crawl waits that is being stopped; "" if it is not."""
+        """Return what a crawl that is being stopped waits for; "" if it is not being stopped."""
         if not self._is_closing():
             return ""
         if self._end is None:
@@ -111,7 +112,7 @@ class Ending:
         return f"stopping, waits for {counted(waiting, 'request')}{self._at_most(self._end)}"
 
     def limit_text(self) -> str:
-        """Return for what a crawl waits that has sent as many pages as it may; "" before."""
+        """Return what a crawl waits for whose page budget is spent; "" before it is spent."""
         waiting = self._flights.on_the_wire
         if not (waiting and self._budget.is_spent):
             return ""
@@ -148,17 +149,20 @@ _HOST_TURN = 0.002
 _LOOK_AGAIN = 0.05
 # Most hosts named in warnings about a robots.txt that takes too long to match.
 _WARNINGS = 5
+# What a sheet with a permission overrides; and the authorities that are known to have one.
+_REFUSED = (Verdict.DISALLOWED, Verdict.UNDECIDED)
+_PERMITTED_MAX = 100_000
 
 
 def _ignore(response: object) -> None:
-    """Do nothing: callback of a robots.txt request, whose answer the robots middleware has read."""
+    """Do nothing: callback of requests whose answer a middleware has read."""
 
 
 class Dispatcher:
     """Pops the next page that may be fetched, or the robots fetch that must come first.
 
-    ``on_page`` is called with the host, the authority and the entry of a page before its fetch, if
-    the page before it had another authority, or the host was not in memory.
+    ``on_page`` is called with host, authority and entry before a page is fetched: if the last page
+    of the host had another authority, or it is the first one since the host was read into memory.
     """
 
     def __init__(
@@ -171,6 +175,7 @@ class Dispatcher:
         *,
         awaited: AwaitedRequests,
         recrawl: Recrawl | None,
+        head_first: HeadFirst | None,
         obey_robots: bool,
         on_page: Callable[[Host, str, Entry], None] | None,
     ):
@@ -184,10 +189,13 @@ class Dispatcher:
         self._waker = waker
         self._awaited = awaited
         self._recrawl = recrawl
+        self._head_first = head_first
         self._obey_robots = obey_robots
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
+        # Authorities whose permission to override robots.txt is archived, the oldest first.
+        self._permitted: dict[str, None] = {}
 
     def next(self) -> Request | None:
         """Return the next request; None when there is none to send now. Then the engine is woken
@@ -201,7 +209,7 @@ class Dispatcher:
             if (wait := outages.next_probe()) > 0:
                 self._waker.wake_at(clock() + wait)
                 return None
-            # That may have ended it.
+            # Asking for the next probe may have ended the outage.
             is_out = outages.is_out
         if self._awaited.waiting and not is_out:
             if (request := self.next_awaited()) is not None:
@@ -211,13 +219,13 @@ class Dispatcher:
                 return None
         now = clock()
         end = now + _TURN
-        seeds_only = self._flights.seeds.only()
+        seeds_only = self._flights.seeds_first.only()
         while now < end:
             host = self._pop_probe() if is_out else self._schedule.pop(seeds_only=seeds_only)
             if host is None:
                 due = self._schedule.next_due(seeds_only=seeds_only)
                 if seeds_only:
-                    due = min(inf if due is None else due, self._flights.seeds.next_end())
+                    due = min(inf if due is None else due, self._flights.seeds_first.next_end())
                 if due is not None and due < inf:
                     self._waker.wake_at(due)
                 return None
@@ -281,8 +289,8 @@ class Dispatcher:
             if lease is None:
                 break
             url = lease.entry.url
-            asked = self._asked(lease) if lease.entry.is_again else None
-            if refusal := self._refusal(lease, asked):
+            refetch = self._refetch(lease) if lease.entry.is_again else None
+            if refusal := self._refusal(lease, refetch):
                 self._drop(lease, refusal)
                 continue
             authority = authority_of(url)
@@ -291,12 +299,12 @@ class Dispatcher:
                 verdict = Verdict.TOO_SLOW
             if verdict is Verdict.ALLOWED:
                 if self._on_page is not None and host.robots.looked_at != authority:
-                    self._look(host, lease, authority)
-                return self._page(host, lease, asked)
+                    self._report_page(host, lease, authority)
+                return self._page(host, lease, refetch)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
-            defers |= self._turn_away(lease, verdict)
+            defers |= self._refuse_by_robots(lease, verdict)
             if self._frontier.now() > end:
                 break
         if defers and host.health is not Health.RETIRED:
@@ -308,17 +316,22 @@ class Dispatcher:
 
     # --- pages ---
 
-    def _asked(self, lease: Lease) -> Asked | None:
+    def _refetch(self, lease: Lease) -> Refetch | None:
         """Return how a page is asked that is fetched again; None without conditions."""
-        return None if self._recrawl is None else self._recrawl.asked(lease.entry.url)
+        return None if self._recrawl is None else self._recrawl.refetch(lease.entry.url)
 
-    def _refusal(self, lease: Lease, asked: Asked | None) -> str:
+    def _refusal(self, lease: Lease, refetch: Refetch | None) -> str:
         """Return the reason to drop an entry before robots.txt is looked at; "" for none."""
         if lease.entry.request and self._awaited.is_left_over(lease):
             return "not_awaited"
         if self._intake.exclusions.match(lease.entry.url):
             return "exclude"
-        is_done = asked is not None and self._recrawl is not None and self._recrawl.is_done(asked)
+        policies = self._job.policies
+        if policies is not None and (reason := policies.refusal(lease)):
+            return reason
+        is_done = (
+            refetch is not None and self._recrawl is not None and self._recrawl.is_done(refetch)
+        )
         return "recrawled" if is_done else ""
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
@@ -327,7 +340,27 @@ class Dispatcher:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW
-        return self._gate.verdict(authority, url)
+        verdict = self._gate.verdict(authority, url)
+        if verdict in _REFUSED and self._job.sites is not None:
+            return self._overridden(self._job.sites, host, authority, url) or verdict
+        return verdict
+
+    def _overridden(self, sites: Sites, host: Host, authority: str, url: str) -> Verdict | None:
+        """Return ALLOWED for a page that robots.txt refuses and a sheet permits; None if none does.
+
+        The permission is archived once for each authority and start.
+        """
+        policy = sites.of(url, host.name)
+        if policy is None or policy.robots != "override" or policy.permission is None:
+            return None
+        if authority not in self._permitted:
+            if len(self._permitted) >= _PERMITTED_MAX:
+                del self._permitted[next(iter(self._permitted))]
+            self._permitted[authority] = None
+            sheet = sites.sheet_of(url, host.name, "permission")
+            self._job.notes.permission(f"{authority}/robots.txt", policy.permission, sheet)
+        self._frontier.counters["robots_overridden"] += 1
+        return Verdict.ALLOWED
 
     def _keep_crawl_delay(self, host: Host) -> bool:
         """Set the Crawl-delay of a host, and return True. If it is too long, retire the host
@@ -341,11 +374,11 @@ class Dispatcher:
         host.rate.floor = delay
         return True
 
-    def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
+    def _refuse_by_robots(self, lease: Lease, verdict: Verdict) -> bool:
         """Drop an entry that robots.txt does not allow.
 
-        Return True if the entry stays queued instead, because robots.txt cannot be fetched now. For
-        a seed without a scheme (``bare``), the http URL is queued in its place then.
+        If robots.txt cannot be fetched now, keep the entry queued and return True. If the entry is
+        a seed without a scheme, queue its http URL in its place and return False.
         """
         if lease.entry.is_awaited:
             self._drop(lease, verdict.value)
@@ -376,17 +409,22 @@ class Dispatcher:
                 host,
             )
 
-    def _look(self, host: Host, lease: Lease, authority: str) -> None:
+    def _report_page(self, host: Host, lease: Lease, authority: str) -> None:
         assert self._on_page is not None
         if not lease.entry.is_requisite:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry)
 
-    def _page(self, host: Host, lease: Lease, asked: Asked | None) -> tuple[Request, InFlight]:
+    def _page(self, host: Host, lease: Lease, refetch: Refetch | None) -> tuple[Request, InFlight]:
         entry = lease.entry
+        if self._head_first is not None and self._head_first.asks(entry, host.name):
+            request = Request(
+                entry.url, _ignore, "HEAD", dont_filter=True, meta={"dont_cache": True}
+            )
+            return request, InFlight(host, entry.url, lease=lease, is_head=True)
         is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
-        return request, InFlight(host, entry.url, lease=lease, asked=asked)
+        return request, InFlight(host, entry.url, lease=lease, refetch=refetch)
 
     # --- robots.txt ---
 

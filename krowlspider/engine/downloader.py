@@ -1,10 +1,9 @@
 """Send each request immediately, without slots, in one task through downloader and scraper.
 
-The request runner: one task carries each request through downloader and scraper. Scrapy's engine
-does the same with two tasks and ten Deferreds for each request, which is slower.
+`RequestRunner` carries each request in one task. Scrapy's engine takes two tasks and ten Deferreds
+for each request, which is slower.
 
-The downloader: sends each request immediately, without slots. The frontier decides at the pop which
-host may be fetched.
+`Downloader` has no slots, because the frontier decides at the pop which host may be fetched.
 """
 
 from __future__ import annotations
@@ -153,6 +152,8 @@ _NEAREST_THE_HANDLER = (
 
 # Only where pages are fetched again.
 _NOT_MODIFIED = "middlewares.not_modified.NotModifiedMiddleware"
+# Only where URLs may be asked by HEAD before GET.
+_HEAD = "middlewares.head.HeadMiddleware"
 
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (
@@ -171,6 +172,8 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     paths: tuple[str, ...] = _NEAREST_THE_HANDLER
     if crawler.settings["KROWL_RECRAWL"] != OFF:
         paths = (_NOT_MODIFIED, *paths)
+    if crawler.settings.getbool("KROWL_HEAD") or crawler.settings["KROWL_POLICIES"] is not None:
+        paths = (_HEAD, *paths)
     nearest = [build_from_crawler(load_object(path), crawler) for path in paths]
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
@@ -284,7 +287,7 @@ class Downloader:
         finally:
             self.active.discard(request)
             if in_flight is not None:
-                flights.end(in_flight, again)
+                flights.settle(in_flight, again)
 
     async def _download(self, request: Request) -> Response | Request:
         """Return the response, or the request itself if it was turned back."""

@@ -27,7 +27,7 @@ from krowlspider.crawl.requisite_intake import RequisiteIntake
 from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
-from krowlspider.engine.dispatcher import Dispatcher, Ending, Waker
+from krowlspider.engine.dispatcher import Dispatcher, LastRequests, Waker
 from krowlspider.engine.logformatter import send_order, send_where_heard
 from krowlspider.engine.requests import RequestWarnings
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from krowlspider.crawl.forecasting import Forecasts
+    from krowlspider.crawl.head import HeadFirst
     from krowlspider.crawl.nodes.node import Node
+    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
@@ -93,9 +95,12 @@ class Scheduler(BaseScheduler):
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
         self.recrawl: Recrawl | None = None
+        # None where no URL is asked by HEAD first.
+        self.head_first: HeadFirst | None = None
         self._recrawling: asyncio.Task[None] | None = None
         self._forecasts: Forecasts | None = None
         self._forecasting: asyncio.Task[None] | None = None
+        self._policies: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
     # memory, and ``dqs`` is as long as the queue on disk.
@@ -145,6 +150,7 @@ class Scheduler(BaseScheduler):
             self._codec,
             settings,
             node=node,
+            policies=job.policies,
             fail=job.fail,
             identify=self._dupefilter.identity,
             wake=self._waker.wake,
@@ -168,6 +174,15 @@ class Scheduler(BaseScheduler):
             is_node=node is not None,
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
+        if settings.getbool("KROWL_HEAD") or job.sites is not None:
+            from krowlspider.crawl.head import HeadFirst  # noqa: PLC0415 - for few crawls
+
+            self.head_first = HeadFirst(
+                is_usual=settings.getbool("KROWL_HEAD"),
+                skipped=settings.getlist("KROWL_SKIP_EXTENSIONS"),
+                sites=job.sites,
+            )
+        has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -176,11 +191,12 @@ class Scheduler(BaseScheduler):
             self._waker,
             awaited=self.awaited,
             recrawl=self.recrawl,
+            head_first=self.head_first,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
             # Without requisites, a page waits for each robots.txt.
-            on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
+            on_page=self._look_at_robots if has_requisites else None,
         )
-        self.ending = Ending(
+        self.last_requests = LastRequests(
             self.flights,
             self.budget,
             is_closing=partial(is_closing, engine),
@@ -190,16 +206,18 @@ class Scheduler(BaseScheduler):
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
         self._before["dropped/poison"] -= sum(map(is_poison, job.last_process.struck))
-        call_when_over(engine, self.flights.over)
+        call_when_over(engine, self.flights.finish)
         # Until the spider is opened and the downloader has its runner, nothing is popped: the
         # engine would queue again what was put back.
         start_requests_with(engine, _nothing_yet)
         if node is not None:
             self._traffic = self._connect(node)
-        self._crawl.stopping = self.ending.stop_text
+        self._crawl.stopping = self.last_requests.stop_text
+        if job.policies is not None:
+            self._policies = self._follow(job.policies)
         job.run(
             on_failure=self._stop_crawl,
-            on_wrong=self._stop_for,
+            on_stop=self._stop_for,
             on_robots=self._robots_found,
             on_room=self._waker.wake,
             is_ending=lambda: is_closing(engine),
@@ -210,10 +228,22 @@ class Scheduler(BaseScheduler):
         log_start(job)
         self.warnings.of_spider(spider)
 
+    def _follow(self, policies: SitePolicies) -> asyncio.Task[None]:
+        """Archive the sheets that are in force, and those of each later version of their file."""
+        notes = self._job.notes
+        notes.policies(policies.version.text)
+        policies.changes.append(lambda version: notes.policies(version.text))
+        self._crawl.reloads["KROWL_POLICIES"] = policies.reload
+        logger.info("KROWL_POLICIES: %s in force", policies.words())
+        return asyncio.ensure_future(policies.watch())
+
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
         settings, pages = self._crawler.settings, self._frontier.pages
-        work = recrawl_work(kind, self._frontier, pages, settings, self._job.wall)
+        terms_of = None if self._job.sites is None else self._job.sites.terms
+        work = recrawl_work(
+            kind, self._frontier, pages, settings, self._job.wall, terms_of=terms_of
+        )
         if work is None or pages is None:
             return None
         half = settings.getint("KROWL_FRONTIER_MAX") // 2
@@ -263,7 +293,7 @@ class Scheduler(BaseScheduler):
             self.intake,
             settings=self._crawler.settings,
             is_out_of_work=lambda: self._is_out_of_work,
-            seeds=self.flights.seeds,
+            seeds=self.flights.seeds_first,
             carry_out=partial(send_order, self._crawler),
         )
 
@@ -290,7 +320,12 @@ class Scheduler(BaseScheduler):
         self._on_robots = on_robots
         if (node := self._node) is not None:
             if not node.running:
-                node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
+                node.run(
+                    self._traffic,
+                    on_over=self._all_over,
+                    on_stop=self._all_stop,
+                    policies=self._job.policies,
+                )
             await node.owners_settled.wait()
             if not node.knows_owners:
                 raise CloseSpider("no_cluster")
@@ -313,7 +348,7 @@ class Scheduler(BaseScheduler):
         if self._forecasts is not None:
             await self._forecasts.close()
         hinting = None if self.recrawl is None else self.recrawl.hinting
-        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting)
+        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting, self._policies)
         await end([task for task in tasks if task is not None])
         if self.recrawl is not None and reason == "finished" and self._job.failure is None:
             self.recrawl.end()
@@ -350,8 +385,8 @@ class Scheduler(BaseScheduler):
         logger.critical("The crawl stops; pages that were not committed stay queued: %s", error)
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
 
-    def _stop_for(self, wrong: str) -> None:
-        logger.critical("The crawl stops; what is queued stays queued: %s", wrong)
+    def _stop_for(self, reason: str) -> None:
+        logger.critical("The crawl stops; what is queued stays queued: %s", reason)
         self._end("proxy_error")
 
     def _all_over(self) -> None:
@@ -453,7 +488,7 @@ class Scheduler(BaseScheduler):
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
-        if self._in_turn >= job.turns.at_once:
+        if self._in_turn >= job.loop_turns.at_once:
             # The engine asks until it gets None, and sends all in this turn of the event loop.
             self._in_turn = 0
             self._waker.wake()
@@ -469,7 +504,7 @@ class Scheduler(BaseScheduler):
     def needless(self) -> Sequence[Request]:
         """Return the robots fetches in flight, if this start has fetched all pages that it may."""
         left = self.budget.left
-        return () if left is None or left > 0 else self.flights.robots_alone()
+        return () if left is None or left > 0 else self.flights.only_robots_fetches()
 
     def next_awaited(self) -> Request | None:
         """Return the next request of a host that has an awaited request queued, if one is due.
@@ -504,7 +539,7 @@ class Scheduler(BaseScheduler):
     @property
     def _has_work(self) -> bool:
         is_pending = self.recrawl is not None and self.recrawl.is_pending
-        return is_pending or self._frontier.hopeful
+        return is_pending or self._frontier.has_fetchable
 
     @property
     def _is_out_of_work(self) -> bool:
@@ -513,12 +548,12 @@ class Scheduler(BaseScheduler):
         # A spent page budget does not matter here: other nodes may fetch what is left. Entries that
         # no other node can take do not count.
         stays = self._traffic.stays
-        is_hopeful = (
-            frontier.hopeful and not 0 < frontier.queued - frontier.deferred_queued <= stays
+        has_fetchable = (
+            frontier.has_fetchable and not 0 < frontier.queued - frontier.deferred_queued <= stays
         )
         return not (
             is_starting(self._crawler.engine)
-            or is_hopeful
+            or has_fetchable
             or (self.recrawl is not None and self.recrawl.is_pending)
             or self._job.stalled is not None
             or len(self.flights)

@@ -170,7 +170,9 @@ class Steering:
         :raises KrowlError: no setting names a file that can be read again
         """
         if not (reloads := self._crawl.reloads):
-            raise KrowlError("there is nothing to reload: KROWL_EXCLUDE is not set")
+            raise KrowlError(
+                "there is nothing to reload: KROWL_EXCLUDE is not set, nor is KROWL_POLICIES"
+            )
         for reload in reloads.values():
             reload()
         self._note("reload", ", ".join(reloads))
@@ -279,7 +281,7 @@ class Steering:
         if name in self._orders.pauses.rules:
             self.stand(PAUSE, name, ended=True)
             for node in self.other_nodes:
-                self.tell_again(node)
+                self.send_orders_again(node)
         return forgotten
 
     def _forget_host(self, host: str) -> int:
@@ -314,10 +316,10 @@ class Steering:
         node = self._node
         return [] if node is None else node.other_nodes
 
-    def tell_again(self, node: str) -> None:
-        """Send a node all standing orders again, once it is there: it has not answered."""
+    def send_orders_again(self, node: str) -> None:
+        """Have all standing orders sent again to a node that has not answered, once it is there."""
         assert self._node is not None
-        self._node.tell_again(node)
+        self._node.forget_sent_orders(node)
 
     # --- parts ---
 

@@ -1,7 +1,6 @@
-"""Which addresses and ports may be connected to, and names that need no DNS.
+"""Decide which addresses and ports may be connected to, and resolve names that need no DNS.
 
-Decide which addresses and ports may be connected to. A link must not lead the crawler into its own
-network, nor make it a port scanner.
+A link must not lead the crawler into its own network, nor make it a port scanner.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Account for the bytes of bodies in memory, and keep large responses in files.
 
-Account for the bytes of bodies in memory: received, decoded, read, or waiting for the archive. Over
+`Memory` counts the bytes of all bodies: received, decoded, read, or waiting for the archive. Over
 ``line``, bodies that are not small wait: reading from their sockets is paused. Over ``limit`` no
 new request begins. The fetch that has waited longest still goes on until its page is over, so that
 one always ends.
 
-Keep large responses in files without a name while they come, and load their bodies again. A thread
-writes the files, so a slow disk never holds the event loop. The kernel removes them with the
-process, however it ends.
+`Spills` keeps large responses in files without a name while they come, and loads their bodies
+again. A thread writes the files, so a slow disk never holds the event loop. The kernel removes them
+with the process, however it ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Resolve names to addresses without blocking the event loop.
 
-Resolve names to addresses without blocking the event loop. Concurrent calls for one name share a
-look-up. Its answer is cached for its TTL, within bounds.
+Concurrent calls for one name share a look-up. Its answer is cached for its TTL, within bounds.
 """
 
 from __future__ import annotations

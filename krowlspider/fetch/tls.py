@@ -1,8 +1,7 @@
 """TLS between a TCP transport and a connection, and bounds of its work.
 
-TLS between a TCP transport and a connection, and the turns of channels on the event loop. The TLS
-of uvloop keeps large buffers for each connection, idle ones too. This one takes much less memory,
-and no more CPU.
+The TLS of uvloop keeps large buffers for each connection, idle ones too. `Channel` takes much less
+memory, and no more CPU. `Slices` gives the channels their turns on the event loop.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from krowlspider.recrawl.validators import Meaning
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from krowlspider.frontier.limits import DomainBudget, DomainLoad, Limits
+    from krowlspider.frontier.limits import DomainBudget, DomainLoad, FrontierLimits
     from krowlspider.frontier.schedule.scheduler import HostScheduler
     from krowlspider.frontier.store.store import Batch, Store
 
@@ -118,7 +118,7 @@ class Candidate(Struct, gc=False):
 class EntryQueues:
     """The queue entries of all hosts. ``queued`` and ``leased`` count them.
 
-    ``again_share`` is as in `Limits`.
+    ``again_share`` is as in `FrontierLimits`.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ class Admission:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: FrontierLimits,
         load: DomainLoad,
         budget: DomainBudget,
         counters: Counter[str],

@@ -24,7 +24,7 @@ from krowlspider.frontier.entry_queues import (
 )
 from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.host_record import Tally
-from krowlspider.frontier.limits import DomainBudget, DomainLoad, Limits, LinkedPorts
+from krowlspider.frontier.limits import DomainBudget, DomainLoad, FrontierLimits, LinkedPorts
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.outcomes import Outcomes, WatchedHosts
 from krowlspider.frontier.schedule.cache import JobClock
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from krowlspider.frontier.pages.rows import PageRows
+    from krowlspider.frontier.quotas import Quotas
     from krowlspider.frontier.seen import SeenSet
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
@@ -83,9 +84,11 @@ class Frontier:
 
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
-    ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse,
+    ``poisoned`` are the hosts with pages that killed the process three times and are set aside.
+    ``refused`` counts what the caps refuse,
     ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed. ``pages``
-    has a row for each page that was fetched, None without KROWL_PAGES.
+    has a row for each page that was fetched, None without KROWL_PAGES. ``quotas`` counts what
+    sheets limit, None without KROWL_POLICIES.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -95,7 +98,7 @@ class Frontier:
         self,
         store: Store,
         seen: SeenSet,
-        limits: Limits,
+        limits: FrontierLimits,
         rule: DelayPolicy,
         *,
         monotonic: Callable[[], float],
@@ -104,8 +107,10 @@ class Frontier:
         may_fetch: Callable[[str], bool] | None = None,
         may_overflow: Callable[[], bool] = lambda: True,
         pages: PageRows | None = None,
+        quotas: Quotas | None = None,
     ):
         self.seen = seen
+        self.quotas = quotas
         self.store = store
         self.pages = pages
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
@@ -117,8 +122,8 @@ class Frontier:
             # The store was not closed: the last process died.
             catch_up(store, tally)
         known: dict[str, Any] = json.loads(clean or b"{}")
-        # Few hosts have poison. To search for that of any other host would walk over all keys that
-        # were deleted behind it.
+        # Few hosts are poisoned. For any other one, a search for its poison would walk over all
+        # deleted keys behind that place.
         self.poisoned = {host_in(key) for key in store.keys(schema.POISON)}
         self.outbox = Outbox(store, limits.outbox, known.get("outbox"))
         self.budget = DomainBudget(store, limits.domain_budget)
@@ -140,7 +145,13 @@ class Frontier:
         self._put_totals(batch, self.counters)
         batch.write()
         self.schedule = HostScheduler(
-            store, tally, limits, rule, self._clock, unsure=known.get("unsure"), may_fetch=may_fetch
+            store,
+            tally,
+            limits,
+            rule,
+            self._clock,
+            recovered_at=known.get("unsure"),
+            may_fetch=may_fetch,
         )
         self.queues = EntryQueues(
             store,
@@ -156,7 +167,7 @@ class Frontier:
         batch = self.store.batch(sync=True)
         self.schedule.cache.record_changed(batch)
         self._put_totals(batch, self.counters)
-        known = {"unsure": self.schedule.unsure, "outbox": self.outbox.gauges()}
+        known = {"unsure": self.schedule.recovered_at, "outbox": self.outbox.gauges()}
         batch.put(schema.CLEAN, json.dumps(known).encode())
         self.outcomes.put(batch, Counter())
         batch.write()
@@ -210,8 +221,8 @@ class Frontier:
           with the batch.
         - ``via``: the host of the page on which all candidates were found: the origin of those
           hosts that are new.
-        - ``is_exempt``: the cap on a host's queue does not hold for them, and without ``via`` that
-          of a domain and of the frontier neither, as in `Admission.admit`: they are seeds.
+        - ``is_exempt``: they are seeds, to which the cap on a host's queue does not apply. Without
+          ``via``, the caps on a domain and on the frontier do not apply either (`Admission.admit`).
         - ``has_lines``: as in `SeedTable.queued`.
         """
         cache = self.schedule.cache
@@ -261,10 +272,10 @@ class Frontier:
         return added
 
     def promote(self, seed: Candidate, key_of: Callable[[str], bytes]) -> bool:
-        """Give a URL that is queued as that of a link the place of a seed.
+        """Give a URL that was found as a link, and is queued, the place of a seed.
 
-        ``key_of`` returns the identity of a URL. Return False if it is a seed already, or is not
-        among the first URLs of its host: it was fetched, is in flight, or is far behind.
+        ``key_of`` returns the identity of a URL. Return False if the URL is a seed already, or is
+        not among the first URLs of its host's queue: fetched, in flight, or far behind.
 
         :raises StoreError: the store cannot be written
         """
@@ -295,8 +306,8 @@ class Frontier:
                 if mark in sent:
                     self.counters["known"] += 1
                     continue
-                # Without a key, it goes in even then: its finder has marked it as sent, and would
-                # not send it again.
+                # An item without a key goes in even if the outbox is full: its finder has marked it
+                # as sent, and would not send it again.
                 if self.outbox.full:
                     self._admission.refuse("outbox", item.host)
                     continue
@@ -308,11 +319,14 @@ class Frontier:
     # --- what is done ---
 
     def acknowledge(self, lease: Lease, dropped: str | None = None) -> None:
-        """Record that an entry is done, ``dropped`` for a reason, or has FELL_BACK. The next commit
-        counts it and removes it from disk."""
+        """Record that an entry is done. ``dropped`` is the reason if it was dropped, or FELL_BACK
+        if its http URL was queued in its place. The next commit counts it and removes it from
+        disk."""
         answer = lease.answer
         if lease.entry.request or (answer is not None and answer.location is not None):
             lease.settle()
+        if self.quotas is not None:
+            self.quotas.settle(lease, dropped)
         self._acknowledged.append((lease, dropped))
 
     def begin_commit(self) -> Commit:
@@ -332,11 +346,13 @@ class Frontier:
             else:
                 counted[_counter(lease.kind, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
+        if self.quotas is not None:
+            self.quotas.put(batch)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied)
-            # The hosts' records follow in a batch of their own: a start after a death corrects
-            # those that are missing.
+            # `end_commit` writes the records of these hosts. If the process dies before that, the
+            # next start counts their queues.
             names = {lease.host.name for lease, _ in acknowledged}
             batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         upkeep = self._upkeep(len(acknowledged))
@@ -405,8 +421,9 @@ class Frontier:
         return self.schedule.transitions.deferred
 
     @property
-    def hopeful(self) -> bool:
-        """Return whether queued entries may be fetched before the next round."""
+    def has_fetchable(self) -> bool:
+        """Return whether entries are queued that may be fetched before the next round of deferred
+        hosts."""
         return self.queued > self.deferred_queued or self.schedule.deferral.is_in_round
 
 

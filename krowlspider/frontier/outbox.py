@@ -1,10 +1,11 @@
 """Messages for other nodes until they are durable there, and which of theirs have come.
 
-The outbox: messages for other nodes, kept in order until they are durable at their owners. A
-message is removed once its owner has acknowledged it, so it may arrive twice and is never lost.
+`Outbox` keeps messages in order until they are durable at their owners. A message is removed once
+its owner has acknowledged it, so it may arrive twice and is never lost.
 
-Which batches of forwarded URLs this frontier has, by the node that found them. A finder numbers the
-batches of a stream from 0 on. The last one that has come without a gap is kept in the store.
+`Finders` knows which batches of forwarded URLs have come, by the node that found the URLs. A finder
+numbers the batches of a stream from 0 on. The last one that has come without a gap is kept in the
+store.
 """
 
 from __future__ import annotations

@@ -9,15 +9,14 @@ The kinds of shares, and their names.
 - an origin, the domain whose pages led to the hosts: "^4fc3a0b1";
 - the crowd, all hosts that are not known to answer soon: "?".
 
-Shares: what several hosts have in common, and how many of these hosts may be in flight at a time.
-`names` has their kinds. A host in flight has a place in each of its shares. A host that finds no
-room waits in line for the first share that has none. While no other host is due, hosts of an origin
-without room go as part of the crowd.
+A host in flight has a place in each of its shares. A host that finds no room waits in line for the
+first share that has none. While no other host is due, hosts of an origin without room go as part of
+the crowd.
 
-Calls: which of the hosts that wait in line for room in a share may go next. A host that leaves
-flight makes room in its shares. The first host in line for such a share is called. A called host is
-popped before others, which might take its room. If it cannot take the room after all, the call is
-passed on.
+`Calls` decides which of the hosts that wait in line for room may go next. A host that leaves flight
+makes room in its shares. The first host in line for such a share is called. A called host is popped
+before others, which might take its room. If it cannot take the room after all, the call is passed
+on.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import CALLED, SCHEDULED, WAITING, Host
 from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.limits import Addresses, Limits
+from krowlspider.frontier.limits import Addresses, FrontierLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +97,7 @@ class Shares:
     """Places taken in each share, and the names of hosts that wait in line for one. ``now`` returns
     the job clock, in seconds."""
 
-    def __init__(self, limits: Limits, now: Callable[[], float]):
+    def __init__(self, limits: FrontierLimits, now: Callable[[], float]):
         self._limits = limits
         self._now = now
         self.addresses = Addresses(limits.address_delay)
@@ -151,7 +150,8 @@ class Shares:
             return self._origin
         if share == CROWD:
             return self._crowd_most() if limits.slots else inf
-        return limits.domain_concurrency
+        own = None if limits.concurrency_of is None else limits.concurrency_of(share)
+        return limits.domain_concurrency if own is None else own
 
     def _crowd_most(self) -> float:
         """Return how many hosts of the crowd may be in flight."""
@@ -193,7 +193,7 @@ class Shares:
             taken[share] = taken.get(share, 0) + 1
             if share[0] == "@" and self.addresses.delay:
                 now = self._now()
-                self.addresses.asked(share, now)
+                self.addresses.note_request(share, now)
                 if share in self._lines:
                     self.set_clock(share, now)
 

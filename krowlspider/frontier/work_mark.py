@@ -1,8 +1,8 @@
 """The mark of the page at work, which outlives a crash, and pages that killed the process.
 
-The mark of the page at work, in a file that outlives a crash of the process. The file is mapped
-into memory: the kernel keeps it when the process dies by a signal, and writing costs no system
-call. Each thread has its own mark, so a page in flight gets no strike.
+The mark is in a file that is mapped into memory: the kernel keeps it when the process dies by a
+signal, and writing costs no system call. Each thread has its own mark, so a page in flight gets no
+strike.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.limits import Limits, progress, until_empty
+from krowlspider.crawl.limits import CrawlLimits, progress, until_empty
 from krowlspider.crawl.status import RATE_OVER, RECENT, by_last_part, reasons_of_all, status_line
 from krowlspider.errors import also_fetched, counted, data_size, duration, scrapy_with
 from krowlspider.frontier.stopped import dropped_in, fetched_in
@@ -136,7 +136,7 @@ class Figures:
         so_far = f"{counted(total['done'], 'page')} by {processes(running)}"
         return status_line({**total, "so_far": so_far, "paused": self.paused()})
 
-    def live_line(self, running: int, seconds: float, limits: Limits) -> str:
+    def live_line(self, running: int, seconds: float, limits: CrawlLimits) -> str:
         """Return the status line ``seconds`` after the start, with the rate of the last seconds.
 
         Call it each second. ``limits`` are those at which the crawl ends.
@@ -196,7 +196,7 @@ def _table(rows: Mapping[str, str]) -> list[str]:
 def reason(
     codes: Iterable[int],
     total: Mapping[str, int],
-    limits: Limits,
+    limits: CrawlLimits,
     seconds: float,
     *,
     stopped: bool,

@@ -153,6 +153,7 @@ class CrawlOfAll:
             "statuses": {},
             "failed": {},
             "paused": figures.paused(),
+            "policies": "",
         }
 
     async def _answer_status(self, _: web.BaseRequest) -> web.Response:

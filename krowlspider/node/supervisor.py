@@ -18,7 +18,7 @@ from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import end
 from krowlspider.config.validation import validate
-from krowlspider.crawl.limits import Limits
+from krowlspider.crawl.limits import CrawlLimits
 from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
 from krowlspider.crawl.monitoring.page_server import Servers, shown
 from krowlspider.crawl.report import seeds_of_all
@@ -145,7 +145,7 @@ class Supervisor:
         self._releasing: list[asyncio.Task[None]] = []
         self._is_stopped = self._is_interrupted = False
         self._began = time.monotonic()
-        self._limits = Limits(
+        self._limits = CrawlLimits(
             pages=plan.max_pages, seconds=plan.settings.getfloat("CLOSESPIDER_TIMEOUT")
         )
         self._status = StatusLog(

@@ -37,9 +37,9 @@ class LoopCost:
         """
         took = min(took, _COUNTED_MAX)
         self._even = min(max(self._even, now - _BURST) + took / SHARE, now + _LINE)
-        return max(self._even - now, alone(took) if took > NOTICED else 0.0, 0.0)
+        return max(self._even - now, own_rest(took) if took > NOTICED else 0.0, 0.0)
 
 
-def alone(took: float) -> float:
+def own_rest(took: float) -> float:
     """Return the seconds a host rests for work of ``took`` seconds, not counted against SHARE."""
     return min(took, _COUNTED_MAX) * RESTS

@@ -1,7 +1,6 @@
 """``scrapy ring``: show the nodes of a cluster, their inboxes and the owner of a URL.
 
-``scrapy ring``: show the nodes of a cluster, their inboxes and the owner of a URL. It also sends
-the cluster signal, and makes the cluster forget a node that is gone.
+It also sends the cluster signal, and makes the cluster forget a node that is gone.
 """
 
 from __future__ import annotations

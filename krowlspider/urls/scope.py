@@ -305,8 +305,12 @@ class Scope:
         via_host: str | None,
         *,
         is_requisite: bool = False,
+        reach: str | None = None,
     ) -> list[str | None]:
         """Return what `refusal` does for each of the URLs of one page.
+
+        ``reach`` says where links of this page may lead, in place of the rules: ``host``,
+        ``domain`` or ``any``.
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
@@ -315,7 +319,8 @@ class Scope:
         """
         if depth > self._max_depth:
             return ["depth"] * len(urls)
-        longest, has_rules = self._max_url_length, self._has_rules and via_host is not None
+        longest, has_rules = self._max_url_length, via_host is not None
+        has_rules = has_rules and (self._has_rules or reach is not None)
         traps = None if via_host is None or self._traps is None else self._traps.refusal
         reasons: list[str | None] = []
         for url, host in zip(urls, hosts, strict=True):
@@ -325,20 +330,24 @@ class Scope:
             elif ":" in host and has_bad_port(host):
                 reason = "port"
             elif has_rules:
-                reason = self._refused_by_rule(url, host, via_host, is_requisite=is_requisite)
+                reason = self._refused_by_rule(
+                    url, host, via_host, is_requisite=is_requisite, reach=reach
+                )
             if reason is None and traps is not None:
                 reason = traps(url)
             reasons.append(reason)
         return reasons
 
     def _refused_by_rule(
-        self, url: str, host: str, via_host: str | None, *, is_requisite: bool
+        self, url: str, host: str, via_host: str | None, *, is_requisite: bool, reach: str | None
     ) -> str | None:
         if is_requisite:
             return "deny" if any(rule.search(url) for rule in self._deny) else None
-        if self._same_host and host != via_host:
+        same_host = self._same_host if reach is None else reach == "host"
+        same_domain = self._same_domain if reach is None else reach == "domain"
+        if same_host and host != via_host:
             return "host"
-        if self._same_domain and host != via_host and domain_of(host) != domain_of(via_host or ""):
+        if same_domain and host != via_host and domain_of(host) != domain_of(via_host or ""):
             return "domain"
         if any(rule.search(url) for rule in self._deny):
             return "deny"

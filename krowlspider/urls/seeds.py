@@ -252,6 +252,8 @@ def _unquoted(field: bytes) -> bytes:
 
 # A name of 253 characters (RFC 1035 section 2.3.4), with scheme and port.
 _LONGEST = 300
+# A name that the URL parser leaves as it is: no IDNA, no address, and at most 253 characters.
+_PLAIN_NAME = re.compile(r"(?:[a-z0-9_-]{1,63}+\.){1,99}+[a-z][a-z-]{0,62}+")
 _RULE_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -294,6 +296,9 @@ def block_rule(text: str) -> str:
     :raises ValueError: the text is none of these
     """
     given = text.strip().lower()
+    if len(given) < 254 and "xn--" not in given and _PLAIN_NAME.fullmatch(given):
+        is_domain = domain_of(f"www.{given}") == given
+        return _surt(given) + "," if is_domain else given
     if len(given) > _LONGEST and "://" not in given:
         raise ValueError(f"{given[:40]!r}... is longer than any name of a host")
     if not set(re.split("[/?#]", given.split("://")[-1])[0]).isdisjoint(",()"):

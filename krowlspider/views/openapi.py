@@ -20,7 +20,7 @@ _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "numb
 _OBJECT = {"type": "object"}
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
 _STATUS = {
-    **dict.fromkeys(("spider", "folder", "paused"), _TEXT),
+    **dict.fromkeys(("spider", "folder", "paused", "policies"), _TEXT),
     **dict.fromkeys(("seconds", "archive_mb"), _NUMBER),
     **dict.fromkeys(("done", "queued", "deferred", "hosts", "due", "in_flight"), _COUNT),
     "of": {"type": ["integer", "null"]},

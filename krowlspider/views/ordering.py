@@ -148,7 +148,7 @@ class Ordering:
         given = self._stand(name, **fields)
         nodes = self._steering.other_nodes
         fields = {"orders": encode_orders([given.order])}
-        asked = await gather(*(self._told(node, fields) for node in nodes))
+        asked = await gather(*(self._give_at(node, fields) for node in nodes))
         answers = [each for each in asked if not isinstance(each, OwnerError)]
         away = {
             node: each
@@ -163,14 +163,16 @@ class Ordering:
             away,
         )
 
-    async def _told(self, node: str, fields: dict[str, Any]) -> tuple[bool, Covered] | OwnerError:
+    async def _give_at(
+        self, node: str, fields: dict[str, Any]
+    ) -> tuple[bool, Covered] | OwnerError:
         """Have another node carry a standing order out. Return what it answers, or why it does
         not."""
         try:
             found = await self._steering.ask_owner(node, TAKE, fields)
             return bool(found.get("done")), msgspec.json.decode(str(found["covered"]), type=Covered)
         except OwnerError as error:
-            self._steering.tell_again(node)
+            self._steering.send_orders_again(node)
             return error
         except (KeyError, msgspec.MsgspecError) as error:
             return OwnerError(f"node {node}: it is of another version ({error})", 502)

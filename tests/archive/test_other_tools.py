@@ -71,7 +71,7 @@ def kinds(tmp_path: Path) -> Path:
         files.resource(
             dns_resource("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)])
         )
-        files.seeds(seeds_resource(b"example.org\n", STARTED, truncated=True))
+        files.begin_with(seeds_resource(b"example.org\n", STARTED, truncated=True))
     [path] = finished(folder)
     with path.open("rb") as stream:
         found = [record.headers["WARC-Type"] for record in ArchiveIterator(stream)]

@@ -9,15 +9,15 @@ class MemoryKeys:
     """Keys that keep the contract of the real ones; without an answer while not ``answers``."""
 
     def __init__(self) -> None:
-        self.values: dict[str, str] = {}
+        self.values: dict[str, str | bytes] = {}
         self.answers = True
 
     async def get(self, name: str) -> bytes | None:
         self._answer()
         value = self.values.get(name)
-        return None if value is None else value.encode()
+        return value.encode() if isinstance(value, str) else value
 
-    async def put(self, name: str, value: str) -> None:
+    async def put(self, name: str, value: str | bytes) -> None:
         self._answer()
         self.values[name] = value
 

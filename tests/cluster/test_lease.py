@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.register.lease import IdentitySeed, Lease, PendingNodes
+from krowlspider.cluster.register.lease import IdentitySeed, MemberLease, PendingNodes
 from krowlspider.cluster.registers import Agent
 from krowlspider.cluster.ring.live_members import RegisterEntry
 from krowlspider.cluster.ring.ring import Member
@@ -49,7 +49,7 @@ def test_lease_ends_early_and_counts_from_the_request(renewals: int) -> None:
 
     async def main() -> None:
         register, own = Register(), Member("a")
-        lease = Lease(
+        lease = MemberLease(
             register,
             "root",
             own,

@@ -185,7 +185,7 @@ def test_a_disk_that_can_be_asked_no_more_has_failed(
 
 
 def run(job: Job, on_failure: Callable[[Exception], None]) -> None:
-    job.run(on_failure=on_failure, on_wrong=str, on_room=lambda: None, is_ending=lambda: False)
+    job.run(on_failure=on_failure, on_stop=str, on_room=lambda: None, is_ending=lambda: False)
 
 
 def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:

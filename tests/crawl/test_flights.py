@@ -139,7 +139,7 @@ def test_a_robots_fetch_that_is_given_up_is_queued_again(tmp_path: Path) -> None
         while not crawl.open:
             crawl.run_until(crawl.clocks.monotonic + 0.01)
         (request,) = crawl.open
-        assert flights.robots_alone() == [request]
+        assert flights.only_robots_fetches() == [request]
         in_flight = flights.get(request)
         assert in_flight is not None
         flights.give_up(in_flight)
@@ -147,6 +147,6 @@ def test_a_robots_fetch_that_is_given_up_is_queued_again(tmp_path: Path) -> None
         # It ends meanwhile: the host's next request is for robots.txt all the same.
         crawl.run_until(crawl.clocks.monotonic + 60.0)
         assert crawl.scheduler.counted()["done"] == 1
-        assert flights.robots_alone() == []
+        assert flights.only_robots_fetches() == []
 
     asyncio.run(run())

@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 
 from krowlspider.crawl.crawls import Crawl
-from krowlspider.crawl.limits import Limits, PageBudget, may_end, progress
+from krowlspider.crawl.limits import CrawlLimits, PageBudget, may_end, progress
 from krowlspider.crawl.status import Progress, status_line
-from krowlspider.engine.dispatcher import Ending
+from krowlspider.engine.dispatcher import LastRequests
 from krowlspider.frontier.hosts.host import PUT_OFF_HERE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stats = Mock()
     stats.get_value.return_value = 0
-    progress = Progress(Mock(), stats, lambda: (Counter(), 0), 100.0, Limits())
+    progress = Progress(Mock(), stats, lambda: (Counter(), 0), 100.0, CrawlLimits())
     monkeypatch.setattr(progress, "publish", lambda: None)
     monkeypatch.setattr("krowlspider.crawl.status.pause_reason", lambda _: "")
     job = progress._job
@@ -50,7 +50,7 @@ def test_hosts_that_a_person_holds_are_not_within_a_delay(due: float, reason: st
     job.frontier.schedule.next_due.return_value = due
     job.frontier.now.return_value = 50.0
     job.archive.stats.bytes_written = 0
-    progress = Progress(Crawl(job, None), stats, lambda: (Counter(), 0), 100.0, Limits())
+    progress = Progress(Crawl(job, None), stats, lambda: (Counter(), 0), 100.0, CrawlLimits())
     assert progress.line(110.0).endswith(f" | every host is {reason}")
 
 
@@ -65,7 +65,7 @@ def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
     job.archive.stats.bytes_written = 0
     crawl = Crawl(job, None)
     crawl.stopping = lambda: "stopping, waits for 2 requests (at most 9 s)"
-    found = Progress(crawl, stats, lambda: (Counter(done=4), 2), 100.0, Limits())
+    found = Progress(crawl, stats, lambda: (Counter(done=4), 2), 100.0, CrawlLimits())
     line = "4 pages | stopping, waits for 2 requests (at most 9 s) | 0.0 pages/s | "
     assert found.live_line(101.0).startswith(line)
 
@@ -73,19 +73,19 @@ def test_a_narrow_terminal_shows_why_nothing_is_sent() -> None:
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
-        (Limits(), "1,204 pages"),
-        (Limits(pages=5000), "1,204 of 5,000 pages, 5 min 15 s left"),
-        (Limits(answers=2600), "1,204 pages, 1,300 of 2,600 answers, 1 min 40 s left"),
-        (Limits(seconds=130), "1,204 pages, 30.0 s left"),
-        (Limits(5000, 2600, 130), "1,204 of 5,000 pages, 1,300 of 2,600 answers, 30.0 s left"),
+        (CrawlLimits(), "1,204 pages"),
+        (CrawlLimits(pages=5000), "1,204 of 5,000 pages, 5 min 15 s left"),
+        (CrawlLimits(answers=2600), "1,204 pages, 1,300 of 2,600 answers, 1 min 40 s left"),
+        (CrawlLimits(seconds=130), "1,204 pages, 30.0 s left"),
+        (CrawlLimits(5000, 2600, 130), "1,204 of 5,000 pages, 1,300 of 2,600 answers, 30.0 s left"),
     ],
 )
-def test_time_left_is_that_to_the_nearest_limit(limits: Limits, text: str) -> None:
+def test_time_left_is_that_to_the_nearest_limit(limits: CrawlLimits, text: str) -> None:
     assert progress(limits, pages=1204, answers=1300, seconds=100, queued=9) == text
 
 
 def test_a_paused_crawl_has_no_rate_for_the_time_left() -> None:
-    limits = Limits(5000, 2600, 130)
+    limits = CrawlLimits(5000, 2600, 130)
     text = progress(limits, pages=1204, answers=1300, seconds=100, queued=9, is_paused=True)
     assert text == "1,204 of 5,000 pages, 1,300 of 2,600 answers, 30.0 s left"
     limits.seconds = 0.0
@@ -96,14 +96,19 @@ def test_a_paused_crawl_has_no_rate_for_the_time_left() -> None:
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
-        (Limits(pages=1204, last="waits for the last 2 requests (at most 60 s)"), None),
-        (Limits(pages=1204, seconds=130, last="waits"), "1,204 of 1,204 pages, waits, 30.0 s left"),
-        (Limits(pages=1204), "1,204 of 1,204 pages"),
-        (Limits(seconds=90), "1,204 pages"),
-        (Limits(seconds=130, is_stopping=True), "1,204 pages"),
+        (CrawlLimits(pages=1204, last="waits for the last 2 requests (at most 60 s)"), None),
+        (
+            CrawlLimits(pages=1204, seconds=130, last="waits"),
+            "1,204 of 1,204 pages, waits, 30.0 s left",
+        ),
+        (CrawlLimits(pages=1204), "1,204 of 1,204 pages"),
+        (CrawlLimits(seconds=90), "1,204 pages"),
+        (CrawlLimits(seconds=130, is_stopping=True), "1,204 pages"),
     ],
 )
-def test_the_last_requests_are_no_time_that_is_estimated(limits: Limits, text: str | None) -> None:
+def test_the_last_requests_are_no_time_that_is_estimated(
+    limits: CrawlLimits, text: str | None
+) -> None:
     found = progress(limits, pages=1204, answers=0, seconds=100, queued=9)
     assert found == (text or f"1,204 of 1,204 pages, {limits.last}")
 
@@ -127,44 +132,44 @@ def test_a_crawl_that_ends_counts_its_requests_and_seconds() -> None:
     """The bound is the longest time limit, from the last request or the stop on."""
     now, closing, sent = [100.0], [False], Sent([None, 12.0])
     budget = PageBudget(None)
-    ending = Ending(
+    last = LastRequests(
         cast("Flights", sent),
         budget,
         is_closing=lambda: closing[0],
         timeout=60.0,
         clock=lambda: now[0],
     )
-    assert (ending.stop_text(), ending.limit_text()) == ("", "")
+    assert (last.stop_text(), last.limit_text()) == ("", "")
     budget.left = 0
-    assert ending.limit_text() == "waits for the last 2 requests (at most 60 s)"
+    assert last.limit_text() == "waits for the last 2 requests (at most 60 s)"
     now[0] = 102.5
-    assert ending.limit_text() == "waits for the last 2 requests (at most 58 s)"
+    assert last.limit_text() == "waits for the last 2 requests (at most 58 s)"
     sent.last_sent = 102.5
-    assert ending.limit_text() == "waits for the last 2 requests (at most 60 s)"
+    assert last.limit_text() == "waits for the last 2 requests (at most 60 s)"
     sent.limits = [12.0]
-    assert ending.limit_text() == "waits for the last request (at most 12 s)"
+    assert last.limit_text() == "waits for the last request (at most 12 s)"
     now[0] = 120.0
-    assert ending.limit_text() == "waits for the last request"
+    assert last.limit_text() == "waits for the last request"
     now[0], sent.limits, closing[0] = 100.0, [None, 90.0], True
-    assert ending.stop_text() == "stopping, waits for 2 requests (at most 1 min 30 s)"
+    assert last.stop_text() == "stopping, waits for 2 requests (at most 1 min 30 s)"
     now[0], sent.limits = 148.5, [90.0]
-    assert ending.stop_text() == "stopping, waits for 1 request (at most 42 s)"
+    assert last.stop_text() == "stopping, waits for 1 request (at most 42 s)"
     now[0] = 191.0
-    assert ending.stop_text() == "stopping, waits for 1 request"
+    assert last.stop_text() == "stopping, waits for 1 request"
     sent.limits = []
-    assert (ending.stop_text(), ending.limit_text()) == ("stopping", "")
+    assert (last.stop_text(), last.limit_text()) == ("stopping", "")
 
 
 def test_without_a_page_no_time_is_estimated() -> None:
-    assert progress(Limits(pages=9), pages=0, answers=0, seconds=1, queued=9) == "0 of 9 pages"
+    assert progress(CrawlLimits(pages=9), pages=0, answers=0, seconds=1, queued=9) == "0 of 9 pages"
     # Its last request hangs: the rate says nothing of when it ends.
-    text = progress(Limits(pages=9), pages=3, answers=0, seconds=1, queued=0)
+    text = progress(CrawlLimits(pages=9), pages=3, answers=0, seconds=1, queued=0)
     assert text == "3 of 9 pages"
 
 
 def test_status_line_of_a_large_crawl_is_short() -> None:
     figures = {
-        "so_far": progress(Limits(pages=5000), pages=1204, answers=0, seconds=80, queued=9),
+        "so_far": progress(CrawlLimits(pages=5000), pages=1204, answers=0, seconds=80, queued=9),
         "pages_per_second": 15.3,
         "queued": 1766,
         "hosts": 150,
@@ -193,19 +198,19 @@ def test_status_line_of_a_large_crawl_is_short() -> None:
 @pytest.mark.parametrize(
     ("limits", "pages", "queued", "seconds", "expected"),
     [
-        (Limits(), 0, 0, 1, True),
-        (Limits(), 0, 1, 1, False),
-        (Limits(), 100, 121, 100, False),
-        (Limits(), 100, 120, 100, True),
-        (Limits(), 100, None, 100, False),
-        (Limits(pages=220), 100, 10_000, 100, True),
-        (Limits(pages=221), 100, 10_000, 100, False),
-        (Limits(pages=220), 100, None, 100, True),
-        (Limits(seconds=220), 1, 10_000, 100, True),
-        (Limits(seconds=221), 1, 10_000, 100, False),
+        (CrawlLimits(), 0, 0, 1, True),
+        (CrawlLimits(), 0, 1, 1, False),
+        (CrawlLimits(), 100, 121, 100, False),
+        (CrawlLimits(), 100, 120, 100, True),
+        (CrawlLimits(), 100, None, 100, False),
+        (CrawlLimits(pages=220), 100, 10_000, 100, True),
+        (CrawlLimits(pages=221), 100, 10_000, 100, False),
+        (CrawlLimits(pages=220), 100, None, 100, True),
+        (CrawlLimits(seconds=220), 1, 10_000, 100, True),
+        (CrawlLimits(seconds=221), 1, 10_000, 100, False),
     ],
 )
 def test_a_crawl_that_may_soon_end_is_ending(
-    limits: Limits, pages: int, queued: int | None, seconds: float, expected: bool
+    limits: CrawlLimits, pages: int, queued: int | None, seconds: float, expected: bool
 ) -> None:
     assert may_end(limits, pages, queued, seconds) is expected

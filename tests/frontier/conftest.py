@@ -12,11 +12,12 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.host_record import Tally
-from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.limits import FrontierLimits, MemoryLimits
 from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.moves.transfer import Arrivals
 from krowlspider.frontier.pages.rows import PageRows
+from krowlspider.frontier.quotas import Quotas
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.schema import robots_key
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.outbox import Foreign
+    from krowlspider.policies.sheets import Policies
     from krowlspider.politeness.robots import RobotsRecord
 
 RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)
-LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
+LIMITS = FrontierLimits(host_queue=1000, total=100_000, domain_concurrency=2)
 # So little memory that every host and due time is read from disk.
 TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, waiting=1, in_line=2))
 
@@ -96,7 +98,7 @@ class World:
     """A frontier that can be closed, crashed and opened again over the same store."""
 
     open_store: Callable[[], Store]
-    limits: Limits = LIMITS
+    limits: FrontierLimits = LIMITS
     rule: DelayPolicy = field(default_factory=lambda: RULE)
     verify: bool = False
     clocks: Clocks = field(default_factory=Clocks)
@@ -113,6 +115,7 @@ class World:
     file: FilterFile | None = None
     # Whether the disk has no room for an overflow of the whole frontier.
     is_scarce: bool = False
+    sheets: Policies | None = None
 
     def __post_init__(self) -> None:
         self.peers = SentPeers(self.foreign)
@@ -131,6 +134,11 @@ class World:
             may_fetch=self._may_fetch,
             may_overflow=lambda: not self.is_scarce,
             pages=PageRows(self.store, self.hasher.key),
+            quotas=(
+                None
+                if self.sheets is None
+                else Quotas(self.store, self.sheets.of_host, lambda: self.clocks.wall)
+            ),
         )
         self.robots_fetches = RobotsFetches(
             self.frontier,

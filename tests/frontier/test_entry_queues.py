@@ -75,7 +75,7 @@ def test_a_host_with_only_retries_rests_until_the_first_is_due(world: World) -> 
     fail(world, 20.0)
     assert fetched(world, 19.0) == []
     assert world.frontier.schedule.next_due() is not None
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     assert fetched(world, 20.0) == [A[1], A[0]] or fetched(world, 0) == []
 
 

@@ -14,7 +14,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
-from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.limits import FrontierLimits, MemoryLimits
 from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import DUE, QUEUE, due_key, is_record
 from krowlspider.frontier.store.store import Reader, Store
@@ -105,7 +105,7 @@ def test_next_due_is_when_the_next_host_may_be_fetched(world: World) -> None:
 
 
 def test_invariant_4_a_url_refused_by_a_limit_is_not_marked_seen(open_store: OpenStore) -> None:
-    limits = Limits(host_queue=100, total=2, domain_concurrency=2)
+    limits = FrontierLimits(host_queue=100, total=2, domain_concurrency=2)
     world = World(open_store, limits=limits, is_scarce=True)
     assert world.add(A1, A2, A3) == 2
     assert world.frontier.counters["dropped/frontier"] == 1
@@ -243,7 +243,7 @@ def test_an_idle_host_leaves_the_heap_and_keeps_its_record(world: World) -> None
 
 def test_hosts_in_memory_are_bounded(open_store: OpenStore) -> None:
     world = World(
-        open_store, limits=Limits(10, 10_000, 2, memory=MemoryLimits(hosts=50, window=20))
+        open_store, limits=FrontierLimits(10, 10_000, 2, memory=MemoryLimits(hosts=50, window=20))
     )
     urls = [f"http://h{number}.test/{page}" for number in range(300) for page in range(2)]
     for url in urls:
@@ -426,15 +426,15 @@ def test_a_deferred_host_keeps_its_urls_until_the_next_round(world: World) -> No
     world.commit()
     defer(world)
     assert world.frontier.queued == 2
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     assert world.add(A3) == 1
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     world.clocks.pass_(ROUND - 1)
     world.commit()
     assert world.pop() is None
     world.clocks.pass_(1)
     world.commit()
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     assert drain(world) == [A1, A2, A3]
 
 
@@ -448,7 +448,7 @@ def test_a_start_schedules_deferred_hosts_immediately(world: World, clean: bool)
         world.crash()
     assert world.frontier.queued == 3
     assert world.frontier.schedule.host_count == 2
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     world.clocks.pass_(RULE.minimum)
     assert sorted(drain(world)) == [A1, A2, B1]
 
@@ -462,7 +462,7 @@ def test_a_deferred_host_still_serves_robots_fetches(world: World) -> None:
     assert host.robots.fetches == ["fetch"]
     host.robots.fetches.clear()
     world.frontier.schedule.release(host, 0.25)
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     world.clocks.pass_(0.25)
     assert world.fetch() == A1
 

@@ -471,7 +471,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     def _rounds(self) -> None:
         """Schedule deferred hosts again after an hour."""
-        if self.world.frontier.hopeful and self.aside:
+        if self.world.frontier.has_fetchable and self.aside:
             self.aside = {
                 name
                 for name in self.aside
@@ -622,7 +622,7 @@ class FrontierModel(RuleBasedStateMachine):
         assert left == set()
         assert self.world.frontier.queued == 0
         assert (
-            not self.world.frontier.hopeful
+            not self.world.frontier.has_fetchable
             or self.world.frontier.schedule.deferral._round is not None
         )
         self.world.clocks.pass_(ROUND + RULE.maximum)

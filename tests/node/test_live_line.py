@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.limits import Limits
+from krowlspider.crawl.limits import CrawlLimits
 from krowlspider.node.figures import Figures
 from krowlspider.node.processes import Relay
 from krowlspider.node.tree import Tree, Words
@@ -37,7 +37,7 @@ def test_live_line_has_the_sums_and_the_rate_of_the_last_seconds(tmp_path: Path)
             folder = tree.folder(name)
             folder.path.mkdir(exist_ok=True)
             folder.write_status(status(seconds, {"done": done}, paused=reason))
-        return figures.live_line(2, seconds, Limits(pages=1000))
+        return figures.live_line(2, seconds, CrawlLimits(pages=1000))
 
     assert line(10, 50) == (
         "100 of 1,000 pages, 1 min 30 s left, 2 processes | 0.0 pages/s | 80 URLs queued on 8 hosts"

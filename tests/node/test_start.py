@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.limits import Limits
+from krowlspider.crawl.limits import CrawlLimits
 from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.node.figures import exit_code, reason
 from krowlspider.node.processes import PrivateRedis, find_redis
@@ -150,16 +150,16 @@ def test_exit_code_is_the_gravest(
 @pytest.mark.parametrize(
     ("codes", "queued", "limits", "stopped", "why"),
     [
-        ([0, 3], 5, Limits(pages=9), False, "failed"),
-        ([0, 0], 5, Limits(pages=9), True, "stopped"),
-        ([0, 0], 5, Limits(pages=9), False, "max_pages"),
-        ([0, 0], 5, Limits(pages=9, seconds=60), False, "closespider_timeout"),
-        ([0, 0], 0, Limits(pages=9, seconds=61), False, "finished"),
-        ([0, 0], 5, Limits(), False, "finished"),
+        ([0, 3], 5, CrawlLimits(pages=9), False, "failed"),
+        ([0, 0], 5, CrawlLimits(pages=9), True, "stopped"),
+        ([0, 0], 5, CrawlLimits(pages=9), False, "max_pages"),
+        ([0, 0], 5, CrawlLimits(pages=9, seconds=60), False, "closespider_timeout"),
+        ([0, 0], 0, CrawlLimits(pages=9, seconds=61), False, "finished"),
+        ([0, 0], 5, CrawlLimits(), False, "finished"),
     ],
 )
 def test_reason_names_the_limit_that_was_reached(
-    codes: list[int], queued: int, limits: Limits, stopped: bool, why: str
+    codes: list[int], queued: int, limits: CrawlLimits, stopped: bool, why: str
 ) -> None:
     assert reason(codes, {"queued": queued}, limits, 60.0, stopped=stopped) == why
 

@@ -11,7 +11,7 @@ from tests.support.sources import imports_of, sources_of
 ROOT = Path(__file__).parents[2]
 DOORS = {"extensions", "middlewares"}
 # What each room may import besides itself and `errors`. A room that is not named: nothing.
-BASE = {"urls", "politeness", "recrawl"}
+BASE = {"urls", "politeness", "policies", "recrawl"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
 ENGINE = {"engine", "crawl", *SIDES, *BASE}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "urls": {"internals.frostwork", "internals.suffix_list"},
     "politeness": {"urls"},
     "recrawl": {"urls"},
+    "policies": {"internals.patterns", "urls"},
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
@@ -35,7 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "programs": {"krowlspider", "changes", "commands", "config", "corpus", "views", *ENGINE},
 }
 PURE = (
-    *("urls", "politeness", "recrawl", "cluster.ring", "internals.frostwork"),
+    *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
+    *("internals.frostwork", "internals.patterns"),
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),

@@ -208,6 +208,15 @@ def test_every_name_and_link_of_a_page_exists(page: Path) -> None:
             assert member in members(found), f"{path}: {member}"
 
 
+def test_short_names_are_of_files_that_the_page_names() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    files = {path for path, _ in _NAME.findall(text) if path.endswith(".py")}
+    known = set().union(*(members(ROOT / path) for path in files))
+    short = re.findall(r"`([A-Z]\w+(?:\.\w+)?)`", text)
+    assert len(short) > 20
+    assert [name for name in short if name not in known and name != "UNKNOWN"] == []
+
+
 def anchors(page: Path) -> set[str]:
     """Return the fragments by which links lead to the headings of a page, as GitHub makes them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)

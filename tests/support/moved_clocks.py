@@ -1,27 +1,34 @@
 """Clocks of real processes that a test moves ahead: those of all jobs that read one file.
 
-Only the job's own clocks move: timers, leases and archives keep real time. Move them while no host
-rests, or its rest is over too soon.
+Only the job's own clocks move: leases, archives and timers keep real time, except for the wait for
+the next pages that are due. Move them while no host rests, or its rest is over too soon.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from unittest.mock import patch
 
 from krowlspider.crawl.crawls import open_crawl
 from krowlspider.crawl.job import Job
+from krowlspider.frontier.due_pages import DuePages
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 # The variable that names the file.
 FILE = "MOVED_CLOCKS"
+# EXTENSIONS of a crawl whose clocks move.
+MOVED = json.dumps({"tests.support.moved_clocks.MovedJobs": -1000})
 _LEAD = struct.Struct("=d")
+# Seconds between two looks for pages that are due.
+_LOOK = 0.5
 
 
 class MovedClocks:
@@ -61,4 +68,6 @@ class MovedJobs:
             monotonic = staticmethod(clocks.monotonic)
 
         open_crawl(crawler, MovedJob)
+        # No timer ends as the clocks move, and the next tick may be a minute away.
+        patch.object(DuePages, "rest", _LOOK).start()
         return cls()

@@ -1,14 +1,13 @@
 """Check finished WARC files, their records and their indexes to the byte.
 
-Check WARC records: their named fields, and the ids by which they refer to each other. The fields
-are those of ISO 28500:2017, section 5; WARC 1.0 is accepted. Extensions are allowed by the
-standard, so unknown fields and values are at most warned of.
+Of a record, the named fields are checked, and the ids by which records refer to each other. The
+fields are those of ISO 28500:2017, section 5; WARC 1.0 is accepted. The standard allows extensions,
+so unknown fields and values are at most warned of.
 
-Check finished WARC files and their indexes to the byte. Beyond ``fastwarc check`` this checks that
-the file ends where a member ends and that a member is one record, and the fields of each. A payload
-digest must be that of the entity, transfer coding removed; other tools digest the chunks. Each
-index line must lead to its capture, each record id must be of one record, and the records that
-others refer to must exist.
+Of a file, this checks beyond ``fastwarc check`` that it ends where a member ends and that a member
+is one record, and the fields of each. A payload digest must be that of the entity, transfer coding
+removed; other tools digest the chunks. Each index line must lead to its capture, each record id
+must be of one record, and the records that others refer to must exist.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pack a folder of WARC files into one WACZ, with a list of its pages.
 
-Pack a folder of WARC files into one WACZ 1.1.1 (https://specs.webrecorder.net/wacz/1.1.1/). The
-``wacz`` package is not used. It reads all records again for an index that exists already. It also
-keeps all pages in memory, and reads its output once more for the digests.
+The format is WACZ 1.1.1 (https://specs.webrecorder.net/wacz/1.1.1/). The ``wacz`` package is not
+used. It reads all records again for an index that exists already. It also keeps all pages in
+memory, and reads its output once more for the digests.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from krowlspider.archive.cdxj import SEEDS_URI
+from krowlspider.archive.cdxj import POLICIES_URI, SEEDS_URI
 from krowlspider.archive.payload import Original, digest, is_plain
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class FetchNote(Struct, eq=False):
 
 
 class Resource(Struct, eq=False):
-    """The content of a resource record: the seeds of a start, or an answer of the DNS.
+    """The content of a resource record: seeds of a start, sheets, or an answer of the DNS.
 
     ``started`` is in seconds since the epoch. ``truncated`` is whether ``block`` is only the
     beginning.
@@ -435,6 +435,11 @@ def dns_resource(name: str, started: float, addresses: list[tuple[str, float]]) 
 def seeds_resource(text: bytes, started: float, *, truncated: bool = False) -> Resource:
     """Return the seeds that a start of the crawl was given, a seed a line, as they were read."""
     return Resource(SEEDS_URI, started, "text/plain", text, truncated)
+
+
+def policies_resource(text: bytes, started: float) -> Resource:
+    """Return the sheets that are in force from now on, as they were read."""
+    return Resource(POLICIES_URI, started, "application/toml", text, truncated=False)
 
 
 def is_uri(text: str) -> bool:

@@ -249,8 +249,8 @@ class WarcSeries:
         # Records in the files before the open one.
         self._before = 0
         self._serial = 0
-        # The seeds that the next file begins with.
-        self._seeds: Resource | None = None
+        # What the next file begins with, by its URI.
+        self._waiting: dict[str, Resource] = {}
         self.stats = WriterStats()
 
     def append(self, capture: Capture) -> Location:
@@ -300,14 +300,14 @@ class WarcSeries:
         place = self._append_one(lambda: self._maker.resource(resource, self._ids.new()))
         self._add_resource(place, resource)
 
-    def seeds(self, seeds: Resource) -> None:
-        """Write the resource record of the seeds. If no file is open, the next one gets it; none is
-        begun for it. Raises the errors of `append`.
+    def begin_with(self, resource: Resource) -> None:
+        """Write a resource record. If no file is open, the next one gets it, unless another one
+        with its URI follows before; none is begun for it. Raises the errors of `append`.
         """
         if self._file is None:
-            self._seeds = seeds
+            self._waiting[resource.url] = resource
         else:
-            self.resource(seeds)
+            self.resource(resource)
 
     def _add_resource(self, place: Location, resource: Resource) -> None:
         line = cdxj.line(
@@ -401,16 +401,14 @@ class WarcSeries:
     def _begin(self) -> OpenFile:
         """Begin a file. Its first records are composed before it is made: if that fails, no file
         is left."""
-        info, seeds, path = self._ids.new(), self._seeds, self._next_path()
+        info, waiting, path = self._ids.new(), [*self._waiting.values()], self._next_path()
         maker = records.RecordMaker(info, self._options.digest)
         date = records.warc_date(time.time())
         first = self._compress(maker.warcinfo(self._info_block, date=date, filename=path.name))
-        second = b""
-        if seeds is not None:
-            second = self._compress(maker.resource(seeds, self._ids.new()))
+        others = [self._compress(maker.resource(each, self._ids.new())) for each in waiting]
         file = OpenFile(path)
         try:
-            self._write(file, first, second)
+            self._write(file, first, b"".join(others))
         except OSError:
             # Every file begins with its warcinfo record, so remove one that has none.
             file.remove()
@@ -422,11 +420,12 @@ class WarcSeries:
         self._before = self.stats.records
         self.stats.records += 1
         self.stats.files += 1
-        if seeds is not None:
-            place = Location(path.name, len(first), len(second))
-            self._add_resource(place, seeds)
+        at = len(first)
+        for resource, record in zip(waiting, others, strict=True):
+            self._add_resource(Location(path.name, at, len(record)), resource)
+            at += len(record)
             self.stats.records += 1
-            self._seeds = None
+        self._waiting.clear()
         return file
 
     def _next_path(self) -> Path:

@@ -177,9 +177,9 @@ class WarcWriter:
         """Hand in a resource. Raises the errors of `write`."""
         return self._order(partial(self._series.resource, resource), len(resource.block))
 
-    def seeds(self, seeds: Resource) -> asyncio.Future[None]:
-        """Hand in the seeds, which wait for the first capture. Raises the errors of `write`."""
-        return self._order(partial(self._series.seeds, seeds), len(seeds.block))
+    def begin_with(self, resource: Resource) -> asyncio.Future[None]:
+        """Hand in a resource that waits for the first capture. Raises the errors of `write`."""
+        return self._order(partial(self._series.begin_with, resource), len(resource.block))
 
     async def sync(self, then: Callable[[Synced | None], None] | None = None) -> Synced | None:
         """Return when everything handed in before is durable; while stalled, wait for room.

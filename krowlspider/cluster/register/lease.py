@@ -284,7 +284,7 @@ _SLACK = 5.0
 _LOOK_AT_LEASE = 1.0
 
 
-class Lease:
+class MemberLease:
     """The lease of node ``own``, renewed for ``ttl`` seconds at a time.
 
     ``session`` holds the key, None if the key must be taken. ``confirmed``: a reading of the

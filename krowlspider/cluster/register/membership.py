@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.cluster.membership import SIGNAL, ClusterError, UnansweredError, end
-from krowlspider.cluster.register.lease import IdentitySeed, Lease, NodeInfo, PendingNodes, in_use
+from krowlspider.cluster.register.lease import (
+    IdentitySeed,
+    MemberLease,
+    NodeInfo,
+    PendingNodes,
+    in_use,
+)
 from krowlspider.cluster.register.port import PAGES, Register, Service, SessionGoneError, step
 from krowlspider.cluster.register.state import WAIT, read_register, refuse_same_redis, remove_dead
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
@@ -60,7 +66,7 @@ class RegisteredMembership:
         # Keys of the whole cluster, with their values as last read.
         self._shared = (f"{self._root}/{SIGNAL}", f"{self._root}/{PAGES}")
         self._kept: Mapping[str, bytes] = {}
-        self._lease = Lease(
+        self._lease = MemberLease(
             register, self._root, own, ttl, pending_nodes=self._pending, seed=self.seed
         )
         self._live = LiveMembers(own.id, ttl, inf if register.is_supervised else delay)

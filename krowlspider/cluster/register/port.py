@@ -116,7 +116,7 @@ class RegisterKeys:
         entry = await self._register.get(self._root + name)
         return None if entry is None else entry.value
 
-    async def put(self, name: str, value: str) -> None:
+    async def put(self, name: str, value: str | bytes) -> None:
         await self._register.change(step("set", self._root + name, value))
 
     async def delete(self, name: str) -> None:

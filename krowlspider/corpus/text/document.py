@@ -1,7 +1,6 @@
 """Take text, language and metadata from a page of HTML or a PDF.
 
-Take the text and the metadata from a page of HTML or a PDF. HTML is decoded as browsers do, unless
-what is declared does not fit the bytes.
+HTML is decoded as browsers do, unless the declared encoding does not fit the bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Take metadata and main text from the HTML of a page.
 
-Take the main text of a page: by resiliparse or trafilatura, as plain text or as Markdown. Nodes are
-taken by ``values()``: a loop over a collection searches it again for each node.
+resiliparse or trafilatura finds the main text, as plain text or as Markdown. Nodes are taken by
+``values()``: a loop over a collection searches it again for each node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A cluster whose members join and leave by a register, with heartbeats and the end of its
 crawl.
 
-A cluster whose members join and leave, by a register. The ring of the members decides which domains
-each node owns.
+The ring of the members decides which domains each node owns.
 """
 
 from __future__ import annotations
@@ -184,6 +183,8 @@ class Cluster:
         self._clients = RedisClients()
         self.own_client = self._clients.open(redis)
         self.keys = RegisterKeys(register, cluster)
+        # The sheets, which may have megabytes, are in no list of the cluster's keys.
+        self.policy_keys = RegisterKeys(register, f"{cluster}:policies")
         self.signals = Signals(self.keys)
         delay = settings.getfloat("KROWL_TAKEOVER_DELAY")
         self._service = service_in(register, cluster, own, self._ttl)

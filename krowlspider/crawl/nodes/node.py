@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.membership import Signal, Tasks
+from krowlspider.cluster.membership import Signal, Tasks, UnansweredError
 from krowlspider.cluster.register.port import Allowance
 from krowlspider.cluster.ring.live_members import Heartbeat
 from krowlspider.cluster.transport.forwarder import Forwarder, Streams
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.transport.posts import Plain
     from krowlspider.crawl.meters import Meters
     from krowlspider.crawl.nodes.leaving import CrawlPort
+    from krowlspider.crawl.site_policies import SitePolicies
 
 logger = logging.getLogger(__name__)
 
@@ -47,15 +48,17 @@ _ASK_AGAIN = 1.0
 # Seconds for which a node that has joined waits for standing orders. The others send them within
 # two.
 _ORDERS_WAIT = 20.0
-# Seconds after which a node is sent them again whose heartbeats show that it lacks the last one.
+# Seconds after which standing orders are sent again to a node that lacks the last one, as its
+# heartbeats show.
 _TELL_AGAIN = 5.0
-# Seconds for which the seeds of a node that does nothing hold up the links of the others: longer
-# than a node waits for a seed in flight.
+# Seconds for which a node that fetches nothing may hold up the links of the others by its seeds. It
+# is longer than a node waits for a seed in flight.
 _SEEDS_WAIT = 40.0
 
 
 class Node:
-    """The member ``own`` of a cluster. Pop nothing from the frontier unless it is `ready`."""
+    """This process as a member of a cluster; ``own`` is its name. Pop nothing from the frontier
+    while it is not `ready`."""
 
     def __init__(
         self,
@@ -87,12 +90,12 @@ class Node:
         self.orders = OrderPost(self.own, reaches)
         # The process of each node that was sent the standing orders, by its ``Heartbeat.start``,
         # and when, in seconds of the event loop.
-        self._told: dict[str, tuple[int, float]] = {}
+        self._sent_orders: dict[str, tuple[int, float]] = {}
         # Whether this node has the standing orders that others had when it joined.
         self._has_orders = False
         # ``running``: `run` was called. ``joined``: this node is a member of the cluster.
         self.running = self.joined = False
-        # Set when the owner of a URL is known, or when it will never be known.
+        # Set once this node has joined and so knows the owner of each URL, or has failed to join.
         self.owners_settled = asyncio.Event()
 
     def others(self, hosts: list[str]) -> list[str | None]:
@@ -124,7 +127,7 @@ class Node:
 
     @property
     def not_handed_over(self) -> int:
-        """Return how many URLs this node has not handed over although other nodes were there."""
+        """Return how many URLs this node could not hand over although other nodes were there."""
         return self.cluster.not_handed_over if self.running else 0
 
     def silence(self, name: str) -> float:
@@ -149,30 +152,33 @@ class Node:
         members = self.cluster.membership
         return sorted((members.members.keys() | members.pending_nodes) - {self.own})
 
-    def untold(self) -> dict[str, int]:
-        """Return the nodes whose process was not sent the standing orders yet, or lacks them since,
-        for `tell`."""
+    def without_orders(self) -> dict[str, int]:
+        """Return the nodes to which `send_orders` has to send the standing orders, each with the
+        start of its process.
+
+        That process was not sent them yet, or its heartbeats show that it lacks the last one.
+        """
         now, last = asyncio.get_running_loop().time(), self._crawl.figures()["orders"]
         found = {}
         for name in self._live_others():
             counters = self.cluster.membership.members[name].counters
             beat = Heartbeat.of(counters)
-            told, at = self._told.get(name, (None, 0.0))
+            sent_to, at = self._sent_orders.get(name, (None, 0.0))
             # A Redis may have lost them.
             is_behind = counters.get("orders", 0) < last and now >= at + _TELL_AGAIN
-            if beat is not None and (told != beat.start or is_behind):
+            if beat is not None and (sent_to != beat.start or is_behind):
                 found[name] = beat.start
         return found
 
-    def tell(self, name: str, start: int, messages: Iterable[Plain]) -> None:
+    def send_orders(self, name: str, start: int, messages: Iterable[Plain]) -> None:
         """Send a node messages with all standing orders."""
         who = "standing orders"
         if all(self.orders.send(name, who, "take_orders", each) for each in messages):
-            self._told[name] = start, asyncio.get_running_loop().time()
+            self._sent_orders[name] = start, asyncio.get_running_loop().time()
 
-    def tell_again(self, name: str) -> None:
-        """Have a node be `untold`: it has not answered."""
-        self._told.pop(name, None)
+    def forget_sent_orders(self, name: str) -> None:
+        """Have `without_orders` return a node again, as it has not answered."""
+        self._sent_orders.pop(name, None)
 
     @property
     def ready(self) -> bool:
@@ -237,10 +243,16 @@ class Node:
         return "for a share of the cluster's page limit" if is_spent else ""
 
     def run(
-        self, crawl: CrawlPort, *, on_over: Callable[[], None], on_stop: Callable[[], None]
+        self,
+        crawl: CrawlPort,
+        *,
+        on_over: Callable[[], None],
+        on_stop: Callable[[], None],
+        policies: SitePolicies | None = None,
     ) -> None:
         """Start to join, to forward the outbox and to take in messages; return immediately.
 
+        ``policies`` become those of all nodes, see `SharedPolicies`; None without sheets.
         ``on_over`` is called at the end of the crawl on all nodes, ``on_stop`` at the signal STOP.
         """
         self._crawl = crawl
@@ -289,14 +301,19 @@ class Node:
             on_batch=None if self._meters is None else self._meters.inbox.observe,
         )
         self._tasks = Tasks(self._fail)
-        self._tasks.start(self._work(on_over, on_stop))
+        self._tasks.start(self._work(on_over, on_stop, policies))
         self.running = True
 
     def _fail(self, error: Exception) -> None:
         self._crawl.fail(error)
         self.owners_settled.set()
 
-    async def _work(self, on_over: Callable[[], None], on_stop: Callable[[], None]) -> None:
+    async def _work(
+        self,
+        on_over: Callable[[], None],
+        on_stop: Callable[[], None],
+        policies: SitePolicies | None,
+    ) -> None:
         crawl, tasks, signals = self._crawl, self._tasks, self.cluster.signals
 
         def on_signal() -> None:
@@ -315,6 +332,8 @@ class Node:
 
         await signals.refuse_stop(self.cluster.name)
         tasks.start(signals.run(on_signal))
+        if policies is not None:
+            await self._share(policies)
         await self.cluster.join(tasks)
         self.joined = True
         self.owners_settled.set()
@@ -326,12 +345,22 @@ class Node:
             tasks.start(self.allowance.run(crawl.wake, wanted=self._wants_pages))
         tasks.start(self._await_orders())
 
+    async def _share(self, policies: SitePolicies) -> None:
+        """Use the newest sheets of the cluster before anything is fetched, and from then on."""
+        # Crawls without sheets do not load it.
+        from krowlspider.crawl.nodes.shared_policies import SharedPolicies  # noqa: PLC0415
+
+        shared = SharedPolicies(self.cluster.policy_keys, policies, self.own, time.time)
+        with suppress(UnansweredError):
+            await shared.agree()
+        self._tasks.start(shared.run())
+
     def _wants_pages(self) -> bool:
         # While this node waits for the seeds of others, they may need its part of the page limit.
         return not (self._crawl.is_out_of_work() or self._crawl.waits_for_seeds())
 
     async def _await_orders(self) -> None:
-        """Let this node fetch once it knows what people have ordered at the other nodes."""
+        """Wait for the standing orders of the other nodes, then let this node fetch."""
         now = asyncio.get_running_loop().time
         end = now() + _ORDERS_WAIT
         with suppress(TimeoutError):

@@ -1,12 +1,10 @@
 """Undo content codings of fetched and of stored bodies, within bounds (RFC 9110, section 8.4).
 
-Undo content codings, with bounds on input, output and CPU time (RFC 9110, section 8.4). The input
-of a decoder is bounded like its output: a few bytes of one coding can become megabytes of empty
-blocks of the next.
+Input, output and CPU time of a fetched body are bounded. The input of a decoder is bounded like its
+output: a few bytes of one coding can become megabytes of empty blocks of the next.
 
-Undo the content codings of a stored body, as far as it is in them. Many archives store a body
-decoded, and its headers as they came. So a coding that a header names is undone only where the body
-shows it.
+Many archives store a body decoded, and its headers as they came. So a coding that the header of a
+stored body names is undone only if the body shows it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Export URLs and rows of pages as JSON lines, for URLFrontier too, and import such lines.
 
-Export a frontier's URLs for URLFrontier: JSON lines as its client's PutURLs reads them. A line is
-the message URLItem of https://github.com/crawler-commons/url-frontier in the JSON mapping of
-Protocol Buffers. Names of metadata are those of StormCrawler.
+For URLFrontier, lines are as its client's PutURLs reads them: a line is the message URLItem of
+https://github.com/crawler-commons/url-frontier in the JSON mapping of Protocol Buffers. Names of
+metadata are those of StormCrawler.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Repair a damaged frontier, and rebuild what it derives from its queue entries.
 
-Rebuild what a frontier derives from its queue entries: host records, heap and seen marks. A damaged
-store may have lost one without the other.
+Host records, heap and seen marks are rebuilt from the queue entries: a damaged store may have lost
+one without the other.
 
-Repair a damaged frontier, as far as LevelDB can read it. Meanwhile it is moved aside, so that no
-crawl opens it; the next repair completes one that was killed. The files as they were found stay in
-a folder of hard links.
+A frontier is repaired as far as LevelDB can read it. Meanwhile it is moved aside, so that no crawl
+opens it; the next repair completes one that was killed. The files as they were found stay in a
+folder of hard links.
 """
 
 from __future__ import annotations

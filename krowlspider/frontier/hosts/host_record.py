@@ -1,14 +1,14 @@
 """Host records on disk: their format, sum and positions in the ring; and hosts that hold the
 loop.
 
-The hosts on disk by the positions of their domains in the ring of a cluster. Hosts that another
-node owns are found within its ranges of positions. As they leave, these ranges hold only hosts that
-have come to them since: no look at all other hosts is needed.
+`HostPositions` finds hosts on disk by the positions of their domains in the ring of a cluster.
+Hosts that another node owns are found within its ranges of positions, without a look at all others.
+As they leave, these ranges hold only hosts that have come to them since.
 
-Hosts whose pages block the event loop: on the second hold, the host is set aside for a day. The
-watchdog writes each hold of more than five seconds to a file. The next start counts the holds in
-it. A host set aside is out of the heap like a parked one, and its URLs stay queued: after the day
-it is tried again.
+`HostHolds` counts how often the pages of a host have held the event loop. On the second hold, the
+host is set aside for a day. The watchdog writes each hold of more than five seconds to a file. The
+next start counts the holds in it. A host set aside is out of the heap like a parked one, and its
+URLs stay queued: after the day it is tried again.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ _CLOCK = Struct(">d")
 
 
 @dataclass(slots=True)
-class Hold:
+class HostHolds:
     """The holds of one host. ``times`` counts them. ``url`` is the page of the last one; empty
     where it was none of the host's pages."""
 
@@ -332,23 +332,23 @@ class Hold:
         return self.times >= _TIMES
 
 
-def hold_of(store: Store, name: str) -> Hold:
+def holds_of(store: Store, name: str) -> HostHolds:
     """Return the holds of a host, as the store has them."""
     saved = store.get(schema.hold_key(name))
-    return Hold(name) if saved is None else Hold(name, **json.loads(saved))
+    return HostHolds(name) if saved is None else HostHolds(name, **json.loads(saved))
 
 
-def settle_holds(store: Store, notes: Path, wall: float) -> list[Hold]:
-    """Count the holds in the file, and set aside the hosts that have enough. Return a `Hold` for
-    each host in the file that the store knows. Call this before anything is popped.
+def settle_holds(store: Store, notes: Path, wall: float) -> list[HostHolds]:
+    """Count the holds in the file, and set aside the hosts that have enough. Return a `HostHolds`
+    for each host in the file that the store knows. Call this before anything is popped.
 
     ``wall`` is the present time in epoch seconds. The holds are on disk, in one synced batch,
     before the file is removed: a death between the two counts them twice.
     """
-    found: dict[str, Hold] = {}
+    found: dict[str, HostHolds] = {}
     for name, url in _read(notes):
         if name in found or store.get(schema.host_key(name)) is not None:
-            hold = found.setdefault(name, hold_of(store, name))
+            hold = found.setdefault(name, holds_of(store, name))
             hold.times += 1
             hold.url = url
     if found:

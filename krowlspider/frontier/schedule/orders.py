@@ -1,13 +1,13 @@
 """Orders of people for hosts: pauses, blocks and delays, in force and in the store.
 
-Standing orders of people for hosts: blocks, pauses and delays, kept in the store. Each is of a
-name, a name at one port, or a rule of `block_rule`, whether the frontier knows a host of it or not.
-All nodes of a cluster have the same ones: of two for one rule, the later one holds. So an order
-that has ended is kept too, for nodes that come back.
+`StandingOrders` keeps them in the store. Each is of a name, a name at one port, or a rule of
+`block_rule`, whether the frontier knows a host of it or not. All nodes of a cluster have the same
+ones: of two for one rule, the later one holds. So an order that has ended is kept too, for nodes
+that come back.
 
-Orders of a person for hosts while the crawl runs: pauses, blocks and delays. A host that a pause or
-a block covers is put off when its time comes: the pop asks only while there are some. Then it has a
-due time that never comes, so no pop looks at it.
+`Orders` has those in force. A host that a pause or a block covers is put off when its time comes:
+it gets a due time that never comes, so no later pop looks at it. While no pause or block is in
+force, the pop does not ask.
 """
 
 from __future__ import annotations

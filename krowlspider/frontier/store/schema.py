@@ -52,6 +52,7 @@ key                          value
                              identity is that text
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
+``K``                        hosts that ask for a price: JSON ``{host: [price, answers]}``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -64,6 +65,8 @@ key                          value
                              ``key`` has 6 bytes
 ``W`` host                   what hints about the pages of a host are worth, see ``Precisions``
 ``X`` host                   the text of its pages for errors, see ``SoftNotFound``
+``Y`` host ``00`` sheet      what the host has used of the limits of a sheet, see ``Quotas``: pages,
+                             bytes and epoch seconds; without a host, what all of the sheet have
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -113,6 +116,7 @@ OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
 OUTCOMES = b"C"
+PRICES = b"K"
 SEED = b"D"
 SEED_LINE = b"E"
 SEED_SOURCES = b"F"
@@ -129,6 +133,7 @@ DEMAND = b"U"
 SEED_NAME = b"V"
 HINTS = b"W"
 SOFT_NOT_FOUND = b"X"
+QUOTA = b"Y"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -207,6 +212,10 @@ def seed_name_key(key: bytes) -> bytes:
 
 def soft_not_found_key(host: str) -> bytes:
     return SOFT_NOT_FOUND + host.encode()
+
+
+def quota_key(host: str, sheet: str) -> bytes:
+    return b"Y%b\0%b" % (host.encode(), sheet.encode())
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:

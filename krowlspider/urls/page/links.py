@@ -1,8 +1,7 @@
 """Read a page of HTML: its links, title, base and text, and its rules for robots.
 
-Read a page of HTML: its links, title, base, text, and its rules for robots. frostwork scans the
-bytes once, without building a tree. It is faster than selectolax (lexbor), which neither sniffs the
-encoding nor stays linear on deep nesting.
+frostwork scans the bytes once, without building a tree. It is faster than selectolax (lexbor),
+which neither sniffs the encoding nor stays linear on deep nesting.
 """
 
 from __future__ import annotations

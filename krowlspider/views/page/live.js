@@ -170,7 +170,8 @@ let report = "JOBDIR/reports/report.html";
 function showStatus(found) {
   const limit = found.of ? ` of ${number(found.of)}` : "";
   at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
-  at("state").textContent = found.paused;
+  const faulty = found.policies.startsWith("not in force") ? found.policies : "";
+  at("state").textContent = [found.paused, faulty].filter((text) => text).join("; ");
   folder = found.folder;
   report = found.report || `${folder}/reports/report.html`;
   at("place").textContent = `${folder}/control-token`;
@@ -318,13 +319,16 @@ function answer(id, lines, facts) {
 async function showHost(name) {
   try {
     const found = await ask("host", { name });
-    const robots = found.robots.map(
-      (each) => `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`);
+    const robots = found.robots.flatMap((each) => [
+      `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`, ...each.terms]);
+    if (found.priced) {
+      robots.push(`price: ${found.price || "not named"}, ${found.priced} answers 402`);
+    }
     const queue = found.queue.map((entry) => `queued: ${entry.url}`);
     answer("host", [`${name}: ${found.why}`], [
       `state ${found.state}, delay ${duration(found.host.delay)}, ${number(found.host.queued)}`
         + ` queued, ${number(found.host.done)} done, ${number(found.host.dropped)} dropped`,
-      ...robots, ...queue]);
+      ...robots, ...found.sheets.map((line) => `policy: ${line}`), ...queue]);
     at("steering").dataset.host = name;
     at("steering").hidden = at("last").hidden = false;
     await showAnswers();

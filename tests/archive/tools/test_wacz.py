@@ -113,7 +113,7 @@ def seeded(directory: Path) -> list[Path]:
     """Write three pages: of a seed, of one that was redirected twice, and of no seed."""
     directory.mkdir()
     files = series(directory)
-    files.seeds(
+    files.begin_with(
         seeds_resource(b"# ours\nhttp://example.org/page/1\nold.example\nno seed\n", STARTED)
     )
     files.append(capture(3))

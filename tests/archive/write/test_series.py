@@ -324,14 +324,14 @@ def test_notes_and_names_have_records_of_their_own(tmp_path: Path) -> None:
 def test_seeds_follow_the_warcinfo_of_one_file(tmp_path: Path) -> None:
     files = series(tmp_path)
     seeds = seeds_resource(b"example.org\n", STARTED, truncated=True)
-    files.seeds(seeds)
+    files.begin_with(seeds)
     files.close()
     assert finished(tmp_path) == []
     for _ in range(2):
         files.append(capture())
         files.close()
     files.append(capture())
-    files.seeds(seeds)
+    files.begin_with(seeds)
     files.close()
     kinds, cut = [], []
     for path in finished(tmp_path):
@@ -402,7 +402,7 @@ def test_file_ends_when_its_index_is_full(tmp_path: Path) -> None:
 
 def test_a_head_that_cannot_be_composed_leaves_no_file(tmp_path: Path) -> None:
     files = series(tmp_path)
-    files.seeds(Resource("urn:x\n", STARTED, "text/plain", b""))
+    files.begin_with(Resource("urn:x\n", STARTED, "text/plain", b""))
     with pytest.raises(ValueError, match="urn:x"):
         files.append(capture(0))
     assert list(tmp_path.iterdir()) == []

@@ -108,12 +108,12 @@ def test_standing_orders_that_a_redis_lost_are_sent_again(monkeypatch: pytest.Mo
         )
         node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
         node._crawl = SimpleNamespace(figures=lambda: {"orders": 5.0})
-        assert node.untold() == {"b": 1}
-        node.tell("b", 1, [])
-        assert node.untold() == {}
+        assert node.without_orders() == {"b": 1}
+        node.send_orders("b", 1, [])
+        assert node.without_orders() == {}
         monkeypatch.setattr("krowlspider.crawl.nodes.node._TELL_AGAIN", 0.0)
-        assert node.untold() == {"b": 1}
+        assert node.without_orders() == {"b": 1}
         members["b"] = Record(Member("b"), counters={**beat, "orders": 5.0})
-        assert node.untold() == {}
+        assert node.without_orders() == {}
 
     asyncio.run(main())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.admin.edit import forget_host
 from krowlspider.frontier.admin.view import view_host
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.hosts.host_record import NOTES, Hold, Tally, hold_of, settle_holds
+from krowlspider.frontier.hosts.host_record import NOTES, HostHolds, Tally, holds_of, settle_holds
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.work_mark import MARK, WorkMark, left_key, mark_of, strike
 from tests.frontier.conftest import RULE, World, counted
@@ -20,7 +20,7 @@ BAD, GOOD = "http://bad.test/deadly", "http://good.test/"
 DAY = 86_400.0
 
 
-def start_after(world: World, folder: Path, *urls: str) -> list[Hold]:
+def start_after(world: World, folder: Path, *urls: str) -> list[HostHolds]:
     """Start after holds by these URLs were noted; return the holds that are settled."""
     notes = folder / NOTES
     lines = [{"host": url.split("/")[2], "url": url} for url in urls]
@@ -53,7 +53,7 @@ def test_the_second_hold_sets_a_host_aside_for_a_day(world: World, tmp_path: Pat
     world.clocks.pass_(3600.0)
     assert fetched(world) == {GOOD}
     frontier = world.frontier
-    assert (frontier.queued, frontier.deferred_queued, frontier.hopeful) == (2, 2, False)
+    assert (frontier.queued, frontier.deferred_queued, frontier.has_fetchable) == (2, 2, False)
     # A start neither shortens the day nor restarts it.
     assert start_after(world, tmp_path) == []
     world.clocks.pass_(DAY - 7200.0)
@@ -91,7 +91,7 @@ def test_forgetting_a_host_frees_it_after_holds(world: World, tmp_path: Path) ->
     world.frontier.close()
     world.store = world.open_store()
     forget_host(world.store, "bad.test", lambda: None)
-    assert hold_of(world.store, "bad.test").times == 0
+    assert holds_of(world.store, "bad.test").times == 0
     world.store.close()
     world.open()
     world.add(BAD)

@@ -21,7 +21,7 @@ from krowlspider.frontier.hosts.host import (
     RobotsFetch,
 )
 from krowlspider.frontier.hosts.table import SchedulingState
-from krowlspider.frontier.limits import Limits, SessionLimits
+from krowlspider.frontier.limits import FrontierLimits, SessionLimits
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
@@ -185,7 +185,7 @@ CASES: list[tuple[SchedulingState, Callable[[World], Finish]]] = [
 @pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
 @pytest.mark.parametrize(("state", "bring"), CASES)
 def test_host_in_any_state_can_leave(
-    state: SchedulingState, bring: Callable[[World], Finish], limits: Limits
+    state: SchedulingState, bring: Callable[[World], Finish], limits: FrontierLimits
 ) -> None:
     """It leaves without another pop: a node that leaves pops nothing."""
     world = World(KeptMemoryStore, limits=replace(limits, address_concurrency=1, sessions=SESSIONS))

@@ -34,13 +34,13 @@ def test_a_day_of_deferral_survives_rounds_and_restarts(
     host = world.frontier.schedule.pop()
     assert host is not None
     world.frontier.schedule.deferral.defer(host, PARKED)
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     for _ in range(22):
         world.clocks.pass_(ROUND)
         world.commit()
         world.restart()
         assert world.frontier.schedule.pop() is None
-        assert not world.frontier.hopeful
+        assert not world.frontier.has_fetchable
     world.crash()
     world.clocks.pass_(ROUND)
     world.commit()
@@ -67,12 +67,12 @@ def test_a_round_schedules_every_deferred_host(
     assert {host.name for _ in names if (host := world.frontier.schedule.pop())} == names
 
 
-def test_a_short_deferral_ends_at_its_time_and_is_not_hopeful(
+def test_a_short_deferral_ends_at_its_time_and_has_no_fetchable_url(
     world: World,
 ) -> None:
     world.add(A)
     defer(world, 120.0)
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     world.clocks.pass_(119.9)
     assert world.frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
@@ -157,7 +157,7 @@ def test_a_start_keeps_a_short_deferral(
     defer(world, 120.0)
     world.commit()
     world.restart()
-    assert not world.frontier.hopeful
+    assert not world.frontier.has_fetchable
     world.clocks.pass_(119.0)
     assert world.frontier.schedule.pop() is None
     world.clocks.pass_(2.0)

@@ -47,7 +47,7 @@ def test_a_foreign_host_is_held_and_others_are_popped(world: World) -> None:
     world.clocks.pass_(1)
     assert fetched(world) == [B]
     assert state_of_a(world) is SchedulingState.HELD
-    assert world.frontier.hopeful
+    assert world.frontier.has_fetchable
     assert world.frontier.pending == 1 + 1  # the fetched page is not committed yet
 
 

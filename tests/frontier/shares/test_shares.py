@@ -14,7 +14,7 @@ from krowlspider.frontier import shares
 from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
-from krowlspider.frontier.limits import Limits, MemoryLimits, SessionLimits
+from krowlspider.frontier.limits import FrontierLimits, MemoryLimits, SessionLimits
 from krowlspider.frontier.shares import places_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, World
 from tests.support.work import seconds
@@ -49,7 +49,9 @@ def test_an_ipv6_64_is_one_address_and_a_48_one_block(
     assert places_of(address) == places
 
 
-def opened(open_store: Callable[[], Store], limits: Limits = LIMITS, **caps: object) -> World:
+def opened(
+    open_store: Callable[[], Store], limits: FrontierLimits = LIMITS, **caps: object
+) -> World:
     return World(open_store, limits=replace(limits, **caps))  # type: ignore[arg-type]
 
 
@@ -167,7 +169,7 @@ def test_slow_and_failing_hosts_are_of_the_crowd(
 @mostly_in_memory
 @pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
 def test_each_host_that_waits_for_room_is_sent_once(
-    open_store: Callable[[], Store], limits: Limits
+    open_store: Callable[[], Store], limits: FrontierLimits
 ) -> None:
     """Also hosts of which memory has only the name, and hosts only on disk."""
     world = opened(open_store, limits, slots=8, address_concurrency=1)
@@ -283,7 +285,7 @@ def test_a_pop_out_of_looks_continues_immediately(
 
 
 def with_address_delay(
-    open_store: Callable[[], Store], limits: Limits = LIMITS, hosts: int = 50
+    open_store: Callable[[], Store], limits: FrontierLimits = LIMITS, hosts: int = 50
 ) -> World:
     world = opened(open_store, limits, address_delay=0.1, address_concurrency=8)
     world.add(*(f"http://h{number}.test/{page}" for number in range(hosts) for page in (1, 2)))
@@ -293,7 +295,7 @@ def with_address_delay(
 @mostly_in_memory
 @pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
 def test_an_address_is_asked_ten_times_a_second(
-    open_store: Callable[[], Store], limits: Limits
+    open_store: Callable[[], Store], limits: FrontierLimits
 ) -> None:
     world = with_address_delay(open_store, limits)
     times = []

@@ -1,11 +1,11 @@
 """Find the requisites of a page of HTML, or of an SVG document.
 
-Find the requisites of a page of HTML, given what its scan has found for COLUMNS. Pictures that
-scripts load when they come into sight are among them.
+Those of a page are found in what its scan has for COLUMNS. Pictures that scripts load when they
+come into sight are among them.
 
-Find the requisites of an SVG document in an ``object``, ``embed`` or frame. As a picture, an SVG
-loads nothing. As a document it loads what a page does, and style sheets of processing instructions.
-The XML is read up to its first error, as browsers do.
+An SVG document is one in an ``object``, ``embed`` or frame. As a picture, an SVG loads nothing. As
+a document it loads what a page does, and style sheets of processing instructions. The XML is read
+up to its first error, as browsers do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The requisites of one document, of CSS and of a manifest, and import maps.
 
-The requisites of one document, of CSS, and of a manifest. In CSS they are those of ``url()``,
-``@import`` and ``image-set()`` (CSS Syntax Module Level 3). Comments and strings are honoured. The
-time is linear in the length of the text.
+In CSS they are those of ``url()``, ``@import`` and ``image-set()`` (CSS Syntax Module Level 3).
+Comments and strings are honoured. The time is linear in the length of the text.
 """
 
 from __future__ import annotations

@@ -1,0 +1,524 @@
+"""Sheets of a file of policies: what they cover, and which of them decides a key.
+
+The most specific sheet that has a key decides it. From the least to the most specific: a block of
+IP addresses, a longer one later; a name and all names below it, a longer one later; one host; one
+host at one port; a path prefix of a host, a longer one later.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from collections import OrderedDict
+from difflib import get_close_matches
+from ipaddress import ip_address, ip_network
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from krowlspider.errors import KrowlError, counted
+from krowlspider.policies.keys import KEYS, REWRITES, Policy
+from krowlspider.urls.canonical import host_of, name_of, normalise, orders_for
+from krowlspider.urls.seeds import block_rule, ordered_host, rule_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# Hosts for which the sheets are resolved in memory: about 200 bytes each, 800 if sheets cover it.
+# The first one is forgotten first.
+HOSTS_MAX = 65_536
+# Errors of a file that are named; further ones are only counted.
+_ERRORS_MAX = 20
+# The authority of an http or https URL begins at this index or before it.
+_AUTHORITY = 8
+
+_HEADER = re.compile(r"[ \t]*\[\[[ \t]*sheet[ \t]*\]\][ \t]*(?:#.*)?\r?")
+# One key with a plain value on a line; every other line is left to tomllib.
+_TEXT = r"\"[^\"\\\x00-\x1f\x7f]*+\"|'[^'\x00-\x1f\x7f]*+'"
+_END = r"[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?\r?"
+_LINE = re.compile(
+    rf"[ \t]*([a-z_]++)[ \t]*=[ \t]*(?:({_TEXT})|(true|false)|(0|[1-9][0-9]*+)(\.[0-9]++)?"
+    rf"|\[[ \t]*((?:{_TEXT})(?:[ \t]*,[ \t]*(?:{_TEXT}))*+)[ \t]*,?[ \t]*\]){_END}"
+)
+_TEXTS = re.compile(_TEXT)
+# The rows that differ in each sheet, as most are written.
+_OWN = re.compile(r"(name|match) = (\[)?\"([^\"\\\x00-\x1f\x7f]*+)\"(\])?")
+_BLANK = re.compile(_END)
+# Rows of a file that are kept while it is read: sheets often have the same ones.
+_ROWS_MAX = 4096
+_KEY = re.compile(r"[ \t]*(?:\[[ \t]*sheet[ \t]*\.[ \t]*)?[\"']?([\w-]+)[\"']?[ \t]*(?:\]|=|\.)")
+# Kind and text of what a sheet covers, as `_match` returns them.
+_Match = tuple[str, str]
+_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
+
+_NONE = Policy()
+
+
+class BadPolicies(KrowlError):
+    """A file of policies has errors. ``errors`` has a line for each: file, line, what, way out."""
+
+    def __init__(self, errors: list[str]):
+        shown = "; ".join(errors[:3])
+        more = f"; and {counted(len(errors) - 3, 'more error')}" if len(errors) > 3 else ""
+        super().__init__(shown + more)
+        self.errors = errors
+
+
+class Decided(NamedTuple):
+    """The sheet that decides a key, and the line of the key."""
+
+    sheet: str
+    line: int
+
+
+class Sheet:
+    """A sheet: its name, its first line, and the values and lines of its keys."""
+
+    __slots__ = ("lines", "matches", "name", "start", "values")
+
+    def __init__(
+        self,
+        name: str,
+        start: int,
+        matches: tuple[_Match, ...],
+        values: dict[str, Any],
+        lines: tuple[int, ...],
+    ):
+        self.name = name
+        self.start = start
+        self.matches = matches
+        self.values = values
+        # In the order of ``values``.
+        self.lines = lines
+
+    def line_of(self, key: str) -> int:
+        """Return the line of a key that the sheet has."""
+        return self.lines[list(self.values).index(key)]
+
+
+# Sheets, a later one more specific than those before it, or of the same match.
+_Sheets = tuple[Sheet, ...]
+
+
+class _Paths(NamedTuple):
+    """The path prefixes of a host, sorted. ``parents`` has the index of the longest other prefix
+    that each begins with, or -1. ``sheets`` and ``policies`` include those of the parents."""
+
+    prefixes: list[str]
+    parents: list[int]
+    sheets: list[_Sheets]
+    policies: list[Policy]
+
+
+class HostPolicies:
+    """The sheets that cover a host. ``fixed`` is what holds for the host as a whole, but for
+    ``delay``: the longest of any path, in seconds; 0 for none."""
+
+    __slots__ = ("_paths", "_sheets", "delay", "fixed")
+
+    def __init__(self, sheets: _Sheets, paths: dict[str, list[Sheet]] | None = None):
+        self._sheets = sheets
+        self.fixed = _merged(sheets)
+        self._paths = None if paths is None else _in_order(sheets, paths)
+        every = (self.fixed, *(() if self._paths is None else self._paths.policies))
+        self.delay = max(policy.delay or 0.0 for policy in every)
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether `of` depends on the path."""
+        return self._paths is not None
+
+    def of(self, url: str) -> Policy:
+        """Return what holds for a normalised URL of the host, or for a path with its query."""
+        if self._paths is None or (at := self._find(self._paths, url)) < 0:
+            return self.fixed
+        return self._paths.policies[at]
+
+    def why(self, url: str, key: str) -> Decided | None:
+        """Return what decides a key for a URL or a path; None if no sheet does."""
+        at = -1 if self._paths is None else self._find(self._paths, url)
+        sheets = self._sheets if at < 0 or self._paths is None else self._paths.sheets[at]
+        for sheet in reversed(sheets):
+            if key in sheet.values:
+                return Decided(sheet.name, sheet.line_of(key))
+        return None
+
+    @staticmethod
+    def _find(paths: _Paths, url: str) -> int:
+        path = url if url[:1] == "/" else url[url.index("/", _AUTHORITY) :]
+        at = bisect_right(paths.prefixes, path) - 1
+        # Each prefix of the path between the right one and the path begins with the right one.
+        while at >= 0 and not path.startswith(paths.prefixes[at]):
+            at = paths.parents[at]
+        return at
+
+
+def _merged(sheets: Iterable[Sheet]) -> Policy:
+    values: dict[str, Any] = {}
+    for sheet in sheets:
+        values |= sheet.values
+    return Policy(**values) if values else _NONE
+
+
+def _in_order(below: _Sheets, found: dict[str, list[Sheet]]) -> _Paths:
+    paths = _Paths(sorted(found), [], [], [])
+    for at, prefix in enumerate(paths.prefixes):
+        parent = at - 1
+        while parent >= 0 and not prefix.startswith(paths.prefixes[parent]):
+            parent = paths.parents[parent]
+        sheets = (*(below if parent < 0 else paths.sheets[parent]), *found[prefix])
+        paths.parents.append(parent)
+        paths.sheets.append(sheets)
+        paths.policies.append(_merged(sheets))
+    return paths
+
+
+class Policies:
+    """The sheets of a file. ``path`` is the file, for messages and for files that sheets name."""
+
+    def __init__(self, sheets: list[Sheet], path: str = ""):
+        self.sheets = sheets
+        self.path = path
+        self.gives_priorities = any("priority" in sheet.values for sheet in sheets)
+        # Whether a sheet rewrites URLs.
+        self.rewrites = any(not REWRITES.isdisjoint(sheet.values) for sheet in sheets)
+        # By host as in `orders_for`; by name, for it and all below it; by name and path prefix.
+        self._hosts: dict[str, list[Sheet]] = {}
+        self._names: dict[str, list[Sheet]] = {}
+        self._paths: dict[str, dict[str, list[Sheet]]] = {}
+        # By version and length of the prefix, then by the prefix as a number.
+        self._blocks: dict[tuple[int, int], dict[int, list[Sheet]]] = {}
+        self._found: OrderedDict[str, HostPolicies | None] = OrderedDict()
+        # Only while sheets are added: see `_put`.
+        self._first: dict[int, dict[str, Sheet]] = {}
+        self._contradictions: list[tuple[int, str]] = []
+        for sheet in sheets:
+            for match in sheet.matches:
+                self._add(sheet, match)
+        self._first.clear()
+
+    # --- reading ---
+
+    @classmethod
+    def parse(cls, text: str, path: str, *, delay_min: float = 0.0) -> Policies:
+        """Return the sheets of a text in TOML. ``path`` is its file, for messages. ``delay_min`` is
+        KROWL_DELAY_MIN, in seconds: no sheet may give a shorter delay.
+
+        :raises BadPolicies: the text has errors
+        """
+        errors: list[tuple[int, str]] = []
+        sheets: list[Sheet] = []
+        names: dict[str, int] = {}
+        for start, values, lines in _tables(text, errors):
+            sheet = _sheet(start, values, lines, delay_min, errors)
+            if sheet is None:
+                continue
+            if (first := names.setdefault(sheet.name, start)) != start:
+                why = f"the sheet of line {first} has this name: give another"
+                errors.append((start, f"name = {sheet.name!r}: {why}"))
+            sheets.append(sheet)
+        found = cls(sheets, path)
+        errors += found._contradictions
+        if errors:
+            errors.sort(key=lambda each: each[0])
+            shown = [f"{path} line {line}: {error}" for line, error in errors[:_ERRORS_MAX]]
+            if len(errors) > _ERRORS_MAX:
+                shown.append(f"{path}: {counted(len(errors) - _ERRORS_MAX, 'more error')}")
+            raise BadPolicies(shown)
+        return found
+
+    def _add(self, sheet: Sheet, match: _Match) -> None:
+        """Add a sheet under one of its matches, as `_match` returns them."""
+        kind, rest = match
+        if kind == "block":
+            network = ip_network(rest)
+            at = (network.version, network.prefixlen)
+            shift = network.max_prefixlen - network.prefixlen
+            number = int(network.network_address) >> shift
+            self._put(self._blocks.setdefault(at, {}), number, sheet, rest)
+        elif kind == "path":
+            name, _, prefix = rest.partition("/")
+            self._put(self._paths.setdefault(name, {}), "/" + prefix, sheet, rest)
+        else:
+            self._put(self._names if kind == "below" else self._hosts, rest, sheet, rest)
+
+    def _put(self, table: dict[Any, list[Sheet]], key: Any, sheet: Sheet, match: str) -> None:
+        there = table.setdefault(key, [])
+        if not there:
+            there.append(sheet)
+            return
+        if there[-1] is sheet:
+            return
+        # The first sheet of this match that has a key: the others agree with it.
+        first = self._first.get(id(there))
+        if first is None:
+            first = self._first[id(there)] = dict.fromkeys(there[0].values, there[0])
+        there.append(sheet)
+        for name, value in sheet.values.items():
+            other = first.setdefault(name, sheet)
+            if other.values[name] != value:
+                theirs = f"line {other.line_of(name)}, of sheet {other.name!r}"
+                why = f"both match {match}; leave it out of one of them"
+                text = f"{name} of sheet {sheet.name!r} contradicts {theirs}: {why}"
+                self._contradictions.append((sheet.line_of(name), text))
+
+    # --- resolving ---
+
+    def of_host(self, host: str, address: str = "") -> HostPolicies | None:
+        """Return the sheets of a host from `host_of`; None if none covers it. ``address`` is its IP
+        address if it is known: blocks of addresses cover no host without one."""
+        key = f"{host} {address}" if address and self._blocks else host
+        found = self._found.get(key, self)
+        if not isinstance(found, Policies):
+            return found
+        found = self._resolve(host, address)
+        if len(self._found) >= HOSTS_MAX:
+            self._found.popitem(last=False)
+        self._found[key] = found
+        return found
+
+    def explained(self, url: str, address: str = "") -> list[str]:
+        """Return a line for each key that a sheet decides for a normalised URL: its value as in the
+        file, the sheet, and the line. ``address`` is as in `of_host`."""
+        if (found := self.of_host(host_of(url), address)) is None:
+            return []
+        keys = ((key, found.why(url, key)) for key in KEYS)
+        policy = found.of(url)
+        return [
+            f"{key} = {_shown(getattr(policy, key))}: sheet {why.sheet}, line {why.line}"
+            for key, why in keys
+            if why is not None
+        ]
+
+    def _resolve(self, host: str, address: str) -> HostPolicies | None:
+        name = name_of(host)
+        groups = list(self._of_address(address or name)) if self._blocks else []
+        groups += self._of_names(name)
+        groups += [self._hosts[each] for each in reversed(orders_for(host)) if each in self._hosts]
+        paths = self._paths.get(name)
+        sheets = tuple(chain.from_iterable(groups))
+        return HostPolicies(sheets, paths) if sheets or paths else None
+
+    def _of_address(self, address: str) -> Iterator[list[Sheet]]:
+        try:
+            ip = ip_address(address.strip("[]"))
+        except ValueError:
+            return
+        for (version, length), blocks in sorted(self._blocks.items()):
+            if version == ip.version:
+                found = blocks.get(int(ip) >> (ip.max_prefixlen - length))
+                if found is not None:
+                    yield found
+
+    def _of_names(self, name: str) -> Iterator[list[Sheet]]:
+        names, start = self._names, len(name)
+        while start > 0:
+            start = name.rfind(".", 0, start)
+            if (found := names.get(name[start + 1 :])) is not None:
+                yield found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return str([each.pattern if isinstance(each, re.Pattern) else each for each in value])
+    return str(value)
+
+
+# --- the text ---
+
+_Table = tuple[int, dict[str, Any], dict[str, int]]
+
+
+def _tables(text: str, errors: list[tuple[int, str]]) -> Iterator[_Table]:
+    """Yield the first line of each sheet, its values, and the line of each of its keys.
+
+    Sheets with plain lines are read here, ten times as fast as tomllib reads them. A line of a
+    text or an array must not be a header of a sheet, so texts of several lines are refused.
+    """
+    rows = text.removeprefix("\ufeff").split("\n")
+    starts = [at for at, row in enumerate(rows) if "[[" in row and _HEADER.fullmatch(row)]
+    first = starts[0] if starts else len(rows)
+    before = _parsed(rows[:first], 1, errors)
+    for key, at in _key_lines(rows[:first], 1).items():
+        if before is not None and key in before:
+            errors.append((at, f"{key} stands outside a sheet: begin sheets with [[sheet]]"))
+    known: dict[str, tuple[str, Any]] = {}
+    for start, end in zip(starts, [*starts, len(rows)][1:], strict=True):
+        chunk = rows[start + 1 : end]
+        if (found := _plain(chunk, start + 2, known)) is not None:
+            yield start + 1, *found
+            continue
+        table = _parsed(["[[sheet]]", *chunk], start + 1, errors)
+        if table is None:
+            continue
+        lines = _key_lines(chunk, start + 2)
+        others = table.keys() - {"sheet"}
+        errors += [(lines.get(key, start + 1), f"{key} is no part of a sheet") for key in others]
+        yield start + 1, table["sheet"][0], lines
+
+
+def _plain(
+    rows: list[str], start: int, known: dict[str, tuple[str, Any]]
+) -> tuple[dict[str, Any], dict[str, int]] | None:
+    """Return values and lines of rows that are all plain; None if one is not. ``known`` has rows
+    that were read."""
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for at, row in enumerate(rows, start):
+        if not row:
+            continue
+        if (found := known.get(row)) is not None:
+            key, value = found
+        elif (read := _OWN.fullmatch(row)) is not None:
+            key, opened, text, closed = read.groups()
+            if opened != ("[" if closed else None):
+                return None
+            value = [text] if closed else text
+        elif (read := _LINE.fullmatch(row)) is not None:
+            key, value = read[1], _value(read)
+            if len(known) < _ROWS_MAX:
+                known[row] = key, value
+        elif _BLANK.fullmatch(row):
+            continue
+        else:
+            return None
+        if key in values:
+            return None
+        values[key] = value
+        lines[key] = at
+    return values, lines
+
+
+def _value(read: re.Match[str]) -> Any:
+    _, text, flag, whole, fraction, texts = read.groups()
+    if text is not None:
+        return text[1:-1]
+    if texts is not None:
+        return [each[1:-1] for each in _TEXTS.findall(texts)]
+    if flag is not None:
+        return flag == "true"
+    return int(whole) if fraction is None else float(whole + fraction)
+
+
+def _parsed(rows: list[str], start: int, errors: list[tuple[int, str]]) -> dict[str, Any] | None:
+    """Return what tomllib reads in rows that begin with line ``start``; None if it fails."""
+    for at, row in enumerate(rows, start):
+        if '"""' in row or "'''" in row:
+            errors.append((at, "a text of several lines is not read: write it on one line"))
+            return None
+    try:
+        return tomllib.loads("\n".join(rows))
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.search(str(error))
+        line = int(place[1]) if place is not None and place[1] else len(rows)
+        column = f" at column {place[2]}" if place is not None and place[2] else ""
+        errors.append((start + line - 1, f"not TOML{column}: {_PLACE.sub('', str(error))}"))
+    except RecursionError:
+        errors.append((start, "not TOML: too deeply nested"))
+    return None
+
+
+def _key_lines(rows: list[str], start: int) -> dict[str, int]:
+    lines: dict[str, int] = {}
+    for at, row in enumerate(rows, start):
+        if (found := _KEY.match(row)) is not None:
+            lines.setdefault(found[1], at)
+        elif row.lstrip().startswith("[") and (name := row.strip(" \t\r[]").split(".")[0]):
+            lines.setdefault(name, at)
+    return lines
+
+
+# --- the values of a sheet ---
+
+
+def _sheet(
+    start: int,
+    given: dict[str, Any],
+    lines: dict[str, int],
+    delay_min: float,
+    errors: list[tuple[int, str]],
+) -> Sheet | None:
+    """Return a sheet of checked values; None if it cannot be used. Adds what is wrong with it."""
+    before = len(errors)
+    name, matches = given.pop("name", None), given.pop("match", None)
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        errors.append((lines.get("name", start), 'a sheet needs a name: write name = "news"'))
+    at = lines.get("match", start)
+    if not isinstance(matches, list) or not matches:
+        errors.append((at, 'a sheet needs what it covers: write match = ["example.org"]'))
+        matches = []
+    values, found = {}, []
+    for match in matches:
+        try:
+            found.append(_match(match))
+        except ValueError as error:
+            errors.append((at, f"match: {error}"))
+    for key, value in given.items():
+        if (known := KEYS.get(key)) is None:
+            near = get_close_matches(key, (*KEYS, "name", "match"), n=1)
+            hint = f": did you mean {near[0]}?" if near else "; docs/policies.md has them all"
+            errors.append((lines.get(key, start), f"{key} is no key of a sheet{hint}"))
+            continue
+        try:
+            values[key] = known.check(value)
+        except ValueError as error:
+            errors.append((lines.get(key, start), f"{key} = {str(value)[:80]!r}: {error}"))
+    errors += [(lines.get(key, start), text) for key, text in _conflicts(values, delay_min)]
+    if len(errors) > before:
+        return None
+    numbers = tuple([lines.get(key, start) for key in values])
+    return Sheet(str(name), start, tuple(found), values, numbers)
+
+
+def _conflicts(values: dict[str, Any], delay_min: float) -> Iterator[tuple[str, str]]:
+    """Yield keys of a sheet that do not fit the settings or each other, and why."""
+    if (delay := values.get("delay", delay_min)) < delay_min:
+        below = f"below the {delay_min:g} s of KROWL_DELAY_MIN, which hold for every host"
+        yield "delay", f"delay = {delay:g}: {below}"
+    if "recrawl_min" in values and values["recrawl_min"] > values.get("recrawl_max", inf):
+        yield "recrawl_min", "recrawl_min is above recrawl_max"
+    if values.get("robots") == "override" and "permission" not in values:
+        way = 'write permission = "who, when, how" in the same sheet'
+        yield "robots", f"robots = 'override' needs it in writing: {way}"
+
+
+def _match(given: object) -> _Match:
+    """Return the kind of a match, and what it covers:
+
+    - ``block``: the network
+    - ``below``: a name; all names below it too
+    - ``host``: a host as in `orders_for`
+    - ``path``: a name with a path prefix
+
+    :raises ValueError: it is none of these
+    """
+    if not isinstance(given, str):
+        raise ValueError(f"{given!r} is not a text")  # noqa: TRY004
+    text = given.strip()
+    if "/" in text and (text.partition("/")[0].strip("0123456789.") == "" or text.count(":") > 1):
+        try:
+            return "block", str(ip_network(text.replace("[", "").replace("]", "")))
+        except ValueError as error:
+            raise ValueError(f"{text[:80]!r} is no block of addresses: {error}") from None
+    if text.startswith("host:"):
+        return "host", ordered_host(text.removeprefix("host:"))
+    if "://" in text or ("/" in text and ")" not in text):
+        raise ValueError(
+            f"{text[:80]!r} has a path but is no SURT prefix: write 'org,example,www,)/news' for"
+            " www.example.org/news, or the name of the host alone"
+        )
+    surt, bracket, path = text.partition(")")
+    if bracket and path:
+        return _path_match(surt, path)
+    rule = block_rule(text)
+    return "below" if rule[-1] == "," else "host", rule_name(rule)
+
+
+def _path_match(surt: str, path: str) -> _Match:
+    rule = block_rule(f"{surt})")
+    url = normalise(f"http://{rule_name(rule)}{path}") if path[0] == "/" else None
+    if url is None:
+        raise ValueError(f"{f'{surt}){path}'[:80]!r} is no SURT prefix such as org,example,)/news")
+    name = rule_name(rule)
+    return "path", name + url[url.index("/", _AUTHORITY) :]
