@@ -327,6 +327,8 @@ class Explainer(Struct, frozen=True):
         reason = self.scope.refusal(url, name, 0, name)
         if reason is None and self.exclusions.match(url):
             reason = "exclude"
+        if reason is None and self.policies is not None:
+            reason = self._refused_by_sheet(url, name)
         if reason is not None:
             words, setting = REFUSED[reason]
             return "refused", f"It is not queued where it is found: {words}.", setting
@@ -343,12 +345,28 @@ class Explainer(Struct, frozen=True):
         why += " scrapy frontier --import adds it to the queue."
         return "unknown", why, ""
 
+    def _refused_by_sheet(self, url: str, name: str) -> str | None:
+        assert self.policies is not None
+        if (found := self.policies.of_host(name)) is None:
+            return None
+        return found.of(url).refusal(url, is_page=True, is_given=False) or None
+
     # --- robots.txt ---
 
     def _verdict(self, url: str) -> Verdict:
         if not self.obeys_robots:
             return Verdict.ALLOWED
-        return self.gate.verdict(authority_of(url), url)
+        verdict = self.gate.verdict(authority_of(url), url)
+        is_refused = verdict in (Verdict.DISALLOWED, Verdict.UNDECIDED)
+        return Verdict.ALLOWED if is_refused and self._is_permitted(url) else verdict
+
+    def _is_permitted(self, url: str) -> bool:
+        """Return whether a sheet overrides robots.txt for a URL."""
+        if self.policies is None:
+            return False
+        name = host_of(url)
+        found = self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
+        return found is not None and found.of(url).robots == "override"
 
     def _robots_line(self, url: str) -> str:
         if (saved := self.store.get(robots_key(authority_of(url)))) is None:
@@ -372,7 +390,7 @@ def _bare_url(text: str) -> str | None:
 
 def _address_of(host: Host | None) -> str:
     """Return the address at which a host was last fetched; "" if it is not known."""
-    return "" if host is None else host.shares.address[1:]
+    return "" if host is None else host.shares.address[1:].removesuffix("/64")
 
 
 def _same(url: str) -> str:

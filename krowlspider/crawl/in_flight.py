@@ -54,8 +54,8 @@ EXCUSED = frozenset({End.EXCUSED, End.EXCUSED_LAST})
 class InFlight(Struct, eq=False):
     """One request in flight: for a leased page, or for a robots.txt.
 
-    The download handlers set ``note``, ``memory`` and ``received``. Only its own methods and
-    `Flights` change the rest.
+    The download handlers set ``note``, ``memory``, ``received`` and ``is_challenged``. Only its own
+    methods and `Flights` change the rest.
 
     - ``lease``: of the page; None for a robots.txt, and once the page is back in its queue.
     - ``wait``: seconds from the end of the request to the next request of the host, at least.
@@ -67,7 +67,10 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
+    - ``is_head``: a request by HEAD, before the GET of its page.
+    - ``secrets``: lines of the request that the archive gets without their values.
     - ``refetch``: row and conditions of a page that is fetched again; else None.
+    - ``is_challenged``: it was not signed, and its host asks for a signature.
     """
 
     host: Host
@@ -83,7 +86,10 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
+    secrets: tuple[bytes, ...] = ()
+    is_head: bool = False
     refetch: Refetch | None = None
+    is_challenged: bool = False
 
     def mark(self, queues: EntryQueues) -> bytes:
         """Return the mark for the work on its page, or on the robots.txt of a host."""
@@ -96,6 +102,10 @@ class InFlight(Struct, eq=False):
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""
         self.wait = max(self.wait, seconds)
+
+    def put_off(self) -> None:
+        """Have the host of an answered request deferred."""
+        self.defers = True
 
     def fail(self, reason: str, end: End = End.FAILED, *, defers: bool = False) -> None:
         """Set how the request has failed, and whether its host is deferred."""
@@ -213,7 +223,7 @@ def cpu_clock() -> Callable[[], float]:
     return clock
 
 
-class Turns:
+class LoopTurns:
     """The number of answers, or of requests, in one turn of the event loop: ``at_once``.
 
     A turn has fewer when the machine is busy or pages are costly, and fewer still while somebody
@@ -264,7 +274,7 @@ class LoopThrottle:
     ``clock`` returns monotonic seconds, by which ``turns`` learns how long a turn is.
     """
 
-    def __init__(self, turns: Turns, clock: Callable[[], float]):
+    def __init__(self, turns: LoopTurns, clock: Callable[[], float]):
         self._turns = turns
         self._clock = clock
         self._began = 0.0

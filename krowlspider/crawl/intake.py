@@ -334,8 +334,9 @@ class Intake:
                 if is_known and (owners is None or owners[at] is None)
             ]
             self.note_known(old, page if keeps else "", f"{path}{hop}")
-        candidates = []
-        foreign: list[Foreign] = []
+        policies = self._policies
+        ranks = policies if policies is not None and policies.gives_priorities else None
+        candidates, foreign = list[Candidate](), list[Foreign]()
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
                 self.count_dropped(reason)
@@ -343,7 +344,7 @@ class Intake:
                     self.refuse_seed(urls[at], reason, chain)
                 continue
             url, identity = urls[at], keys[at]
-            own = 0 if self._policies is None else self._policies.priority(url, host)
+            own = 0 if ranks is None else ranks.priority(url, host)
             if request:
                 entry = self._codec.entry(request(url), url)
             elif is_plain:

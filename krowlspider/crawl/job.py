@@ -9,6 +9,7 @@ import os
 import random
 import time
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -26,7 +27,7 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.commits import Checkpoint, Commits, Loss, OpenWarcNote, settle_open_file
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.crawl.in_flight import Decoders, LoopThrottle, Turns, cpu_clock
+from krowlspider.crawl.in_flight import Decoders, LoopThrottle, LoopTurns, cpu_clock
 from krowlspider.crawl.limits import CapWarnings
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
@@ -38,7 +39,9 @@ from krowlspider.crawl.parts import (
     page_rows,
     robots_fetches,
     seen_set,
+    signer,
     site_policies,
+    sites,
     traces,
     warc_folder,
     warc_writer,
@@ -62,7 +65,7 @@ from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id,
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
     from scrapy.settings import BaseSettings
@@ -70,7 +73,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.crawl.meters import Meters
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.host import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.urls.scope import AskedScope
@@ -150,18 +153,24 @@ class Job:
         self.began = self.wall()
         self.meters = meters
         self._seat = seat
-        self.rule = delay_policy(settings)
         # The sheets of KROWL_POLICIES; None without them.
         self.policies = site_policies(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
+        # The hosts in memory.
+        self._hosts: Mapping[str, Host] = {}
+        # What they say of a pop or a fetch; None without them.
+        self.sites = sites(self.policies, self.user_agent, self._address_of)
+        self.rule = delay_policy(settings)
+        if self.sites is not None:
+            self.rule = self.sites.delays(self.rule)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
         # Why the crawl has stopped, if a person has to mend something before the next start.
         self.stop_reason = ""
-        self.turns = Turns()
-        self.throttle = LoopThrottle(self.turns, self.monotonic)
+        self.loop_turns = LoopTurns()
+        self.throttle = LoopThrottle(self.loop_turns, self.monotonic)
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
         self._on_failure: Callable[[Exception], None] | None = None
@@ -286,10 +295,13 @@ class Job:
 
     def _open_frontier(self, boot: bytes) -> None:
         settings, seat = self._settings, self._seat
+        limits = frontier_limits(settings)
+        if self.sites is not None:
+            limits = replace(limits, concurrency_of=self.sites.concurrency)
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
-            frontier_limits(settings),
+            limits,
             self.rule,
             monotonic=self.monotonic,
             wall=self.wall,
@@ -299,6 +311,7 @@ class Job:
             pages=page_rows(settings, self.store, self.hasher),
             quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
         )
+        self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(
             settings,
@@ -350,6 +363,8 @@ class Job:
             on_answer=self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None,
             on_look_up=None if meters is None else meters.dns.observe,
         )
+        # What signs requests; None without KROWL_SIGN_KEY.
+        self.signer = signer(settings, self.wall)
         self.outages = Outages(self.frontier, self.fetching.resolver.stats, self.stop_for)
         # What sends traces; None without KROWL_TRACES.
         self.traces = traces(settings, self.spider, node, self.wall)
@@ -423,6 +438,11 @@ class Job:
         if self.guard is None or not (self.frontier.has_fetchable or self.frontier.leased):
             return None
         return self.guard.low
+
+    def _address_of(self, host: str) -> str:
+        """Return the last IP address of a host in memory, of IPv6 its /64; "" if unknown."""
+        found = self._hosts.get(host)
+        return "" if found is None else found.shares.address[1:].removesuffix("/64")
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX

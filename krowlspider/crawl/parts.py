@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import socket
 from contextlib import AsyncExitStack
@@ -42,10 +43,14 @@ if TYPE_CHECKING:
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
     from krowlspider.crawl.site_policies import SitePolicies
+    from krowlspider.crawl.sites import Sites
     from krowlspider.crawl.tracing import Traces
+    from krowlspider.fetch.signing import Signer
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
+
+logger = logging.getLogger(__name__)
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -178,6 +183,18 @@ def robots_fetches(
     )
 
 
+def sites(
+    policies: SitePolicies | None, agent: str, address_of: Callable[[str], str]
+) -> Sites | None:
+    """Return what the sheets say of a pop or a fetch, as `Sites`; None without sheets."""
+    if policies is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.sites import Sites  # noqa: PLC0415
+
+    return Sites(policies, agent, address_of)
+
+
 def idle_connections(settings: BaseSettings) -> int:
     """Return how many idle connections may be kept, besides those in flight.
 
@@ -259,6 +276,35 @@ def traces(
     from krowlspider.crawl import tracing  # noqa: PLC0415 - rarely used
 
     return tracing.Traces(endpoint, spider, node, wall)
+
+
+def signer(settings: BaseSettings, wall: Callable[[], float]) -> Signer | None:
+    """Return what signs requests; None without a key. ``wall`` returns epoch seconds.
+
+    :raises SettingsError: the key cannot be used any more
+    """
+    if not (path := settings["KROWL_SIGN_KEY"]):
+        return None
+    from krowlspider.fetch import signing  # noqa: PLC0415 - few crawls sign
+
+    try:
+        key = signing.read_key(path, wall())
+    except ValueError as error:
+        raise SettingsError(f"KROWL_SIGN_KEY={path} {error}") from error
+    if Path(path).stat().st_mode & 0o077:
+        logger.warning(
+            "KROWL_SIGN_KEY=%s can be read by other users of this machine, who can then crawl in"
+            " your name: chmod 600 %s",
+            path,
+            path,
+        )
+    return signing.Signer(
+        key,
+        signing.agent_origin(settings["KROWL_SIGN_AGENT"]),
+        always=settings["KROWL_SIGN"] == signing.ALWAYS,
+        life=settings.getfloat("KROWL_SIGN_EXPIRY"),
+        wall=wall,
+    )
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:

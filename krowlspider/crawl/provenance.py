@@ -57,7 +57,7 @@ _PUBLIC = {
 # network, stores and other nodes.
 _PRIVATE = (
     *IN_FILES,
-    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE"),
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_SIGN_KEY"),
     *("KROWL_POLICIES", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
     # Its fields are written as they are.
     "KROWL_WARC_INFO",
@@ -164,6 +164,12 @@ class Provenance:
     def name(self, name: str, records: list[tuple[str, float]]) -> None:
         """Write an answer of the DNS to the archive: addresses with their lifetimes in seconds."""
         self._watch(self._archive.resource, dns_resource(name, time.time(), records))
+
+    def permission(self, url: str, text: str, sheet: str) -> None:
+        """Write a permission to override a robots.txt to the archive. ``url`` is that of the file,
+        ``sheet`` the sheet and line that has the permission."""
+        fields = [("robots", "override"), ("permission", text), ("sheet", sheet)]
+        self._watch(self._archive.note, FetchNote(url, time.time(), fields))
 
     def seeds(self, text: bytes, *, truncated: bool) -> None:
         """Write the seeds of this start to the archive, once it writes a file."""

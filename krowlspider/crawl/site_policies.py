@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.utils.asyncio import run_in_thread
 
+from krowlspider.crawl.sheet_files import SheetFiles
 from krowlspider.errors import SettingsError, counted
 from krowlspider.frontier.quotas import Quotas
 from krowlspider.policies.rewrites import rewritten
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.store.store import Store
-    from krowlspider.policies.keys import Policy
     from krowlspider.policies.sheets import HostPolicies
 
 logger = logging.getLogger(__name__)
@@ -36,11 +36,12 @@ _ERRORS_LOGGED = 20
 
 
 class Version(NamedTuple):
-    """A text of sheets, and its SHA-256 in hexadecimal."""
+    """A text of sheets, its SHA-256 in hexadecimal, and the files that the sheets name."""
 
     text: bytes
     digest: str
     policies: Policies
+    files: SheetFiles
 
 
 class SitePolicies:
@@ -109,6 +110,11 @@ class SitePolicies:
         found = self.of(host_of(page))
         return None if found is None else found.of(page).scope
 
+    @property
+    def gives_priorities(self) -> bool:
+        """Whether a sheet has a priority."""
+        return self.policies.gives_priorities
+
     def priority(self, url: str, host: str) -> int:
         """Return the priority of a link to a normalised URL of a host."""
         found = self.of(host)
@@ -142,20 +148,25 @@ class SitePolicies:
         sheet_exclude, sheet_include, max_pages, max_bytes, max_seconds.
         """
         made: list[str | None] = []
+        # Most links of a page lead to one host.
+        last, found = None, None
         for url, host, reason in zip(urls, hosts, reasons, strict=True):
-            if (found := self.of(host)) is None:
+            if host != last:
+                last, found = host, self.of(host)
+            if found is None:
                 made.append("depth" if is_beyond else reason)
                 continue
             policy = found.of(url)
             if is_beyond if policy.depth is None else depth > policy.depth:
                 made.append("depth")
-            else:
-                refused = reason or _refused_by(
-                    policy, url, is_page=not is_requisite, is_given=is_given
-                )
-                is_page = not is_requisite
-                made.append(refused or self._quotas.refusal(found, host, url, is_page=is_page))
-        return [reason or None for reason in made]
+                continue
+            is_page = not is_requisite
+            if reason is None and (policy.exclude or policy.include):
+                reason = policy.refusal(url, is_page=is_page, is_given=is_given) or None  # noqa: PLW2901
+            if reason is None and policy.is_limited:
+                reason = self._quotas.refusal(found, host, url, is_page=is_page) or None  # noqa: PLW2901
+            made.append(reason)
+        return made
 
     def refusal(self, lease: Lease) -> str:
         """Return the reason of a sheet to drop an entry that was popped; "" for none."""
@@ -165,7 +176,7 @@ class SitePolicies:
         policy, is_page = found.of(entry.url), not (entry.request and entry.file)
         if policy.depth is not None and entry.depth > policy.depth:
             return "depth"
-        refused = _refused_by(policy, entry.url, is_page=is_page, is_given=entry.is_seed)
+        refused = policy.refusal(entry.url, is_page=is_page, is_given=entry.is_seed)
         is_new = is_page and not entry.is_again
         return refused or self._quotas.refusal(found, host.name, entry.url, is_page=is_new)
 
@@ -178,14 +189,14 @@ class SitePolicies:
     def parse(self, text: bytes) -> Version:
         """Return a version of a text; it may take seconds.
 
-        :raises BadPolicies: the text has errors
+        :raises BadPolicies: the text has errors, or a file that it names
         """
         try:
             sheets = Policies.parse(text.decode(), str(self._path), delay_min=self._delay_min)
         except UnicodeDecodeError as error:
             line = text.count(b"\n", 0, error.start) + 1
             raise BadPolicies([f"{self._path} line {line}: not UTF-8"]) from error
-        return Version(text, hashlib.sha256(text).hexdigest(), sheets)
+        return Version(text, hashlib.sha256(text).hexdigest(), sheets, SheetFiles(sheets))
 
     def use(self, version: Version) -> None:
         """Put a version into force."""
@@ -254,14 +265,6 @@ class SitePolicies:
                 if self.on_order is not None:
                     self.on_order(found)
                 self.use(found)
-
-
-def _refused_by(policy: Policy, url: str, *, is_page: bool, is_given: bool) -> str:
-    if policy.exclude and any(pattern.search(url) for pattern in policy.exclude):
-        return "sheet_exclude"
-    if policy.include is None or is_given or not is_page:
-        return ""
-    return "" if any(pattern.search(url) for pattern in policy.include) else "sheet_include"
 
 
 def _stat_of(stat: os.stat_result) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
 from functools import cached_property, lru_cache, partial
@@ -14,6 +15,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import StopDownload
 from scrapy.http import Headers, HtmlResponse
 from scrapy.responsetypes import responsetypes
+from scrapy.utils.asyncio import run_in_thread
 from twisted.python.failure import Failure
 from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
@@ -26,6 +28,7 @@ from krowlspider.crawl.recrawl import OFF, Refetch
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
+from krowlspider.fetch.http.head import without_secrets
 from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
@@ -34,11 +37,11 @@ from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
-from krowlspider.urls.page.headers import values_of
+from krowlspider.urls.page.headers import PAYMENTS, values_of
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -47,7 +50,9 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Location
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.fetch.http.head import Proxy
+    from krowlspider.crawl.sites import Sites
+    from krowlspider.fetch.http.head import Proxy, Target
+    from krowlspider.fetch.signing import Signer
 
 # No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
 # know punycode, and Python decodes it in quadratic time.
@@ -120,8 +125,11 @@ def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
 logger = logging.getLogger(__name__)
 
 
-# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy.
-_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization"})
+# Bytes from which a body is digested in a thread.
+_LONG = 512 * 1024
+# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy. No
+# request offers a payment.
+_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization", *PAYMENTS})
 
 
 class _Signals:
@@ -172,8 +180,10 @@ class DownloadHandler(BaseDownloadHandler):
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters
+        self._sites = self._job.sites
         self._throttle = self._job.throttle
         self._keeps_rows = keeps_pages(settings)
+        self._algorithm: str = settings["KROWL_WARC_DIGEST"]
         self._digests_text = settings["KROWL_RECRAWL"] != OFF
         self._ids = RecordIds()
         self._last_tries = LastTries(settings, self._count)
@@ -206,15 +216,23 @@ class DownloadHandler(BaseDownloadHandler):
             self._meters.fetched(exchange)
         if in_flight.trace is not None:
             in_flight.trace.answered(exchange)
-        if exchange.stored is not None:
-            await self._job.archive.room()
-        self._archive(request, in_flight, exchange)
+        is_archived = not in_flight.is_head and (
+            self._sites is None or self._is_archived(self._sites, in_flight)
+        )
+        if is_archived:
+            if exchange.stored is not None:
+                await self._job.archive.room()
+            self._archive(request, in_flight, exchange)
+        else:
+            self._leave_out(request, in_flight, exchange)
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
         in_flight.memory.resize(len(exchange.body))
         body = exchange.body
         if exchange.stored is not None:
             body = await self._load(in_flight, in_flight.memory, exchange.stored)
+        if not is_archived:
+            await self._digest_payload(in_flight, body)
         response = await self._decode(request, in_flight, exchange, body)
         if self._digests_text and not exchange.truncated:
             await self._digest(in_flight, response)
@@ -231,6 +249,11 @@ class DownloadHandler(BaseDownloadHandler):
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
         meta, frontier = request.meta, self._job.frontier
+        sign = (
+            None
+            if self._job.signer is None
+            else self._signing(self._job.signer, request, in_flight)
+        )
         in_flight.memory = FetchMemory(self._job.memory)
         try:
             exchange = await self._job.fetching.client.fetch(
@@ -247,6 +270,7 @@ class DownloadHandler(BaseDownloadHandler):
                 memory=in_flight.memory,
                 spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
+                sign=sign,
             )
         except FetchError as error:
             if isinstance(error, TooLarge) and error.exchange and in_flight.robots_fetch:
@@ -261,14 +285,45 @@ class DownloadHandler(BaseDownloadHandler):
             if in_flight.trace is not None:
                 in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
+            if in_flight.is_head or not (
+                self._sites is None or self._is_archived(self._sites, in_flight)
+            ):
+                raise as_scrapy(error) from error
             if error.exchange is not None:
                 if error.exchange.stored is not None:
                     await self._job.archive.room()
                 self._archive(request, in_flight, error.exchange)
             in_flight.note = self._job.notes.failed(in_flight, error, meta)
             raise as_scrapy(error) from error
+        if self._job.signer is not None:
+            self._learn_challenge(
+                self._job.signer, in_flight, exchange, was_signed=sign is not None
+            )
         await self._throttle()
         return exchange
+
+    def _signing(
+        self, signer: Signer, request: Request, in_flight: InFlight
+    ) -> Callable[[Target, str], bytes] | None:
+        """Return what signs a request as it is sent; None for one that is not signed.
+
+        One that a spider has signed keeps that signature alone.
+        """
+        name = in_flight.host.name
+        if not signer.signs(name) or b"Signature-Input" in request.headers:
+            return None
+        return partial(signer.lines, name)
+
+    def _learn_challenge(
+        self, signer: Signer, in_flight: InFlight, exchange: Exchange, *, was_signed: bool
+    ) -> None:
+        in_flight.is_challenged = signer.answered(
+            in_flight.host.name,
+            exchange.status,
+            exchange.headers,
+            was_signed=was_signed,
+            count=self._count,
+        )
 
     async def _load(
         self, in_flight: InFlight, memory: FetchMemory, stored: StoredResponse
@@ -305,7 +360,8 @@ class DownloadHandler(BaseDownloadHandler):
                     raise TooLarge("what was received of it decodes to less than 500 KiB")
         except FetchError as error:
             error.exchange = exchange
-            in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
+            if self._sites is None or self._is_archived(self._sites, in_flight):
+                in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
 
@@ -340,9 +396,22 @@ class DownloadHandler(BaseDownloadHandler):
         return None
 
     def _request_headers(self, request: Request, in_flight: InFlight) -> list[tuple[bytes, bytes]]:
+        headers = self._own_headers(request)
+        if self._sites is not None:
+            headers = self._with_sheets(self._sites, in_flight, headers)
         if in_flight.refetch is not None:
-            return [*self._own_headers(request), *headers_of_conditions(in_flight.refetch.sent)]
-        return self._own_headers(request)
+            return [*headers, *headers_of_conditions(in_flight.refetch.sent)]
+        return headers
+
+    def _with_sheets(
+        self, sites: Sites, in_flight: InFlight, own: list[tuple[bytes, bytes]]
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a request with those of the sheets that cover its URL."""
+        policy = sites.of(in_flight.url, in_flight.host.name)
+        if policy is None:
+            return own
+        headers, in_flight.secrets = sites.headers(policy, in_flight.url, own)
+        return headers
 
     def _own_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         if not request.headers:
@@ -364,6 +433,8 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if in_flight.secrets:
+            capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
             fetched = self._fetched(exchange, capture.receipt, in_flight.refetch)
@@ -378,6 +449,36 @@ class DownloadHandler(BaseDownloadHandler):
             written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
+
+    @staticmethod
+    def _is_archived(sites: Sites, in_flight: InFlight) -> bool:
+        """Return whether an answer is archived. A robots.txt always is."""
+        if in_flight.robots_fetch is not None:
+            return True
+        policy = sites.of(in_flight.url, in_flight.host.name)
+        return policy is None or policy.archive is not False
+
+    def _leave_out(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
+        """Keep of an answer that is not archived what its row needs."""
+        request.meta["download_latency"] = exchange.times.latency
+        in_flight.received = exchange.response_size
+        self._count_answer(exchange.status, in_flight.received)
+        if in_flight.is_head or exchange.status in THROTTLING:
+            return
+        self._count("krowl/archive/left_out_count")
+        if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
+            in_flight.lease.fetched = self._fetched(exchange, Receipt(), in_flight.refetch)
+
+    async def _digest_payload(self, in_flight: InFlight, body: bytes) -> None:
+        """Give the row of a page that is not archived the digest of its payload."""
+        fetched = None if in_flight.lease is None else in_flight.lease.fetched
+        if fetched is not None and body:
+            digested = hashlib.new(self._algorithm, usedforsecurity=False)
+            if len(body) > _LONG:
+                await run_in_thread(digested.update, body)
+            else:
+                digested.update(body)
+            fetched.receipt.payload = digested.digest()
 
     def _fetched(self, exchange: Exchange, receipt: Receipt, refetch: Refetch | None) -> Fetched:
         status = exchange.status

@@ -16,7 +16,7 @@ import msgspec
 from krowlspider.frontier.store.schema import quota_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.store.store import Batch, Store
@@ -114,19 +114,53 @@ class Quotas:
     def put(self, batch: Batch) -> None:
         """Write what has changed since the last call."""
         for key in self._changed:
-            used = self._used[key]
-            batch.put(key, _USED.pack(used.pages, used.size, used.began))
+            batch.put(key, _packed(self._used[key]))
         self._changed.clear()
         if (over := len(self._used) - _COUNTS) > 0:
             for key in list(islice(self._used, over)):
                 if not self._used[key].in_flight:
                     del self._used[key]
 
+    # --- hosts that move ---
+
+    def of_host(self, host: str) -> dict[str, tuple[int, int, float]]:
+        """Return what a host has used, by sheet: pages, bytes, and seconds since the first page."""
+        now = self._wall()
+        found = {}
+        for key in self._store.keys(prefix := quota_key(host, "")):
+            used = self._get(key)
+            age = max(0.0, now - used.began) if used.began else 0.0
+            found[key[len(prefix) :].decode()] = used.pages, used.size, age
+        return found
+
+    def take(self, host: str, used: Mapping[str, tuple[int, int, float]], batch: Batch) -> None:
+        """Add what a host has used elsewhere."""
+        for sheet, (pages, size, age) in used.items():
+            own = self._get(key := quota_key(host, sheet))
+            own.pages += pages
+            own.size += size
+            began = self._wall() - age
+            own.began = min(own.began or began, began)
+            batch.put(key, _packed(own))
+
+    def forget(self, host: str, batch: Batch) -> None:
+        """Put the removal of what a host has used into the batch."""
+        for key in self._store.keys(quota_key(host, "")):
+            batch.delete(key)
+            self._used.pop(key, None)
+            self._changed.discard(key)
+
+    # --- parts ---
+
     def _get(self, key: bytes) -> _Used:
         if (used := self._used.get(key)) is None:
             saved = self._store.get(key)
             used = self._used[key] = _Used(*_USED.unpack(saved)) if saved else _Used()
         return used
+
+
+def _packed(used: _Used) -> bytes:
+    return _USED.pack(used.pages, used.size, used.began)
 
 
 def _is_page(lease: Lease) -> bool:

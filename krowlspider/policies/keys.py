@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.internals.patterns import steps_of
+from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,13 @@ _PRINTABLE = re.compile(r"[ -~]+")
 _RESERVED = {
     **dict.fromkeys(("connection", "content-length", "host", "te", "trailer"), "the crawl sets it"),
     **dict.fromkeys(("transfer-encoding", "upgrade"), "the crawl sets it"),
+    **dict.fromkeys(("expect", "if-modified-since", "if-none-match"), "the crawl sets it"),
+    "range": "whole pages are fetched",
     "authorization": "use the key auth",
     "cookie": "use the key cookies",
+    "proxy-authorization": "it is for the proxy, not for the site",
     "user-agent": "use the key user_agent_suffix",
+    **{name.decode().lower(): "no request may offer to pay" for name in PAYMENTS},
 }
 
 
@@ -63,6 +68,7 @@ class Policy:
     headers: dict[str, str] | None = None
     cookies: str | None = None
     auth: str | None = None
+    auth_over_http: bool | None = None
     head: bool | None = None
     www: str | None = None
     index_pages: str | None = None
@@ -73,6 +79,19 @@ class Policy:
     archive: bool | None = None
     robots: str | None = None
     permission: str | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return not (self.max_pages is self.max_bytes is self.max_seconds is None)
+
+    def refusal(self, url: str, *, is_page: bool, is_given: bool) -> str:
+        """Return sheet_exclude or sheet_include if a normalised URL must not be fetched for it;
+        else "". ``include`` holds for pages that no person has given."""
+        if self.exclude and any(pattern.search(url) for pattern in self.exclude):
+            return "sheet_exclude"
+        if self.include is None or is_given or not is_page:
+            return ""
+        return "" if any(pattern.search(url) for pattern in self.include) else "sheet_include"
 
 
 class Key(NamedTuple):
@@ -173,12 +192,13 @@ def _headers(value: object) -> dict[str, str]:
 KEYS: dict[str, Key] = {
     "delay": Key(
         _number(_DAY, "seconds"),
-        "Least seconds between two requests to the host. It only makes waits longer than the"
-        " settings, robots.txt and backoff do.",
+        "Least seconds between two requests to the host; of several paths of a host, the longest"
+        " holds. It only makes waits longer than the settings, robots.txt and backoff do.",
     ),
     "concurrency": Key(
         _integer(1, 1000),
-        "Requests in flight to the registrable domain, in place of KROWL_DOMAIN_CONCURRENCY.",
+        "Requests in flight to a registrable domain, in place of KROWL_DOMAIN_CONCURRENCY. The"
+        " sheet must match the whole domain.",
     ),
     "depth": Key(_integer(0), "Most links from a seed to a URL that the sheet covers."),
     "include": Key(
@@ -208,13 +228,14 @@ KEYS: dict[str, Key] = {
     "recrawl_min": Key(_number(_LONGEST, "seconds"), "Least seconds until a page is asked again."),
     "recrawl_max": Key(_number(_LONGEST, "seconds"), "Most seconds until a page is asked again."),
     "weight": Key(_number(1000.0, "times"), "Worth of a change of its pages; 1 if not given."),
-    "priority": Key(
-        _integer(-1000, 1000), "Higher ones come first among the queued URLs of a host."
-    ),
+    "priority": Key(_integer(-999, 999), "Higher ones come first among the queued URLs of a host."),
     "user_agent_suffix": Key(_ascii, "Text after the User-Agent, with a space between them."),
     "headers": Key(_headers, "Table of request headers."),
-    "cookies": Key(_text, "File of cookies that are sent."),
-    "auth": Key(_text, "File of name and password for HTTP authentication."),
+    "cookies": Key(_text, "File of cookies that are sent, a cookies.txt of Netscape's format."),
+    "auth": Key(
+        _text, "File with a line `user:password` for HTTP authentication (Basic), over https."
+    ),
+    "auth_over_http": Key(_flag, "Whether `auth` is also sent without encryption, over http."),
     "head": Key(_flag, "Whether a URL of unknown type is asked by HEAD before GET."),
     "www": Key(_word("keep", "drop"), "Whether a leading `www.` of the host stays."),
     "index_pages": Key(
@@ -226,9 +247,11 @@ KEYS: dict[str, Key] = {
     "duplicate_slashes": Key(_word("keep", "drop"), "Whether `//` in a path becomes `/`."),
     "parameters": Key(_texts, "Names of parameters that are removed from the query; `*` ends one."),
     "sort_query": Key(_flag, "Whether the parameters of the query are sorted."),
-    "archive": Key(_flag, "Whether what is fetched is archived."),
+    "archive": Key(_flag, "Whether what is fetched is archived; robots.txt always is."),
     "robots": Key(
-        _word("obey", "override"), "override: robots.txt is not asked. It needs `permission`."
+        _word("obey", "override"),
+        "override: what robots.txt disallows is fetched. robots.txt is fetched all the same, and"
+        " its Crawl-delay holds. It needs `permission`.",
     ),
     "permission": Key(
         _text, "Who has permitted to override robots.txt, when and how. It is archived."

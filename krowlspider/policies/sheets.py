@@ -25,8 +25,8 @@ from krowlspider.urls.seeds import block_rule, ordered_host, rule_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Hosts for which the sheets are resolved in memory, about 200 bytes each; the first one is
-# forgotten first.
+# Hosts for which the sheets are resolved in memory: about 200 bytes each, 800 if sheets cover it.
+# The first one is forgotten first.
 HOSTS_MAX = 65_536
 # Errors of a file that are named; further ones are only counted.
 _ERRORS_MAX = 20
@@ -97,7 +97,7 @@ class Sheet:
         return self.lines[list(self.values).index(key)]
 
 
-# The sheets of one match, in the order of the file. Two of them never differ in a key.
+# Sheets, a later one more specific than those before it, or of the same match.
 _Sheets = tuple[Sheet, ...]
 
 
@@ -112,14 +112,17 @@ class _Paths(NamedTuple):
 
 
 class HostPolicies:
-    """The sheets that cover a host. ``fixed`` is what holds for the host as a whole."""
+    """The sheets that cover a host. ``fixed`` is what holds for the host as a whole, but for
+    ``delay``: the longest of any path, in seconds; 0 for none."""
 
-    __slots__ = ("_paths", "_sheets", "fixed")
+    __slots__ = ("_paths", "_sheets", "delay", "fixed")
 
-    def __init__(self, sheets: _Sheets, paths: dict[str, _Sheets] | None = None):
+    def __init__(self, sheets: _Sheets, paths: dict[str, list[Sheet]] | None = None):
         self._sheets = sheets
         self.fixed = _merged(sheets)
         self._paths = None if paths is None else _in_order(sheets, paths)
+        every = (self.fixed, *(() if self._paths is None else self._paths.policies))
+        self.delay = max(policy.delay or 0.0 for policy in every)
 
     @property
     def has_paths(self) -> bool:
@@ -158,13 +161,13 @@ def _merged(sheets: Iterable[Sheet]) -> Policy:
     return Policy(**values) if values else _NONE
 
 
-def _in_order(below: _Sheets, found: dict[str, _Sheets]) -> _Paths:
+def _in_order(below: _Sheets, found: dict[str, list[Sheet]]) -> _Paths:
     paths = _Paths(sorted(found), [], [], [])
     for at, prefix in enumerate(paths.prefixes):
         parent = at - 1
         while parent >= 0 and not prefix.startswith(paths.prefixes[parent]):
             parent = paths.parents[parent]
-        sheets = (below if parent < 0 else paths.sheets[parent]) + found[prefix]
+        sheets = (*(below if parent < 0 else paths.sheets[parent]), *found[prefix])
         paths.parents.append(parent)
         paths.sheets.append(sheets)
         paths.policies.append(_merged(sheets))
@@ -177,19 +180,23 @@ class Policies:
     def __init__(self, sheets: list[Sheet], path: str = ""):
         self.sheets = sheets
         self.path = path
+        self.gives_priorities = any("priority" in sheet.values for sheet in sheets)
         # Whether a sheet rewrites URLs.
         self.rewrites = any(not REWRITES.isdisjoint(sheet.values) for sheet in sheets)
         # By host as in `orders_for`; by name, for it and all below it; by name and path prefix.
-        self._hosts: dict[str, _Sheets] = {}
-        self._names: dict[str, _Sheets] = {}
-        self._paths: dict[str, dict[str, _Sheets]] = {}
+        self._hosts: dict[str, list[Sheet]] = {}
+        self._names: dict[str, list[Sheet]] = {}
+        self._paths: dict[str, dict[str, list[Sheet]]] = {}
         # By version and length of the prefix, then by the prefix as a number.
-        self._blocks: dict[tuple[int, int], dict[int, _Sheets]] = {}
+        self._blocks: dict[tuple[int, int], dict[int, list[Sheet]]] = {}
         self._found: OrderedDict[str, HostPolicies | None] = OrderedDict()
+        # Only while sheets are added: see `_put`.
+        self._first: dict[int, dict[str, Sheet]] = {}
         self._contradictions: list[tuple[int, str]] = []
         for sheet in sheets:
             for match in sheet.matches:
                 self._add(sheet, match)
+        self._first.clear()
 
     # --- reading ---
 
@@ -236,21 +243,25 @@ class Policies:
         else:
             self._put(self._names if kind == "below" else self._hosts, rest, sheet, rest)
 
-    def _put(self, table: dict[Any, _Sheets], key: Any, sheet: Sheet, match: str) -> None:
-        there = table.get(key)
-        if there is None:
-            table[key] = (sheet,)
+    def _put(self, table: dict[Any, list[Sheet]], key: Any, sheet: Sheet, match: str) -> None:
+        there = table.setdefault(key, [])
+        if not there:
+            there.append(sheet)
             return
-        if sheet in there:
+        if there[-1] is sheet:
             return
-        for other in there:
-            for name in other.values.keys() & sheet.values.keys():
-                if other.values[name] != sheet.values[name]:
-                    theirs = f"line {other.line_of(name)}, of sheet {other.name!r}"
-                    why = f"both match {match}; leave it out of one of them"
-                    text = f"{name} of sheet {sheet.name!r} contradicts {theirs}: {why}"
-                    self._contradictions.append((sheet.line_of(name), text))
-        table[key] = (*there, sheet)
+        # The first sheet of this match that has a key: the others agree with it.
+        first = self._first.get(id(there))
+        if first is None:
+            first = self._first[id(there)] = dict.fromkeys(there[0].values, there[0])
+        there.append(sheet)
+        for name, value in sheet.values.items():
+            other = first.setdefault(name, sheet)
+            if other.values[name] != value:
+                theirs = f"line {other.line_of(name)}, of sheet {other.name!r}"
+                why = f"both match {match}; leave it out of one of them"
+                text = f"{name} of sheet {sheet.name!r} contradicts {theirs}: {why}"
+                self._contradictions.append((sheet.line_of(name), text))
 
     # --- resolving ---
 
@@ -289,7 +300,7 @@ class Policies:
         sheets = tuple(chain.from_iterable(groups))
         return HostPolicies(sheets, paths) if sheets or paths else None
 
-    def _of_address(self, address: str) -> Iterator[_Sheets]:
+    def _of_address(self, address: str) -> Iterator[list[Sheet]]:
         try:
             ip = ip_address(address.strip("[]"))
         except ValueError:
@@ -300,7 +311,7 @@ class Policies:
                 if found is not None:
                     yield found
 
-    def _of_names(self, name: str) -> Iterator[_Sheets]:
+    def _of_names(self, name: str) -> Iterator[list[Sheet]]:
         names, start = self._names, len(name)
         while start > 0:
             start = name.rfind(".", 0, start)

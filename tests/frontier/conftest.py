@@ -17,6 +17,7 @@ from krowlspider.frontier.moves.chunks import decode_chunk, encode_chunk
 from krowlspider.frontier.moves.departure import Departures
 from krowlspider.frontier.moves.transfer import Arrivals
 from krowlspider.frontier.pages.rows import PageRows
+from krowlspider.frontier.quotas import Quotas
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.schema import robots_key
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.outbox import Foreign
+    from krowlspider.policies.sheets import Policies
     from krowlspider.politeness.robots import RobotsRecord
 
 RULE = DelayPolicy(factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0)
@@ -113,6 +115,7 @@ class World:
     file: FilterFile | None = None
     # Whether the disk has no room for an overflow of the whole frontier.
     is_scarce: bool = False
+    sheets: Policies | None = None
 
     def __post_init__(self) -> None:
         self.peers = SentPeers(self.foreign)
@@ -131,6 +134,11 @@ class World:
             may_fetch=self._may_fetch,
             may_overflow=lambda: not self.is_scarce,
             pages=PageRows(self.store, self.hasher.key),
+            quotas=(
+                None
+                if self.sheets is None
+                else Quotas(self.store, self.sheets.of_host, lambda: self.clocks.wall)
+            ),
         )
         self.robots_fetches = RobotsFetches(
             self.frontier,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from tests.mockweb import MockWeb
 from tests.support.crawling import frontier_view, scrapy
 from tests.support.crawls import ROBOTS, anchors, crawl_of, page, pages, refused
 from tests.support.simulated_web import SimulatedWeb
@@ -117,6 +121,7 @@ def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
         explained = scrapy(
             "frontier", crawl.jobdir, "--explain", seeds[0] + "print/1", *_settings(path)
         ).stdout.decode()
+        assert "an expression of a sheet's exclude matches it" in explained
     assert sorted(found["plain"]) == sorted(every)
     assert sorted(found["excl"]) == sorted(every - {"/print/1", LINKS[4]})
     assert sorted(found["incl"]) == ["/", "/news/1", "/news/2"]
@@ -197,3 +202,39 @@ def test_sheets_change_under_a_running_crawl(tmp_path: Path) -> None:
     assert crawl.stats["krowl/policies/reload_count"] == 1
     assert crawl.stats["krowl/policies/faulty"] == 0
     assert archived(crawl) == [b"", excluding.encode()]
+
+
+@pytest.mark.slow
+def test_limits_are_exact_after_kills(tmp_path: Path) -> None:
+    """A page whose commit a kill has prevented is fetched again, and counts once."""
+    text = '[[sheet]]\nname = "few"\nmatch = ["*.test"]\nmax_pages = 30\nquota = "sheet"\n'
+    path = sheets(tmp_path, text)
+    many = anchors(*(f"/{number}" for number in range(40)))
+    with MockWeb(spec=[ROBOTS, page("/", many), page("^/", "leaf")]) as web:
+        settings = {**QUICK, "KROWL_DELAY_MIN": 0.1, "KROWL_POLICIES": path}
+        seeds = [web.url(f"{host}.test") for host in "abc"]
+        for goal in (5, 12, 20):
+            crawl = crawl_of(web, tmp_path, seeds, settings=settings).start()
+            crawl.wait_until(lambda goal=goal: len(pages(web.log())) >= goal)  # type: ignore[misc]
+            crawl.kill()
+        last = crawl_of(web, tmp_path, seeds, settings=settings).run()
+        urls = {entry.url for entry in pages(web.log())}
+    report = json.loads((last.jobdir / "reports" / "report.json").read_text())
+    # A page that was in flight at a kill may have reached the web without being fetched again.
+    assert (report["done"], 30 <= len(urls) <= 39) == (30, True)
+    assert frontier_view(last.jobdir)["queued"] == 0
+
+
+@pytest.mark.slow
+def test_sighup_reads_the_sheets_again(tmp_path: Path) -> None:
+    """Though the file has not changed. It does not stop the crawl."""
+    path = sheets(tmp_path, "")
+    with MockWeb(spec=[ROBOTS, page("/", anchors("/slow")), page("/slow", "x", latency=5)]) as web:
+        settings = {**QUICK, "KROWL_POLICIES": path}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).start()
+        crawl.wait_until(lambda: len(pages(web.log())) == 1)
+        before = crawl.log.count("policies.toml in force")
+        crawl.process.send_signal(signal.SIGHUP)
+        crawl.wait_until(lambda: crawl.log.count("policies.toml in force") > before)
+        assert "SIGHUP received: reading KROWL_POLICIES again" in crawl.log
+        crawl.interrupt()

@@ -281,6 +281,15 @@ def build_request(
     return b"%b\r\n%b" % (head, body)
 
 
+def with_lines(request: bytes, lines: bytes) -> bytes:
+    """Return a request with further header lines at the end of its head.
+
+    They are those of one request alone, so that they need no place in the cache.
+    """
+    head, _, body = request.partition(b"\r\n\r\n")
+    return b"%b\r\n%b\r\n%b" % (head, lines, body)
+
+
 @lru_cache(maxsize=_HEADERS_KEPT)
 def _header_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
     lines = []
@@ -292,3 +301,13 @@ def _header_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
         if name.lower() not in _DERIVED:
             lines.append(b"%b: %b\r\n" % (name, value))
     return b"".join(lines)
+
+
+def without_secrets(request: bytes, secrets: tuple[bytes, ...]) -> bytes:
+    """Return the bytes of a request with ``[removed]`` in place of the values of secret lines."""
+    head, end, body = request.partition(b"\r\n\r\n")
+    head += b"\r\n"
+    for line in secrets:
+        name = line.partition(b":")[0]
+        head = head.replace(b"\r\n" + line, b"\r\n%b: [removed]\r\n" % name, 1)
+    return head[:-2] + end + body

@@ -173,6 +173,7 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
         raise UnknownHostError(name)
     remove_filter()
     _remove(store, store.keys(schema.page_prefix(name)))
+    _remove(store, store.keys(schema.quota_key(name, "")))
     marked = sum(1 for _ in schema.marked_by(store.items(seen)))
     _remove(store, store.keys(seen))
     dropped = 0 if host is None else _drop_queue(store, host)

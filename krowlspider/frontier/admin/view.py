@@ -24,6 +24,7 @@ from krowlspider.frontier.hosts.host import (
     Host,
 )
 from krowlspider.frontier.hosts.host_record import decode_host, holds_of
+from krowlspider.frontier.outcomes import read_prices
 from krowlspider.frontier.schedule.orders import BLOCK, DELAY, PAUSE, read_orders, rules_in
 from krowlspider.frontier.shares import CROWD
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters, read_host
@@ -31,13 +32,15 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix, split_queue_key
 from krowlspider.frontier.store.store import Store, entries, entry_keys, records
 from krowlspider.politeness.delay import JITTER, DelayPolicy
-from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.canonical import orders_for
+from krowlspider.urls.robots_groups import terms_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.policies.sheets import Policies
 
 # Hosts compared with the best so far at a time.
 _CHUNK = 1000
@@ -167,13 +170,15 @@ LOOKED_AT = 5000
 
 @dataclass(frozen=True, slots=True)
 class RobotsRow:
-    """A robots.txt record; ``fetched`` and ``expires`` are epoch seconds."""
+    """A robots.txt record; ``fetched`` and ``expires`` are epoch seconds. ``terms`` are its lines
+    about the use of the pages, each with the user agents of its group."""
 
     authority: str
     ruling: str
     status: int
     fetched: float
     expires: float
+    terms: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +186,10 @@ class HostView:
     """What is known of a host.
 
     ``crawl_delay`` is in seconds. ``throttling`` counts doublings of the delay, ``holds`` the times
-    that it held the event loop, ``retries`` the entries that wait for another try. ``queue`` and
-    ``poison`` have the first entries; ``poisoned`` counts all poison.
+    that it held the event loop, ``retries`` the entries that wait for another try. ``price`` is the
+    last one that it has asked for, in ``priced`` answers 402. ``queue`` and ``poison`` have the
+    first entries; ``poisoned`` counts all poison. ``sheets`` has a line for each key that a sheet
+    decides, as in `Policies.explained`.
     """
 
     host: HostRow
@@ -193,13 +200,25 @@ class HostView:
     holds: int
     retries: int
     poisoned: int
+    price: str
+    priced: int
     robots: list[RobotsRow]
     queue: list[EntryRow]
     poison: list[EntryRow]
+    sheets: list[str]
 
 
-def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: int) -> HostView:
+def view_host(
+    store: Store,
+    name: str,
+    policy: DelayPolicy,
+    wall: float,
+    *,
+    most: int,
+    policies: Policies | None = None,
+) -> HostView:
     """Read all that is known of a host of a stopped crawl, with lists as in `view_frontier`.
+    ``policies`` are the sheets; None without KROWL_POLICIES.
 
     :raises UnknownHostError: there is no such host
     """
@@ -209,20 +228,28 @@ def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: i
     # A host's record may count fewer than are on disk after a crash.
     host.queue.queued = sum(1 for _ in entry_keys(store, name))
     why = why_host_of_stopped_crawl_waits(store, host, policy, wall)
-    return view_of(store, host, policy, why, wall=wall, most=most)
+    return view_of(store, host, policy, why, wall=wall, most=most, policies=policies)
 
 
 def view_of(
-    store: Store, host: Host, policy: DelayPolicy, why: Reason, *, wall: float, most: int
+    store: Store,
+    host: Host,
+    policy: DelayPolicy,
+    why: Reason,
+    *,
+    wall: float,
+    most: int,
+    policies: Policies | None = None,
 ) -> HostView:
     """Return all that is known of a host, with lists as in `view_frontier`; ``why`` is why it is
-    not being fetched."""
+    not being fetched. ``policies`` are the sheets; None without KROWL_POLICIES."""
     found = islice(entries(store, host.name), LOOKED_AT)
     queue = [EntryRow.of(key, value, wall) for key, value in found]
     # 0 if one of them is not a retry.
     wait = min((row.due_in for row in queue), default=0.0)
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
     hold = holds_of(store, host.name)
+    price, priced = read_prices(store).get(host.name, ("", 0))
     row = HostRow.of(host, policy, wall)
     if row.due_in is not None:
         row = replace(row, due_in=max(row.due_in, wait))
@@ -235,10 +262,23 @@ def view_of(
         holds=hold.times,
         retries=sum(row.due_in > 0 for row in queue),
         poisoned=len(poison),
+        price=price,
+        priced=priced,
         robots=list(_robots(store, host.name)),
         queue=queue[:most],
         poison=poison[:most],
+        sheets=[] if policies is None else _sheets(policies, host),
     )
+
+
+def _sheets(policies: Policies, host: Host) -> list[str]:
+    """Return what sheets decide for a host as a whole."""
+    address = host.shares.address[1:].removesuffix("/64")
+    lines = policies.explained(f"http://{host.name}/", address)
+    found = policies.of_host(host.name, address)
+    if found is not None and found.has_paths:
+        lines.append("some of its paths have sheets of their own: --explain URL names them")
+    return lines
 
 
 def retry_wait(store: Store, host: Host, wall: float) -> float:
@@ -256,7 +296,13 @@ def _robots(store: Store, name: str) -> Iterator[RobotsRow]:
     for authority in authorities_of(name):
         if (saved := store.get(schema.robots_key(authority))) is not None:
             known = RobotsRecord.decode(saved)
-            yield RobotsRow(authority, known.ruling, known.status, known.fetched, known.expires)
+            terms = [
+                f"{term.line} (for {term.agents or 'all'})"
+                for term in (terms_in(known.body) if known.ruling == Ruling.RULES.value else ())
+            ]
+            yield RobotsRow(
+                authority, known.ruling, known.status, known.fetched, known.expires, terms
+            )
 
 
 def _poison_words(count: int) -> str:

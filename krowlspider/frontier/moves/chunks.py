@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -53,6 +53,7 @@ class Part:
     - ``poison``: (priority, entry). ``done``: identities that are not queued any more.
     - ``robots``: (authority, record). ``seeds``: (URL, state), as in the table of seeds. ``pages``:
       (identity, stored row). ``seed_names``: URLs of the seeds that these came from.
+    - ``used``: what the host has used of the limits of sheets, as in `Quotas.of_host`.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Part:
     seeds: list[tuple[str, str]] = field(default_factory=list)
     pages: list[tuple[bytes, bytes]] = field(default_factory=list)
     seed_names: list[str] = field(default_factory=list)
+    used: dict[str, Used] = field(default_factory=dict)
 
     def identity(self, entry: Entry) -> bytes | None:
         """Return the identity of an entry; None without one, or if only this job can read it."""
@@ -111,6 +113,8 @@ _HOST_MAX = 2048
 
 _Number = Annotated[int, Meta(ge=0, le=0xFFFFFFFF)]
 _Seconds = Annotated[float, Meta(ge=0)]
+# Pages, bytes, and seconds since the first page.
+Used: TypeAlias = tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)], _Seconds]
 _SeedKey = Annotated[bytes, Meta(min_length=SEED_SIZE, max_length=SEED_SIZE)]
 
 
@@ -123,7 +127,7 @@ class HostRecord(Struct):
 
     ``due`` is when it may be fetched, ``ready`` the end of its last wait, null if it has none.
     ``put_off``: a pause or a block covers it, so it has neither. ``pace`` has the fields of its
-    rate, ``state`` is its health in lower case.
+    rate, ``state`` is its health in lower case. ``used`` is as in `Part`.
     """
 
     state: str
@@ -134,9 +138,10 @@ class HostRecord(Struct):
     dropped: _Number
     extras: _Number = 0
     put_off: bool = False
+    used: dict[str, Used] = {}
 
     @classmethod
-    def of(cls, host: Host, now: float) -> Self:
+    def of(cls, host: Host, now: float, used: dict[str, Used] | None = None) -> Self:
         rate = host.rate
         return cls(
             state=host.health.name.lower(),
@@ -147,6 +152,7 @@ class HostRecord(Struct):
             dropped=host.queue.dropped,
             extras=host.queue.extras,
             put_off=host.is_put_off,
+            used=used or {},
         )
 
     def host(self, name: str, now: float) -> Host:
@@ -259,6 +265,7 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
     part = Part(name, bytes.fromhex(chunk.transfer), chunk.number, chunk.last, identify)
     if chunk.record:
         part.host = chunk.record.host(name, now)
+        part.used = chunk.record.used
     for authority, record in chunk.robots:
         if authority not in authorities_of(name):
             raise ValueError(f"{authority[:80]!r} is no authority of {name}")

@@ -235,7 +235,9 @@ class Departure:
         chunk.seed_names = items["seed_names"]
         chunk.done = b"".join(items["done"])
         if number == 0:
-            chunk.record = HostRecord.of(host, now)
+            quotas = self._frontier.quotas
+            used = None if quotas is None else quotas.of_host(host.name)
+            chunk.record = HostRecord.of(host, now, used)
         return chunk
 
     def _items(self, now: float) -> Iterator[tuple[str, int, int, Any]]:

@@ -83,6 +83,8 @@ def give_up(
         batch.delete(schema.hints_key(name))
         batch.delete(schema.soft_not_found_key(name))
         _delete_demand(frontier, name, batch)
+        if frontier.quotas is not None:
+            frontier.quotas.forget(name, batch)
         batch.delete(schema.deferred_key(name))
         if moves:
             leave_states(store, name, batch)
@@ -152,6 +154,8 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     if frontier.pages is not None:
         for url in part.seed_names:
             frontier.pages.seeds.key_of(url)
+    if part.used and frontier.quotas is not None:
+        frontier.quotas.take(host.name, part.used, batch)
     if part.pages:
         _put_rows(frontier, host.name, part.pages, batch)
     if part.poison:
