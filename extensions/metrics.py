@@ -74,7 +74,7 @@ class MetricsServer:
         self._text = text
         self._why_not = why_not
         self._recent = Recent()
-        self._servers = Servers(self._routes, crawl.page, crawl.job.turns.serve)
+        self._servers = Servers(self._routes, crawl.page, crawl.job.loop_turns.serve)
 
     async def start(self, settings: BaseSettings) -> None:
         """Listen, and tell the folder, the cluster and the log where. If that fails, log it."""

@@ -255,6 +255,11 @@ KROWL_SKIP_EXTENSIONS: Annotated[list[str], checks.extensions] = [
     *("avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg"),
     *("png", "psd", "svg", "tif", "tiff", "webp"),
 ]
+# True: a URL without an extension of HTML pages (html, php ...) is asked by HEAD before GET, unless
+# it ends in a slash or is a seed. A file of a type that KROWL_SKIP_EXTENSIONS names is dropped then
+# with the reason "head_type". Each HEAD is a request of its own, with the delay of its host, and is
+# not archived.
+KROWL_HEAD: bool = False
 # True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says
 # nofollow.
 KROWL_FOLLOW_NOFOLLOW: bool = False

@@ -11,7 +11,7 @@ from scrapy.commands.parse import Command as ScrapyCommand
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.commands.single_page import SinglePage
-from krowlspider.crawl.in_flight import LoopThrottle, Turns
+from krowlspider.crawl.in_flight import LoopThrottle, LoopTurns
 from krowlspider.engine.crash_marking import PageReader
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Command(SinglePage, ScrapyCommand):
                 intake=self._links,
                 budget=SimpleNamespace(left=None),
                 meters=None,
-                throttle=LoopThrottle(Turns(), monotonic),
+                throttle=LoopThrottle(LoopTurns(), monotonic),
             )
             request.meta.update(depth=0, handle_httpstatus_all=True)
         return super().prepare_request(spider, request, opts)

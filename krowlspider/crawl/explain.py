@@ -356,7 +356,17 @@ class Explainer(Struct, frozen=True):
     def _verdict(self, url: str) -> Verdict:
         if not self.obeys_robots:
             return Verdict.ALLOWED
-        return self.gate.verdict(authority_of(url), url)
+        verdict = self.gate.verdict(authority_of(url), url)
+        is_refused = verdict in (Verdict.DISALLOWED, Verdict.UNDECIDED)
+        return Verdict.ALLOWED if is_refused and self._is_permitted(url) else verdict
+
+    def _is_permitted(self, url: str) -> bool:
+        """Return whether a sheet overrides robots.txt for a URL."""
+        if self.policies is None:
+            return False
+        name = host_of(url)
+        found = self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
+        return found is not None and found.of(url).robots == "override"
 
     def _robots_line(self, url: str) -> str:
         if (saved := self.store.get(robots_key(authority_of(url)))) is None:
@@ -380,7 +390,7 @@ def _bare_url(text: str) -> str | None:
 
 def _address_of(host: Host | None) -> str:
     """Return the address at which a host was last fetched; "" if it is not known."""
-    return "" if host is None else host.shares.address[1:]
+    return "" if host is None else host.shares.address[1:].removesuffix("/64")
 
 
 def _same(url: str) -> str:

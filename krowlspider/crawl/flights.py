@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.in_flight import End, InFlight
 from krowlspider.crawl.limits import PageBudget, SeedsFirst
-from krowlspider.frontier.entry import AGAIN, JSON
+from krowlspider.frontier.entry import AGAIN, HEADED, JSON
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.delay import next_try
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 # URLs of a retired host dropped at a time, about 10 ms of work. The rest are dropped when popped.
 _DROPPED_AT_ONCE = 1000
+# The reason to drop a page whose type is not wanted, by its answer to HEAD.
+HEAD_TYPE = "head_type"
 
 
 class Flights:
@@ -36,8 +38,8 @@ class Flights:
     ``on_the_wire`` counts the requests that were sent and have no answer yet, robots fetches
     included. ``last_sent`` is when the last one was sent, in seconds of the job's monotonic clock.
     ``cost`` computes how long a host rests for the time of the event loop that it has taken.
-    ``retry_delay`` is the wait before the first retry of a page, in seconds. ``seeds`` follows the
-    requests that are for seeds.
+    ``retry_delay`` is the wait before the first retry of a page, in seconds. ``seeds_first``
+    follows the requests that are for seeds.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Flights:
         self._budget = budget
         self._intake = intake
         self._codec = codec
-        self.seeds = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
+        self.seeds_first = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -97,7 +99,7 @@ class Flights:
         if lease is not None and self._frontier.quotas is not None:
             self._frontier.quotas.begin(lease)
         if self._schedule.seed_turns.is_limited:
-            self.seeds.begin(request, in_flight)
+            self.seeds_first.begin(request, in_flight)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -197,6 +199,8 @@ class Flights:
             return None
         if lease is None or lease.entry.is_awaited:
             return None
+        if in_flight.is_head:
+            return self._put_back_headed(in_flight, lease)
         before = lease.entry
         try:
             entry = self._codec.entry(request, before.url)
@@ -218,6 +222,19 @@ class Flights:
             self._frontier.quotas.give_back(lease)
         if _counts(lease):
             self._budget.give_back()
+        return batch
+
+    def _put_back_headed(self, in_flight: InFlight, lease: Lease) -> Batch | None:
+        """Put a page that was asked by HEAD back to its old place, to be asked by GET. Return the
+        batch that has its entry; None if the page is dropped."""
+        if in_flight.failure == HEAD_TYPE:
+            return None
+        in_flight.failure = None
+        lease.entry.request = HEADED
+        batch = self._frontier.store.batch()
+        name = lease.host.name
+        batch.put(self._frontier.queues.key_of(lease), lease.entry.encode(name))
+        self._unpop(in_flight)
         return batch
 
     def _set_health(self, host: Host) -> None:
@@ -286,8 +303,8 @@ class Flights:
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return
-        if self.seeds.under_way:
-            self.seeds.finish(request)
+        if self.seeds_first.under_way:
+            self.seeds_first.finish(request)
         if in_flight.memory is not None:
             in_flight.memory.release()
         if in_flight.trace is not None and in_flight.end is not End.TURNED_BACK:

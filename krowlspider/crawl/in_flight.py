@@ -67,6 +67,8 @@ class InFlight(Struct, eq=False):
     - ``memory``: counts the bytes of the answer in memory.
     - ``received``: bytes of the last answer.
     - ``trace``: its times, with KROWL_TRACES.
+    - ``is_head``: a request by HEAD, before the GET of its page.
+    - ``secrets``: lines of the request that the archive gets without their values.
     - ``refetch``: row and conditions of a page that is fetched again; else None.
     """
 
@@ -83,6 +85,8 @@ class InFlight(Struct, eq=False):
     memory: FetchMemory | None = None
     received: int = 0
     trace: Trace | None = None
+    secrets: tuple[bytes, ...] = ()
+    is_head: bool = False
     refetch: Refetch | None = None
 
     def mark(self, queues: EntryQueues) -> bytes:
@@ -213,7 +217,7 @@ def cpu_clock() -> Callable[[], float]:
     return clock
 
 
-class Turns:
+class LoopTurns:
     """The number of answers, or of requests, in one turn of the event loop: ``at_once``.
 
     A turn has fewer when the machine is busy or pages are costly, and fewer still while somebody
@@ -264,7 +268,7 @@ class LoopThrottle:
     ``clock`` returns monotonic seconds, by which ``turns`` learns how long a turn is.
     """
 
-    def __init__(self, turns: Turns, clock: Callable[[], float]):
+    def __init__(self, turns: LoopTurns, clock: Callable[[], float]):
         self._turns = turns
         self._clock = clock
         self._began = 0.0

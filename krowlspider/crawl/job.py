@@ -9,6 +9,7 @@ import os
 import random
 import time
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -26,7 +27,7 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.commits import Checkpoint, Commits, Loss, OpenWarcNote, settle_open_file
 from krowlspider.crawl.folder import JobFolder, JobHead
-from krowlspider.crawl.in_flight import Decoders, LoopThrottle, Turns, cpu_clock
+from krowlspider.crawl.in_flight import Decoders, LoopThrottle, LoopTurns, cpu_clock
 from krowlspider.crawl.limits import CapWarnings
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
@@ -39,6 +40,7 @@ from krowlspider.crawl.parts import (
     robots_fetches,
     seen_set,
     site_policies,
+    sites,
     traces,
     warc_folder,
     warc_writer,
@@ -62,7 +64,7 @@ from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id,
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
     from scrapy.settings import BaseSettings
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.crawl.meters import Meters
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.hosts.host import RobotsFetch
+    from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.urls.scope import AskedScope
@@ -150,18 +152,24 @@ class Job:
         self.began = self.wall()
         self.meters = meters
         self._seat = seat
-        self.rule = delay_policy(settings)
         # The sheets of KROWL_POLICIES; None without them.
         self.policies = site_policies(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
+        # The hosts in memory.
+        self._hosts: Mapping[str, Host] = {}
+        # What they say of a pop or a fetch; None without them.
+        self.sites = sites(self.policies, self.user_agent, self._address_of)
+        self.rule = delay_policy(settings)
+        if self.sites is not None:
+            self.rule = self.sites.delays(self.rule)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
         # Why the crawl has stopped, if a person has to mend something before the next start.
         self.stop_reason = ""
-        self.turns = Turns()
-        self.throttle = LoopThrottle(self.turns, self.monotonic)
+        self.loop_turns = LoopTurns()
+        self.throttle = LoopThrottle(self.loop_turns, self.monotonic)
         # Called in a thread after the last commit, while the frontier is still open.
         self.at_close: list[Callable[[], None]] = []
         self._on_failure: Callable[[Exception], None] | None = None
@@ -286,10 +294,13 @@ class Job:
 
     def _open_frontier(self, boot: bytes) -> None:
         settings, seat = self._settings, self._seat
+        limits = frontier_limits(settings)
+        if self.sites is not None:
+            limits = replace(limits, concurrency_of=self.sites.concurrency)
         self.frontier = Frontier(
             self.store,
             seen_set(settings, self.folder, self.store),
-            frontier_limits(settings),
+            limits,
             self.rule,
             monotonic=self.monotonic,
             wall=self.wall,
@@ -299,6 +310,7 @@ class Job:
             pages=page_rows(settings, self.store, self.hasher),
             quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
         )
+        self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(
             settings,
@@ -423,6 +435,11 @@ class Job:
         if self.guard is None or not (self.frontier.has_fetchable or self.frontier.leased):
             return None
         return self.guard.low
+
+    def _address_of(self, host: str) -> str:
+        """Return the last IP address of a host in memory, of IPv6 its /64; "" if unknown."""
+        found = self._hosts.get(host)
+        return "" if found is None else found.shares.address[1:].removesuffix("/64")
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX

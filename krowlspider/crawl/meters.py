@@ -59,6 +59,7 @@ _DROPPED = {
     "connect_timeout": (_LATE, "KROWL_CONNECT_TIMEOUT"),
     "first_byte_timeout": (_LATE, ""),
     "total_timeout": (_LATE, "DOWNLOAD_TIMEOUT"),
+    "head_type": ("its answer to HEAD has a type that is skipped", "KROWL_SKIP_EXTENSIONS"),
     "stopped": ("a spider stopped its download", ""),
     "ignored": ("a middleware refused it", ""),
     "not_awaited": ("a pipeline or callback waited for it, which a restart has ended", ""),
@@ -206,7 +207,15 @@ DROPPED = tuple(
             *("host", "domain", "depth", "url", "frontier", "domain_budget", "domain_share"),
             *("outbox", "redirects", "redirect_loop", "sitemap_domain", "sitemap_depth"),
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
-            *("operator", "hops", "ignored", "not_awaited", "unserializable", "recrawled"),
+            *(
+                "head_type",
+                "operator",
+                "hops",
+                "ignored",
+                "not_awaited",
+                "unserializable",
+                "recrawled",
+            ),
         }
     )
 )
@@ -270,6 +279,7 @@ STATS: dict[str, Stat] = {
         "Captures that were not archived: a failed disk, or bytes that fit no WARC record."
     ),
     "krowl/archive/files_count": Stat("WARC files begun."),
+    "krowl/archive/left_out_count": Stat("Answers that a sheet keeps out of the archive."),
     "krowl/archive/records_count": Stat("WARC records written."),
     "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
     "krowl/cluster/again_count": Stat("Messages sent again, because they were lost."),
@@ -369,6 +379,7 @@ STATS: dict[str, Stat] = {
     "krowl/loop/recent_lag_p99_ms": Stat(
         "Lag of the event loop: 99th percentile in the last KROWL_STATUS_INTERVAL."
     ),
+    "krowl/head/request_count": Stat("Requests by HEAD, before the GET of their page."),
     "krowl/memory/held_bytes": Stat("Bytes of bodies in memory."),
     "krowl/memory/waits_count": Stat("Times that a body or the next request waited for memory."),
     "krowl/pages/duplicate_count": Stat(
@@ -393,6 +404,9 @@ STATS: dict[str, Stat] = {
         ("scheme", "length", "count", "level", "size"),
     ),
     "krowl/requisites/queued_count": Stat("Requisites queued."),
+    "krowl/robots/overridden_count": Stat(
+        "Pages that robots.txt refuses, fetched by the permission in a sheet."
+    ),
     "krowl/seeds/bad_count": Stat("Seed lines skipped as bad."),
     "krowl/seeds/fallback_count": Stat("Bare seeds that went on with http after one try of https."),
     "krowl/seeds/read_count": Stat("Seed lines read."),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.in_flight import Decoders
     from krowlspider.crawl.monitoring.crawl_log import CrawlLog
     from krowlspider.crawl.site_policies import SitePolicies
+    from krowlspider.crawl.sites import Sites
     from krowlspider.crawl.tracing import Traces
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
@@ -176,6 +177,18 @@ def robots_fetches(
         on_found=on_found,
         peers=peers,
     )
+
+
+def sites(
+    policies: SitePolicies | None, agent: str, address_of: Callable[[str], str]
+) -> Sites | None:
+    """Return what the sheets say of a pop or a fetch, as `Sites`; None without sheets."""
+    if policies is None:
+        return None
+    # Crawls without sheets do not load it.
+    from krowlspider.crawl.sites import Sites  # noqa: PLC0415
+
+    return Sites(policies, agent, address_of)
 
 
 def idle_connections(settings: BaseSettings) -> int:

@@ -165,6 +165,12 @@ class Provenance:
         """Write an answer of the DNS to the archive: addresses with their lifetimes in seconds."""
         self._watch(self._archive.resource, dns_resource(name, time.time(), records))
 
+    def permission(self, url: str, text: str, sheet: str) -> None:
+        """Write a permission to override a robots.txt to the archive. ``url`` is that of the file,
+        ``sheet`` the sheet and line that has the permission."""
+        fields = [("robots", "override"), ("permission", text), ("sheet", sheet)]
+        self._watch(self._archive.note, FetchNote(url, time.time(), fields))
+
     def seeds(self, text: bytes, *, truncated: bool) -> None:
         """Write the seeds of this start to the archive, once it writes a file."""
         seeds = seeds_resource(text, time.time(), truncated=truncated)

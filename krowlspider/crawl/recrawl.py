@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.pages.hinted import Hint
     from krowlspider.frontier.pages.row import PageRow
     from krowlspider.frontier.pages.rows import PageRows
+    from krowlspider.recrawl.value import Terms
 
 OFF = "off"
 ONCE = "once"
@@ -218,8 +219,13 @@ def recrawl_work(
     pages: PageRows | None,
     settings: BaseSettings,
     wall: Callable[[], float],
+    *,
+    terms_of: Callable[[str], Terms] | None = None,
 ) -> RecrawlPass | DuePages | None:
-    """Return what a start with KROWL_RECRAWL asks again; None if it asks nothing."""
+    """Return what a start with KROWL_RECRAWL asks again; None if it asks nothing.
+
+    ``terms_of`` is as in `Planner`.
+    """
     if kind != CONTINUOUS:
         leave_unplanned(frontier.store)
     if kind == ONCE and pages is not None:
@@ -228,4 +234,4 @@ def recrawl_work(
     if kind == OFF or pages is None:
         return None
     share, budget = Afforded.by(settings)
-    return DuePages(frontier, pages, wall=wall, share=share, budget=budget)
+    return DuePages(frontier, pages, wall=wall, share=share, budget=budget, terms_of=terms_of)

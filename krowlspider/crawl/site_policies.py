@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.utils.asyncio import run_in_thread
 
+from krowlspider.crawl.sheet_files import SheetFiles
 from krowlspider.errors import SettingsError, counted
 from krowlspider.frontier.quotas import Quotas
 from krowlspider.policies.rewrites import rewritten
@@ -35,11 +36,12 @@ _ERRORS_LOGGED = 20
 
 
 class Version(NamedTuple):
-    """A text of sheets, and its SHA-256 in hexadecimal."""
+    """A text of sheets, its SHA-256 in hexadecimal, and the files that the sheets name."""
 
     text: bytes
     digest: str
     policies: Policies
+    files: SheetFiles
 
 
 class SitePolicies:
@@ -187,14 +189,14 @@ class SitePolicies:
     def parse(self, text: bytes) -> Version:
         """Return a version of a text; it may take seconds.
 
-        :raises BadPolicies: the text has errors
+        :raises BadPolicies: the text has errors, or a file that it names
         """
         try:
             sheets = Policies.parse(text.decode(), str(self._path), delay_min=self._delay_min)
         except UnicodeDecodeError as error:
             line = text.count(b"\n", 0, error.start) + 1
             raise BadPolicies([f"{self._path} line {line}: not UTF-8"]) from error
-        return Version(text, hashlib.sha256(text).hexdigest(), sheets)
+        return Version(text, hashlib.sha256(text).hexdigest(), sheets, SheetFiles(sheets))
 
     def use(self, version: Version) -> None:
         """Put a version into force."""

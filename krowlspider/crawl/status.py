@@ -407,6 +407,8 @@ def figures_of(crawl: Crawl, counted: Counter[str], in_flight: int) -> dict[str,
     }
     for reason, count in by_last_part(counted, "dropped/").items():
         figures[f"krowl/frontier/dropped_count/{reason}"] = count
+    if counted["robots_overridden"]:
+        figures["krowl/robots/overridden_count"] = counted["robots_overridden"]
     for kind, count in names.failures.items():
         figures[f"krowl/dns/failed_count/{kind}"] = count
     if (policies := job.policies) is not None:

@@ -209,7 +209,16 @@ class Control:
             raise UnknownHostError(name, hosts_named(frontier.store, name))
         now = frontier.now()
         why = self._why(host)
-        return view_of(self._job.store, host, self._job.rule, why, wall=now, most=_MOST)
+        sheets = self._job.policies
+        return view_of(
+            self._job.store,
+            host,
+            self._job.rule,
+            why,
+            wall=now,
+            most=_MOST,
+            policies=None if sheets is None else sheets.policies,
+        )
 
     def answers(self, name: str) -> list[HostAnswer]:
         """Return the last answers of a host, the newest first: those since it was first asked for,
@@ -255,7 +264,7 @@ class Control:
     def _why(self, host: Host) -> Reason:
         if paused := pause_reason(self._crawl):
             return Reason(f"The crawl is {paused}.")
-        now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds
+        now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds_first
         is_due = host.state is SchedulingState.SCHEDULED and host.due <= now
         if is_due and seeds.only() and not host.queue.waits_with_seed(now):
             return Reason("Seeds are fetched before it, as pages are limited.", "max_pages")

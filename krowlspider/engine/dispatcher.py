@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.flights import Flights
+    from krowlspider.crawl.head import HeadFirst
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.limits import PageBudget
     from krowlspider.crawl.recrawl import Recrawl, Refetch
+    from krowlspider.crawl.sites import Sites
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.frontier.entry import Entry
 
@@ -147,10 +149,13 @@ _HOST_TURN = 0.002
 _LOOK_AGAIN = 0.05
 # Most hosts named in warnings about a robots.txt that takes too long to match.
 _WARNINGS = 5
+# What a sheet with a permission overrides; and the authorities that are known to have one.
+_REFUSED = (Verdict.DISALLOWED, Verdict.UNDECIDED)
+_PERMITTED_MAX = 100_000
 
 
 def _ignore(response: object) -> None:
-    """Do nothing: callback of a robots.txt request, whose answer the robots middleware has read."""
+    """Do nothing: callback of requests whose answer a middleware has read."""
 
 
 class Dispatcher:
@@ -170,6 +175,7 @@ class Dispatcher:
         *,
         awaited: AwaitedRequests,
         recrawl: Recrawl | None,
+        head_first: HeadFirst | None,
         obey_robots: bool,
         on_page: Callable[[Host, str, Entry], None] | None,
     ):
@@ -183,10 +189,13 @@ class Dispatcher:
         self._waker = waker
         self._awaited = awaited
         self._recrawl = recrawl
+        self._head_first = head_first
         self._obey_robots = obey_robots
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
+        # Authorities whose permission to override robots.txt is archived, the oldest first.
+        self._permitted: dict[str, None] = {}
 
     def next(self) -> Request | None:
         """Return the next request; None when there is none to send now. Then the engine is woken
@@ -210,13 +219,13 @@ class Dispatcher:
                 return None
         now = clock()
         end = now + _TURN
-        seeds_only = self._flights.seeds.only()
+        seeds_only = self._flights.seeds_first.only()
         while now < end:
             host = self._pop_probe() if is_out else self._schedule.pop(seeds_only=seeds_only)
             if host is None:
                 due = self._schedule.next_due(seeds_only=seeds_only)
                 if seeds_only:
-                    due = min(inf if due is None else due, self._flights.seeds.next_end())
+                    due = min(inf if due is None else due, self._flights.seeds_first.next_end())
                 if due is not None and due < inf:
                     self._waker.wake_at(due)
                 return None
@@ -331,7 +340,27 @@ class Dispatcher:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW
-        return self._gate.verdict(authority, url)
+        verdict = self._gate.verdict(authority, url)
+        if verdict in _REFUSED and self._job.sites is not None:
+            return self._overridden(self._job.sites, host, authority, url) or verdict
+        return verdict
+
+    def _overridden(self, sites: Sites, host: Host, authority: str, url: str) -> Verdict | None:
+        """Return ALLOWED for a page that robots.txt refuses and a sheet permits; None if none does.
+
+        The permission is archived once for each authority and start.
+        """
+        policy = sites.of(url, host.name)
+        if policy is None or policy.robots != "override" or policy.permission is None:
+            return None
+        if authority not in self._permitted:
+            if len(self._permitted) >= _PERMITTED_MAX:
+                del self._permitted[next(iter(self._permitted))]
+            self._permitted[authority] = None
+            sheet = sites.sheet_of(url, host.name, "permission")
+            self._job.notes.permission(f"{authority}/robots.txt", policy.permission, sheet)
+        self._frontier.counters["robots_overridden"] += 1
+        return Verdict.ALLOWED
 
     def _keep_crawl_delay(self, host: Host) -> bool:
         """Set the Crawl-delay of a host, and return True. If it is too long, retire the host
@@ -388,6 +417,11 @@ class Dispatcher:
 
     def _page(self, host: Host, lease: Lease, refetch: Refetch | None) -> tuple[Request, InFlight]:
         entry = lease.entry
+        if self._head_first is not None and self._head_first.asks(entry, host.name):
+            request = Request(
+                entry.url, _ignore, "HEAD", dont_filter=True, meta={"dont_cache": True}
+            )
+            return request, InFlight(host, entry.url, lease=lease, is_head=True)
         is_awaited = entry.request and entry.is_awaited
         request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
         return request, InFlight(host, entry.url, lease=lease, refetch=refetch)

@@ -152,6 +152,8 @@ _NEAREST_THE_HANDLER = (
 
 # Only where pages are fetched again.
 _NOT_MODIFIED = "middlewares.not_modified.NotModifiedMiddleware"
+# Only where URLs may be asked by HEAD before GET.
+_HEAD = "middlewares.head.HeadMiddleware"
 
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (
@@ -170,6 +172,8 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     paths: tuple[str, ...] = _NEAREST_THE_HANDLER
     if crawler.settings["KROWL_RECRAWL"] != OFF:
         paths = (_NOT_MODIFIED, *paths)
+    if crawler.settings.getbool("KROWL_HEAD") or crawler.settings["KROWL_POLICIES"] is not None:
+        paths = (_HEAD, *paths)
     nearest = [build_from_crawler(load_object(path), crawler) for path in paths]
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 

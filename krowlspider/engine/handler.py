@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
 from functools import cached_property, lru_cache, partial
@@ -14,6 +15,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import StopDownload
 from scrapy.http import Headers, HtmlResponse
 from scrapy.responsetypes import responsetypes
+from scrapy.utils.asyncio import run_in_thread
 from twisted.python.failure import Failure
 from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
@@ -26,6 +28,7 @@ from krowlspider.crawl.recrawl import OFF, Refetch
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
+from krowlspider.fetch.http.head import without_secrets
 from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Location
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.sites import Sites
     from krowlspider.fetch.http.head import Proxy
 
 # No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
@@ -120,6 +124,8 @@ def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
 logger = logging.getLogger(__name__)
 
 
+# Bytes from which a body is digested in a thread.
+_LONG = 512 * 1024
 # The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy.
 _NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization"})
 
@@ -172,8 +178,10 @@ class DownloadHandler(BaseDownloadHandler):
         self._count = crawler.stats.inc_value
         self._log = self._job.crawl_log
         self._meters = self._job.meters
+        self._sites = self._job.sites
         self._throttle = self._job.throttle
         self._keeps_rows = keeps_pages(settings)
+        self._algorithm: str = settings["KROWL_WARC_DIGEST"]
         self._digests_text = settings["KROWL_RECRAWL"] != OFF
         self._ids = RecordIds()
         self._last_tries = LastTries(settings, self._count)
@@ -206,15 +214,23 @@ class DownloadHandler(BaseDownloadHandler):
             self._meters.fetched(exchange)
         if in_flight.trace is not None:
             in_flight.trace.answered(exchange)
-        if exchange.stored is not None:
-            await self._job.archive.room()
-        self._archive(request, in_flight, exchange)
+        is_archived = not in_flight.is_head and (
+            self._sites is None or self._is_archived(self._sites, in_flight)
+        )
+        if is_archived:
+            if exchange.stored is not None:
+                await self._job.archive.room()
+            self._archive(request, in_flight, exchange)
+        else:
+            self._leave_out(request, in_flight, exchange)
         assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
         in_flight.memory.resize(len(exchange.body))
         body = exchange.body
         if exchange.stored is not None:
             body = await self._load(in_flight, in_flight.memory, exchange.stored)
+        if not is_archived:
+            await self._digest_payload(in_flight, body)
         response = await self._decode(request, in_flight, exchange, body)
         if self._digests_text and not exchange.truncated:
             await self._digest(in_flight, response)
@@ -261,6 +277,10 @@ class DownloadHandler(BaseDownloadHandler):
             if in_flight.trace is not None:
                 in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
+            if in_flight.is_head or not (
+                self._sites is None or self._is_archived(self._sites, in_flight)
+            ):
+                raise as_scrapy(error) from error
             if error.exchange is not None:
                 if error.exchange.stored is not None:
                     await self._job.archive.room()
@@ -305,7 +325,8 @@ class DownloadHandler(BaseDownloadHandler):
                     raise TooLarge("what was received of it decodes to less than 500 KiB")
         except FetchError as error:
             error.exchange = exchange
-            in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
+            if self._sites is None or self._is_archived(self._sites, in_flight):
+                in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
 
@@ -340,9 +361,22 @@ class DownloadHandler(BaseDownloadHandler):
         return None
 
     def _request_headers(self, request: Request, in_flight: InFlight) -> list[tuple[bytes, bytes]]:
+        headers = self._own_headers(request)
+        if self._sites is not None:
+            headers = self._with_sheets(self._sites, in_flight, headers)
         if in_flight.refetch is not None:
-            return [*self._own_headers(request), *headers_of_conditions(in_flight.refetch.sent)]
-        return self._own_headers(request)
+            return [*headers, *headers_of_conditions(in_flight.refetch.sent)]
+        return headers
+
+    def _with_sheets(
+        self, sites: Sites, in_flight: InFlight, own: list[tuple[bytes, bytes]]
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a request with those of the sheets that cover its URL."""
+        policy = sites.of(in_flight.url, in_flight.host.name)
+        if policy is None:
+            return own
+        headers, in_flight.secrets = sites.headers(policy, in_flight.url, own)
+        return headers
 
     def _own_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         if not request.headers:
@@ -364,6 +398,8 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if in_flight.secrets:
+            capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
             capture.receipt = Receipt()
             fetched = self._fetched(exchange, capture.receipt, in_flight.refetch)
@@ -378,6 +414,36 @@ class DownloadHandler(BaseDownloadHandler):
             written.add_done_callback(in_flight.trace.archived)
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
+
+    @staticmethod
+    def _is_archived(sites: Sites, in_flight: InFlight) -> bool:
+        """Return whether an answer is archived. A robots.txt always is."""
+        if in_flight.robots_fetch is not None:
+            return True
+        policy = sites.of(in_flight.url, in_flight.host.name)
+        return policy is None or policy.archive is not False
+
+    def _leave_out(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
+        """Keep of an answer that is not archived what its row needs."""
+        request.meta["download_latency"] = exchange.times.latency
+        in_flight.received = exchange.response_size
+        self._count_answer(exchange.status, in_flight.received)
+        if in_flight.is_head or exchange.status in THROTTLING:
+            return
+        self._count("krowl/archive/left_out_count")
+        if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
+            in_flight.lease.fetched = self._fetched(exchange, Receipt(), in_flight.refetch)
+
+    async def _digest_payload(self, in_flight: InFlight, body: bytes) -> None:
+        """Give the row of a page that is not archived the digest of its payload."""
+        fetched = None if in_flight.lease is None else in_flight.lease.fetched
+        if fetched is not None and body:
+            digested = hashlib.new(self._algorithm, usedforsecurity=False)
+            if len(body) > _LONG:
+                await run_in_thread(digested.update, body)
+            else:
+                digested.update(body)
+            fetched.receipt.payload = digested.digest()
 
     def _fetched(self, exchange: Exchange, receipt: Receipt, refetch: Refetch | None) -> Fetched:
         status = exchange.status

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from krowlspider.crawl.forecasting import Forecasts
+    from krowlspider.crawl.head import HeadFirst
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.engine.dupefilter import DupeFilter
@@ -94,6 +95,8 @@ class Scheduler(BaseScheduler):
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
         self.recrawl: Recrawl | None = None
+        # None where no URL is asked by HEAD first.
+        self.head_first: HeadFirst | None = None
         self._recrawling: asyncio.Task[None] | None = None
         self._forecasts: Forecasts | None = None
         self._forecasting: asyncio.Task[None] | None = None
@@ -171,6 +174,15 @@ class Scheduler(BaseScheduler):
             is_node=node is not None,
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
+        if settings.getbool("KROWL_HEAD") or job.sites is not None:
+            from krowlspider.crawl.head import HeadFirst  # noqa: PLC0415 - for few crawls
+
+            self.head_first = HeadFirst(
+                is_usual=settings.getbool("KROWL_HEAD"),
+                skipped=settings.getlist("KROWL_SKIP_EXTENSIONS"),
+                sites=job.sites,
+            )
+        has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -179,9 +191,10 @@ class Scheduler(BaseScheduler):
             self._waker,
             awaited=self.awaited,
             recrawl=self.recrawl,
+            head_first=self.head_first,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
             # Without requisites, a page waits for each robots.txt.
-            on_page=None if settings["KROWL_REQUISITES"] == "none" else self._look_at_robots,
+            on_page=self._look_at_robots if has_requisites else None,
         )
         self.last_requests = LastRequests(
             self.flights,
@@ -227,7 +240,10 @@ class Scheduler(BaseScheduler):
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
         settings, pages = self._crawler.settings, self._frontier.pages
-        work = recrawl_work(kind, self._frontier, pages, settings, self._job.wall)
+        terms_of = None if self._job.sites is None else self._job.sites.terms
+        work = recrawl_work(
+            kind, self._frontier, pages, settings, self._job.wall, terms_of=terms_of
+        )
         if work is None or pages is None:
             return None
         half = settings.getint("KROWL_FRONTIER_MAX") // 2
@@ -277,7 +293,7 @@ class Scheduler(BaseScheduler):
             self.intake,
             settings=self._crawler.settings,
             is_out_of_work=lambda: self._is_out_of_work,
-            seeds=self.flights.seeds,
+            seeds=self.flights.seeds_first,
             carry_out=partial(send_order, self._crawler),
         )
 
@@ -472,7 +488,7 @@ class Scheduler(BaseScheduler):
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
-        if self._in_turn >= job.turns.at_once:
+        if self._in_turn >= job.loop_turns.at_once:
             # The engine asks until it gets None, and sends all in this turn of the event loop.
             self._in_turn = 0
             self._waker.wake()

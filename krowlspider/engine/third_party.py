@@ -27,10 +27,13 @@ logger = logging.getLogger(__name__)
 
 
 class ThirdPartyHandler(DownloadHandler):
-    """Fetch each robots.txt as the project's own handler does, and pages with another handler.
+    """Fetch each robots.txt as the project's own handler does, and pages with another handler;
+    a HEAD before a page too is sent by the own one.
 
     The host's addresses are looked up and checked before each page, but that handler connects by
-    itself. Its pages are not archived, because it does not hand over the bytes of the exchange.
+    itself. Its pages are not archived, because it does not hand over the bytes of the exchange. Of
+    the sheets of KROWL_POLICIES it gets headers and the suffix of the User-Agent, no cookies and no
+    credentials.
     """
 
     def __init__(self, crawler: Crawler, handler: BaseDownloadHandler, scheme: str):
@@ -47,7 +50,7 @@ class ThirdPartyHandler(DownloadHandler):
         """
         in_flight = self._flights.get(request)
         assert in_flight is not None
-        if in_flight.robots_fetch is not None:
+        if in_flight.robots_fetch is not None or in_flight.is_head:
             return await super().download_request(request)
         timeout = request.meta.get("download_timeout", self._timeout)
         frontier = self._job.frontier
@@ -63,6 +66,10 @@ class ThirdPartyHandler(DownloadHandler):
         # The User-Agent names who crawls: no request has another.
         Scheduler.of(self.crawler).warnings.of_headers(request)
         request.headers["User-Agent"] = self._job.user_agent
+        if self._sites is not None and (policy := self._sites.of(in_flight.url)) is not None:
+            # No secret: a request that is tried again is stored with its headers.
+            for name, value in self._sites.open_headers(policy).items():
+                request.headers[name] = value
         memory = in_flight.memory = FetchMemory(self._job.memory)
         begun = perf_counter()
         try:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.pages.rows import PageRows
+    from krowlspider.recrawl.value import Terms
 
 # The numbers of passes begin anew after this one.
 PASSES_MAX = 0xFFFF
@@ -188,8 +189,8 @@ def _read(store: Store) -> _Place | None:
 class DuePages:
     """The pages of a frontier that come up, and at first those whose rows have no plan yet.
 
-    ``wall`` returns the time of rows in epoch seconds. ``share`` and ``budget`` are as in
-    `Planner`, which ``pages`` has from now on.
+    ``wall`` returns the time of rows in epoch seconds. ``share``, ``budget`` and ``terms_of``
+    are as in `Planner`, which ``pages`` has from now on.
     """
 
     def __init__(
@@ -200,6 +201,7 @@ class DuePages:
         wall: Callable[[], float],
         share: float,
         budget: float,
+        terms_of: Callable[[str], Terms] | None = None,
     ):
         self._frontier = frontier
         self._pages = pages
@@ -217,6 +219,7 @@ class DuePages:
             share=share,
             budget=budget,
             generation=self._place.starts,
+            terms_of=terms_of,
         )
         self.hinted = HintedRows(
             self._store, self._planner, frontier.schedule.cache.get, self._wall

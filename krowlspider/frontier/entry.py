@@ -122,10 +122,11 @@ OPT_OUT = b"O"
 INDEX_KEY = b"K"
 AWAITED = b"A"
 # Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
-# its row, and one that was queued whether it is known or not. For a sitemap or a feed that is
-# fetched again, SITEMAP and what its row keeps of it follow.
+# its row, one that was queued whether it is known or not, and one that was asked by HEAD. For a
+# sitemap or a feed that is fetched again, SITEMAP and what its row keeps of it follow.
 AGAIN = b"G"
 UNMARKED = b"U"
+HEADED = b"H"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
@@ -184,7 +185,7 @@ class Entry(Struct, eq=False, gc=False):
     @property
     def is_plain(self) -> bool:
         """Return whether it is a plain GET of a page, whose URL has all that is needed."""
-        return not self.request or self.request[:1] in (AGAIN, UNMARKED)
+        return not self.request or self.request[:1] in (AGAIN, UNMARKED, HEADED)
 
     @property
     def is_seed(self) -> bool:

@@ -145,7 +145,13 @@ class Frontier:
         self._put_totals(batch, self.counters)
         batch.write()
         self.schedule = HostScheduler(
-            store, tally, limits, rule, self._clock, unsure=known.get("unsure"), may_fetch=may_fetch
+            store,
+            tally,
+            limits,
+            rule,
+            self._clock,
+            recovered_at=known.get("unsure"),
+            may_fetch=may_fetch,
         )
         self.queues = EntryQueues(
             store,
@@ -161,7 +167,7 @@ class Frontier:
         batch = self.store.batch(sync=True)
         self.schedule.cache.record_changed(batch)
         self._put_totals(batch, self.counters)
-        known = {"unsure": self.schedule.unsure, "outbox": self.outbox.gauges()}
+        known = {"unsure": self.schedule.recovered_at, "outbox": self.outbox.gauges()}
         batch.put(schema.CLEAN, json.dumps(known).encode())
         self.outcomes.put(batch, Counter())
         batch.write()

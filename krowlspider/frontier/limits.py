@@ -26,6 +26,8 @@ from krowlspider.politeness.delay import DelayPolicy, HostRate
 from krowlspider.urls.canonical import Ports, domain_of, name_of, port_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from krowlspider.frontier.hosts.host import Host
 
 # The part of ``total`` for one domain once half of the frontier is full: an endless site leaves
@@ -72,6 +74,7 @@ class FrontierLimits:
     - ``host_queue``, ``total``: URLs queued per host and in all, before the overflow.
     - ``domain_concurrency``: hosts of one domain in flight. ``address_concurrency``: hosts of one
       address in flight (0: no cap).
+    - ``concurrency_of``: returns another number for a domain, or None; None if no domain has one.
     - ``address_delay``: seconds between two requests to an address.
     - ``slots``: requests in flight in all (0: not known).
     - ``domain_budget``: URLs of one domain ever (0: no cap). ``domain_share``: the part of
@@ -95,6 +98,7 @@ class FrontierLimits:
     ports: Ports = _NO_PORTS
     sessions: SessionLimits = field(default_factory=SessionLimits)
     memory: MemoryLimits = field(default_factory=MemoryLimits)
+    concurrency_of: Callable[[str], int | None] | None = None
 
 
 # Domains whose count is kept in memory, about 150 bytes each.

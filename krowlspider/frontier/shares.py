@@ -150,7 +150,8 @@ class Shares:
             return self._origin
         if share == CROWD:
             return self._crowd_most() if limits.slots else inf
-        return limits.domain_concurrency
+        own = None if limits.concurrency_of is None else limits.concurrency_of(share)
+        return limits.domain_concurrency if own is None else own
 
     def _crowd_most(self) -> float:
         """Return how many hosts of the crowd may be in flight."""

@@ -30,8 +30,11 @@ _PRINTABLE = re.compile(r"[ -~]+")
 _RESERVED = {
     **dict.fromkeys(("connection", "content-length", "host", "te", "trailer"), "the crawl sets it"),
     **dict.fromkeys(("transfer-encoding", "upgrade"), "the crawl sets it"),
+    **dict.fromkeys(("expect", "if-modified-since", "if-none-match"), "the crawl sets it"),
+    "range": "whole pages are fetched",
     "authorization": "use the key auth",
     "cookie": "use the key cookies",
+    "proxy-authorization": "it is for the proxy, not for the site",
     "user-agent": "use the key user_agent_suffix",
 }
 
@@ -63,6 +66,7 @@ class Policy:
     headers: dict[str, str] | None = None
     cookies: str | None = None
     auth: str | None = None
+    auth_over_http: bool | None = None
     head: bool | None = None
     www: str | None = None
     index_pages: str | None = None
@@ -186,12 +190,13 @@ def _headers(value: object) -> dict[str, str]:
 KEYS: dict[str, Key] = {
     "delay": Key(
         _number(_DAY, "seconds"),
-        "Least seconds between two requests to the host. It only makes waits longer than the"
-        " settings, robots.txt and backoff do.",
+        "Least seconds between two requests to the host; of several paths of a host, the longest"
+        " holds. It only makes waits longer than the settings, robots.txt and backoff do.",
     ),
     "concurrency": Key(
         _integer(1, 1000),
-        "Requests in flight to the registrable domain, in place of KROWL_DOMAIN_CONCURRENCY.",
+        "Requests in flight to a registrable domain, in place of KROWL_DOMAIN_CONCURRENCY. The"
+        " sheet must match the whole domain.",
     ),
     "depth": Key(_integer(0), "Most links from a seed to a URL that the sheet covers."),
     "include": Key(
@@ -224,8 +229,11 @@ KEYS: dict[str, Key] = {
     "priority": Key(_integer(-999, 999), "Higher ones come first among the queued URLs of a host."),
     "user_agent_suffix": Key(_ascii, "Text after the User-Agent, with a space between them."),
     "headers": Key(_headers, "Table of request headers."),
-    "cookies": Key(_text, "File of cookies that are sent."),
-    "auth": Key(_text, "File of name and password for HTTP authentication."),
+    "cookies": Key(_text, "File of cookies that are sent, a cookies.txt of Netscape's format."),
+    "auth": Key(
+        _text, "File with a line `user:password` for HTTP authentication (Basic), over https."
+    ),
+    "auth_over_http": Key(_flag, "Whether `auth` is also sent without encryption, over http."),
     "head": Key(_flag, "Whether a URL of unknown type is asked by HEAD before GET."),
     "www": Key(_word("keep", "drop"), "Whether a leading `www.` of the host stays."),
     "index_pages": Key(
@@ -237,9 +245,11 @@ KEYS: dict[str, Key] = {
     "duplicate_slashes": Key(_word("keep", "drop"), "Whether `//` in a path becomes `/`."),
     "parameters": Key(_texts, "Names of parameters that are removed from the query; `*` ends one."),
     "sort_query": Key(_flag, "Whether the parameters of the query are sorted."),
-    "archive": Key(_flag, "Whether what is fetched is archived."),
+    "archive": Key(_flag, "Whether what is fetched is archived; robots.txt always is."),
     "robots": Key(
-        _word("obey", "override"), "override: robots.txt is not asked. It needs `permission`."
+        _word("obey", "override"),
+        "override: what robots.txt disallows is fetched. robots.txt is fetched all the same, and"
+        " its Crawl-delay holds. It needs `permission`.",
     ),
     "permission": Key(
         _text, "Who has permitted to override robots.txt, when and how. It is archived."

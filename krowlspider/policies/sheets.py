@@ -112,14 +112,17 @@ class _Paths(NamedTuple):
 
 
 class HostPolicies:
-    """The sheets that cover a host. ``fixed`` is what holds for the host as a whole."""
+    """The sheets that cover a host. ``fixed`` is what holds for the host as a whole, but for
+    ``delay``: the longest of any path, in seconds; 0 for none."""
 
-    __slots__ = ("_paths", "_sheets", "fixed")
+    __slots__ = ("_paths", "_sheets", "delay", "fixed")
 
     def __init__(self, sheets: _Sheets, paths: dict[str, list[Sheet]] | None = None):
         self._sheets = sheets
         self.fixed = _merged(sheets)
         self._paths = None if paths is None else _in_order(sheets, paths)
+        every = (self.fixed, *(() if self._paths is None else self._paths.policies))
+        self.delay = max(policy.delay or 0.0 for policy in every)
 
     @property
     def has_paths(self) -> bool:

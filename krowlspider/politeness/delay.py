@@ -12,7 +12,7 @@ that names a time yields a shorter wait than it says; `RETRY_AFTER_MAX` bounds i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -176,6 +176,43 @@ class DelayPolicy:
         # Where the event loop was late, nothing may be left of a latency: 0 means no answer yet.
         latency = max(latency, _LATENCY_MIN)
         rate.ema = latency if rate.ema == 0.0 else rate.ema + ALPHA * (latency - rate.ema)
+
+
+class SiteDelays(DelayPolicy):
+    """A policy in which sites may have longer delays of their own.
+
+    ``least_of`` returns the least delay of a host in seconds, 0 for none, and ``longest_least`` is
+    the longest of them. They are no fields, because a crawl's folder keeps all fields.
+    """
+
+    # A copy by `dataclasses.replace` has none of either.
+    least_of: Callable[[str], float] = staticmethod(lambda _: 0.0)
+    longest_least = 0.0
+
+    @classmethod
+    def over(
+        cls, policy: DelayPolicy, least_of: Callable[[str], float], longest_least: float
+    ) -> Self:
+        """Return the policy with the delays of sites."""
+        found = cls(**{each.name: getattr(policy, each.name) for each in fields(policy)})
+        found.least_of, found.longest_least = least_of, longest_least
+        return found
+
+    def of(self, host: str) -> DelayPolicy:
+        policy, least = super().of(host), self.least_of(host)
+        if least <= policy.minimum:
+            return policy
+        return DelayPolicy(
+            policy.factor,
+            least,
+            policy.maximum,
+            policy.crawl_delay_max,
+            policy.retry_after_max,
+        )
+
+    @property
+    def longest(self) -> float:
+        return max(super().longest, self.longest_least)
 
 
 def _backoff(errors: int) -> float:

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, processes_in, tree_of
 from krowlspider.crawl.forecasting import forecast_of, summed, target_of
-from krowlspider.crawl.parts import delay_policy, warc_folder
+from krowlspider.crawl.parts import site_policies, warc_folder
 from krowlspider.crawl.recrawl import Afforded
 from krowlspider.crawl.snapshots import restore, take_stopped
 from krowlspider.crawl.status import total_status
@@ -39,6 +40,7 @@ from krowlspider.programs.running import (
     snapshot_of_running,
 )
 from krowlspider.programs.stopped import (
+    delays_of_stopped,
     explain,
     import_into,
     is_writable,
@@ -340,17 +342,18 @@ class Command(Program):
     def _act(self, parts: Sequence[_Part], opts: argparse.Namespace) -> None:
         folder, head, store = parts[0]
         stores = [part.store for part in parts]
-        policy, now = head.delays or delay_policy(self.settings), time.time()
+        policy, now = partial(delays_of_stopped, head, self.settings), time.time()
         # Text below the delays, if they are not those of the crawl.
         note = "" if head.delays else frontier.DELAYS_OF_COMMAND
         given = vars(opts)
         if opts.pages:
             self._print_pages(stores, opts)
         elif given["forecast"]:
+            rule = policy()
             sampled = [
                 each
                 for store in stores
-                for each in sample(store, lambda host: policy.of(host.name).delay(host.rate))
+                for each in sample(store, lambda host: rule.of(host.name).delay(host.rate))
             ]
             forecast = forecast_of(
                 sampled, Afforded.by(self.settings), target_of(given["forecast"])
@@ -358,8 +361,11 @@ class Command(Program):
             self._say(opts, asdict(forecast), forecast_text(forecast) + note)
         elif given["host"]:
             name = named_host(given["host"])
+            sheets = site_policies(self.settings)
+            policies = None if sheets is None else sheets.policies
             views = [
-                view_host(part.store, name, policy, now, _MOST) for part in _that_know(parts, name)
+                view_host(part.store, name, policy(), now, most=_MOST, policies=policies)
+                for part in _that_know(parts, name)
             ]
             one = max(views, key=lambda view: (view.host.queued, view.host.done))
             fields = asdict(one)
@@ -397,7 +403,7 @@ class Command(Program):
             values = {"snapshot": taken.folder, "running": False}
             self._say(opts, values, frontier.snapshot_taken(taken))
         else:
-            view = view_frontier(stores, policy, now, _MOST)
+            view = view_frontier(stores, policy(), now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view) + note)
 
     def _print_pages(self, stores: Sequence[LevelStore], opts: argparse.Namespace) -> None:

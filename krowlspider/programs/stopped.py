@@ -21,6 +21,7 @@ from krowlspider.crawl.parts import (
     frontier_limits,
     seen_set,
     site_policies,
+    sites,
     trap_rules,
     warc_folder,
 )
@@ -44,9 +45,20 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from krowlspider.frontier.store.store import LevelStore
+    from krowlspider.politeness.delay import DelayPolicy
 
 # Files of LevelDB that it never changes once they are written.
 _TABLES = {".ldb", ".sst"}
+
+
+def delays_of_stopped(head: JobHead, settings: Settings) -> DelayPolicy:
+    """Return the delays of the last start, or else of the settings, with those of the sheets.
+
+    :raises SettingsError: the file of KROWL_POLICIES cannot be read
+    """
+    policy = head.delays or delay_policy(settings)
+    found = sites(site_policies(settings), "", lambda _: "")
+    return policy if found is None else found.delays(policy)
 
 
 def explain(
@@ -57,7 +69,7 @@ def explain(
     :raises SettingsError: the file of KROWL_EXCLUDE or KROWL_POLICIES cannot be read
     :raises ArchiveError: as of `Explainer.explain`
     """
-    policy = head.delays or delay_policy(settings)
+    policy = delays_of_stopped(head, settings)
     robots = RobotsCache(
         store,
         settings["ROBOTSTXT_USER_AGENT"],
@@ -75,7 +87,7 @@ def explain(
             traps=trap_rules(settings),
         ),
         exclusions=_exclusions(settings),
-        policies=None if (sites := site_policies(settings)) is None else sites.policies,
+        policies=None if (sheets := site_policies(settings)) is None else sheets.policies,
         gate=gate,
         agent=settings["ROBOTSTXT_USER_AGENT"],
         obeys_robots=settings.getbool("ROBOTSTXT_OBEY"),

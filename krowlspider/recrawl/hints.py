@@ -163,13 +163,15 @@ def brought_forward(
     due: float,
     claimed: float,
     precision: float,
+    least: float = INTERVAL_MIN,
 ) -> float:
     """Return when a page is due that is said to have changed at ``claimed``, at the latest ``due``.
 
     All times are epoch seconds; for a frequency ``claimed`` is a period after the last fetch. A
-    time before the last fetch says nothing. The result may be in the past.
+    time before the last fetch says nothing, and no page is due within ``least`` seconds of it. The
+    result may be in the past.
     """
-    at = max(claimed, last_fetch + INTERVAL_MIN)
+    at = max(claimed, last_fetch + least)
     if claimed <= last_fetch or at >= due:
         return due
     worth = worth_with_hint(estimate, weight, at - last_fetch, precision)

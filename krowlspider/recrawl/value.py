@@ -10,7 +10,7 @@ not known has the expected value over its distribution.
 from __future__ import annotations
 
 from math import exp, expm1, log, log1p, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -31,6 +31,18 @@ _HALVINGS = 14
 _LOG_MAX = log(INTERVAL_MAX)
 # Below this share of the estimate's time, the closed form loses digits to cancellation.
 _SHORT = 1e-5
+
+
+class Terms(NamedTuple):
+    """What holds for the pages of a site: ``weight`` multiplies the value of a fetch, ``least`` and
+    ``most`` bound the seconds between two fetches of a page."""
+
+    weight: float = 1.0
+    least: float = INTERVAL_MIN
+    most: float = INTERVAL_MAX
+
+
+USUAL = Terms()
 
 
 def value(rate: float, weight: float, elapsed: float) -> float:
@@ -96,25 +108,39 @@ def worth_with_hint(estimate: Estimate, weight: float, elapsed: float, probabili
 
 
 def is_due(
-    estimate: Estimate, weight: float, threshold: float, elapsed: float, hinted: float = 0.0
+    estimate: Estimate,
+    weight: float,
+    threshold: float,
+    elapsed: float,
+    hinted: float = 0.0,
+    *,
+    most: float = INTERVAL_MAX,
 ) -> bool:
     """Return whether a page that comes up ``elapsed`` seconds after its last fetch is asked.
 
     The threshold may have risen since it was planned, or the precision of a hint (``hinted``)
-    fallen. If not, `due_time` of its last fetch is in the future.
+    fallen. If not, `due_time` of its last fetch is in the future. A page is asked after ``most``
+    seconds, whatever it is worth.
     """
     worth = worth_with_hint(estimate, weight, elapsed, hinted)
-    return worth >= _POSTPONED * threshold or elapsed >= INTERVAL_MAX * (1 - JITTER)
+    return worth >= _POSTPONED * threshold or elapsed >= most * (1 - JITTER)
 
 
 def due_time(
-    estimate: Estimate, weight: float, threshold: float, last_fetch: float, identity: bytes
+    estimate: Estimate,
+    weight: float,
+    threshold: float,
+    last_fetch: float,
+    identity: bytes,
+    *,
+    least: float = INTERVAL_MIN,
+    most: float = INTERVAL_MAX,
 ) -> float:
     """Return when a page is due, in epoch seconds as ``last_fetch``.
 
-    The bounds are INTERVAL_MIN and INTERVAL_MAX. JITTER follows from the identity and the time of
-    the last fetch.
+    It is ``least`` to ``most`` seconds after the last fetch. JITTER follows from the identity and
+    the time of the last fetch.
     """
     chance = xxh3_64_intdigest(identity, int(last_fetch)) / 2**64
     wait = interval(estimate, weight, threshold) * (1 + JITTER * (2 * chance - 1))
-    return last_fetch + min(max(wait, INTERVAL_MIN), INTERVAL_MAX)
+    return last_fetch + min(max(wait, least), most)

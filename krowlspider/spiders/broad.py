@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
+    from krowlspider.crawl.sites import Sites
     from krowlspider.engine.requisites import RequisiteReader
     from krowlspider.spiders.indexnow import IndexNow
 
@@ -208,6 +209,7 @@ class BroadSpider(Spider):
 
     def _read_settings(self, settings: BaseSettings) -> None:
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
+        self._has_sheets = settings["KROWL_POLICIES"] is not None
         self._notes = "metadata" in settings.getlist("KROWL_WARC_ALSO")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._redirects = Redirects(settings)
@@ -219,13 +221,43 @@ class BroadSpider(Spider):
 
     def _set_yields_items(self, *, yields: bool) -> None:
         self._yields_items = yields
-        self._plan = reading_plan(
+        plan = partial(
+            reading_plan,
             self._agent,
             follow_nofollow=self._follow_nofollow,
             described=yields,
-            requisites=self._requisites is not None,
             feeds=self._reads_feeds,
         )
+        usual = self._requisites is not None
+        self._plan = self._other_plan = plan(requisites=usual)
+        if self._has_sheets:
+            self._other_plan = plan(requisites=not usual)
+
+    # --- sites with sheets ---
+
+    @cached_property
+    def _sites(self) -> Sites | None:
+        return job_of(self.crawler).sites
+
+    @cached_property
+    def _reader_for_sites(self) -> RequisiteReader:
+        from krowlspider.engine.requisites import RequisiteReader  # noqa: PLC0415 - for few crawls
+
+        return self._requisites or RequisiteReader(self.crawler)
+
+    def _requisites_at(self, url: str) -> RequisiteReader | None:
+        """Return what reads the requisites of a document with sheets; None if they are not
+        fetched."""
+        assert self._sites is not None
+        policy = self._sites.of(url)
+        if policy is None or policy.requisites is None:
+            return self._requisites
+        return self._reader_for_sites if policy.requisites else None
+
+    def _is_read_otherwise(self, url: str) -> bool:
+        """Return whether requisites of a page are read where they usually are not, or not where
+        they are."""
+        return (self._requisites_at(url) is None) != (self._requisites is None)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -363,8 +395,9 @@ class BroadSpider(Spider):
                 meta["krowl_charset"] = encoding_of(response.body, charset)
         if self._opt_outs is not None and response.status == HTTPStatus.OK:
             self._opt_outs.of_page(response)
-        if self._requisites is not None:
-            await self._requisites.of_page(page, response)
+        requisites = self._requisites if self._sites is None else self._requisites_at(response.url)
+        if requisites is not None:
+            await requisites.of_page(page, response)
         if page.feeds and not (page.nofollow and not self._follow_nofollow):
             path, seed = meta.get("krowl_path", ""), meta.get("krowl_seed", "")
             self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
@@ -412,7 +445,10 @@ class BroadSpider(Spider):
         is_html = media_type in HTML
         page = Page()
         if is_html:
-            page = read_page(response.body, url, charset, self._plan, feeds=self._reads_feeds)
+            plan = self._plan
+            if self._sites is not None and self._is_read_otherwise(url):
+                plan = self._other_plan
+            page = read_page(response.body, url, charset, plan, feeds=self._reads_feeds)
         if links := values_of(headers, b"Link"):
             header_links, canonical = read_links(
                 map(escape_octets, links), url, follow_nofollow=self._follow_nofollow
@@ -541,8 +577,9 @@ class BroadSpider(Spider):
         No links are followed, and there is no item. Scrapy would run a coroutine in a task of its
         own, for whose CPU the host is not charged: so this is a generator.
         """
-        if self._requisites is not None:
-            await self._requisites.read(response)
+        requisites = self._requisites if self._sites is None else self._requisites_at(response.url)
+        if requisites is not None:
+            await requisites.read(response)
         return
         yield response
 

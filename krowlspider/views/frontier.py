@@ -103,6 +103,7 @@ def one_host(view: HostView) -> str:
         f" fetched {_moment(known.fetched)}, expires {_moment(known.expires)}"
         for known in view.robots
     ]
+    lines += [f"policy   {line}" for line in view.sheets]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
 
 

@@ -73,6 +73,20 @@ def test_a_stopped_crawl_explains_each_url(stopped: Any) -> None:
     assert ask(jobdir, "ftp://a.test/x", code=2)["state"] == "invalid"
 
 
+def test_a_permission_in_a_sheet_is_known(stopped: Any, tmp_path: Path) -> None:
+    jobdir, url = stopped
+    sheet = 'match = ["host:a.test"]\nrobots = "override"\npermission = "a letter"'
+    policies = tmp_path / "policies.toml"
+    policies.write_text(f'[[sheet]]\nname = "permitted"\n{sheet}\n')
+    found = ask(jobdir, url("/secret/x"), "-s", f"KROWL_POLICIES={policies}")
+    assert (found["state"], found["setting"]) != ("queued", "ROBOTSTXT_OBEY")
+    assert "forbids" not in found["why"]
+    assert found["sheets"] == [
+        "robots = override: sheet permitted, line 4",
+        "permission = a letter: sheet permitted, line 5",
+    ]
+
+
 def test_the_answer_is_a_text_for_people(stopped: Any, tmp_path: Path) -> None:
     jobdir, url = stopped
     text = scrapy("frontier", jobdir, "--explain", url("/secret/x")).stdout.decode()

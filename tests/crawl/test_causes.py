@@ -84,7 +84,12 @@ class Troubled(Web):
 
 DROPPED_TOO = ("robots", "robots-undecided", "no-https", "crawl-delay", "throttled", "ex")
 # What a spider, a middleware, a restart or a bug causes.
-_ELSEWHERE = {"stopped", "ignored", "not_awaited", "error", "robots_unreachable"}
+_ELSEWHERE = {
+    *("stopped", "ignored", "not_awaited", "error", "robots_unreachable"),
+    # Of sheets: tests/whole_crawls/test_policies.py and test_site_policies.py.
+    *("depth", "head_type", "max_bytes", "max_pages", "max_seconds"),
+    *("sheet_exclude", "sheet_include"),
+}
 
 
 def url_of(name: str) -> str:

@@ -14,7 +14,7 @@ from krowlspider.crawl.in_flight import (
     WATCHED,
     WATCHED_TURNS,
     LoopThrottle,
-    Turns,
+    LoopTurns,
 )
 from krowlspider.urls.page.links import read_page
 from tests.support.crawls import crawl_of, page
@@ -28,7 +28,7 @@ def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[in
     """Who came through, in order, and how many in each turn of the loop."""
     order: list[int] = []
     turns: list[int] = []
-    turns_of_crawl = Turns()
+    turns_of_crawl = LoopTurns()
 
     async def main() -> None:
         # The number stays while a client waits.
@@ -78,7 +78,7 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
     async def main() -> list[int]:
         nonlocal now
         found = []
-        turns = Turns()
+        turns = LoopTurns()
         throttle = LoopThrottle(turns, lambda: now)
 
         async def one(cost: float) -> None:
@@ -102,7 +102,7 @@ def test_a_turn_has_as_many_answers_as_it_has_time_for() -> None:
 
 
 def test_a_turn_is_shortest_while_a_client_waits() -> None:
-    turns = Turns()
+    turns = LoopTurns()
     turns.took(WATCHED[0], 8)
     turns.serve(2)
     for _ in range(100):
@@ -122,7 +122,7 @@ def test_one_passes_in_a_turn_while_a_client_waits_and_the_rest_after_it() -> No
     order: list[int] = []
 
     async def main() -> None:
-        turns = Turns()
+        turns = LoopTurns()
         throttle = LoopThrottle(turns, lambda: 0.0)
 
         async def one(number: int) -> None:

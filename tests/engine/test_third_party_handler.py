@@ -30,6 +30,9 @@ SITE = [
 
 @pytest.mark.slow
 def test_a_third_party_handler_is_as_polite(tmp_path: Path) -> None:
+    policies = tmp_path / "policies.toml"
+    sheet = 'name = "own"\nmatch = ["127.0.0.1"]\nuser_agent_suffix = "(project 7)"'
+    policies.write_text(f"[[sheet]]\n{sheet}\n")
     with MockWeb(spec=SITE) as web:
         # The handler does not know KROWL_RESOLVE.
         crawl = crawl_of(
@@ -39,12 +42,14 @@ def test_a_third_party_handler_is_as_polite(tmp_path: Path) -> None:
             settings={
                 "DOWNLOAD_HANDLERS": json.dumps({"http": HANDLER}),
                 "KROWL_DELAY_FACTOR": 2,
+                "KROWL_POLICIES": policies,
             },
         ).run()
         log = web.log()
     assert [entry.path for entry in log[:2]] == ["/robots.txt", "/"]
     assert sorted(entry.path for entry in log[2:]) == sorted([*NAMES, "/busy"])
-    assert len({entry.ua for entry in log}) == 1
+    (agent,) = {entry.ua for entry in log}
+    assert agent.endswith(" (project 7)")
     assert crawl.log.count(f"http pages are fetched by {HANDLER} and are not archived") == 1
     # One request at a time, each after its delay, which the latency lengthens.
     assert min(b.start - a.end for a, b in pairwise(log[2:])) > LATENCY

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.crawl.in_flight import AT_MOST, FOR_CLIENTS, Turns
+from krowlspider.crawl.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
 from krowlspider.crawl.monitoring.access import HostNames
 from krowlspider.crawl.monitoring.endpoint import Endpoint, Events, metrics_route
 from krowlspider.crawl.monitoring.page_server import PageServer, Place, Recent
@@ -139,7 +139,7 @@ async def test_the_page_is_sent_whole_and_the_connection_ended() -> None:
 
 async def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
     """One that is sent events does not wait."""
-    turns, seen = Turns(), []
+    turns, seen = LoopTurns(), []
 
     def page() -> bytes:
         seen.append(turns.at_once)

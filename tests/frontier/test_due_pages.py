@@ -27,7 +27,7 @@ from krowlspider.frontier.store.store import Store, delete
 from krowlspider.recrawl.forecast import Target
 from krowlspider.recrawl.gone import State
 from krowlspider.recrawl.validators import Meaning
-from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN
+from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.pages.fetching import fetch_page, fetched_at, rows
 from tests.recrawl.test_forecast import steady
@@ -47,12 +47,19 @@ def world(open_store: Callable[[], Store]) -> World:
     return World(open_store, limits=replace(LIMITS, again_share=SHARE))
 
 
-def scheduled(world: World, budget: float = 100.0) -> DuePages:
+def scheduled(
+    world: World, budget: float = 100.0, terms_of: Callable[[str], Terms] | None = None
+) -> DuePages:
     """Return the schedule of a start, after its first step."""
     pages = world.frontier.pages
     assert pages is not None
     due = DuePages(
-        world.frontier, pages, wall=lambda: world.clocks.wall, share=SHARE, budget=budget
+        world.frontier,
+        pages,
+        wall=lambda: world.clocks.wall,
+        share=SHARE,
+        budget=budget,
+        terms_of=terms_of,
     )
     due.step(1)
     return due
@@ -751,6 +758,46 @@ def test_starts_without_a_schedule_and_imports_take_demand_along(world: World):
     take_rows(world.frontier, [replace_plan(row) for row in rows(world) if row is not None])
     world.restart()
     step(scheduled(world))
+    kept, real = demand_of_host(world, "a.test")
+    assert kept == pytest.approx(real, rel=1e-3)
+
+
+def in_memory() -> World:
+    kept = KeptMemoryStore()
+    return World(lambda: kept, limits=replace(LIMITS, again_share=SHARE))
+
+
+def test_terms_of_a_site_bound_and_weigh_its_pages():
+    world = in_memory()
+    terms = {
+        "a": Terms(least=5 * DAY, most=5 * DAY),
+        "b": Terms(weight=100.0),
+        "c": Terms(weight=0.01),
+    }
+    due = scheduled(world, terms_of=lambda url: terms[url[7]])
+    world.add(*PAGES)
+    fetch_all(world)
+    found = crawl_for(world, due, 40 * DAY, every=6 * HOUR)
+    # Rounded up to buckets, of a sixteenth at most.
+    assert {found[url] for url in PAGES if url[7] == "a"} == {7}
+    assert min(found[url] for url in PAGES if url[7] == "b") > 2 * max(
+        found[url] for url in PAGES if url[7] == "c"
+    )
+
+
+def test_a_weight_that_changes_leaves_no_demand_behind():
+    """What a page has added is taken off by the weight of its plan."""
+    world = in_memory()
+    weights = {"a": 1.0}
+    due = scheduled(world, terms_of=lambda url: Terms(weights.get(url[7], 1.0)))
+    world.add(*PAGES)
+    fetch_all(world)
+    weights["a"] = 9.0
+    crawl_for(world, due, 20 * DAY, every=6 * HOUR)
+    kept, real = demand_of_host(world, "a.test")
+    assert kept == pytest.approx(real, rel=1e-3)
+    weights["a"] = 1.0
+    crawl_for(world, due, 20 * DAY, every=6 * HOUR)
     kept, real = demand_of_host(world, "a.test")
     assert kept == pytest.approx(real, rel=1e-3)
 

@@ -112,6 +112,20 @@ def test_a_hint_does_not_break_the_least_interval() -> None:
     assert forward(NOW - DAY + 1, 0.9) == NOW - DAY + INTERVAL_MIN
 
 
+def test_a_hint_does_not_break_the_least_interval_of_a_site() -> None:
+    due = brought_forward(
+        PAGE,
+        1.0,
+        1.0,
+        last_fetch=NOW - DAY,
+        due=NOW + 9 * DAY,
+        claimed=NOW - 60,
+        precision=0.9,
+        least=2 * DAY,
+    )
+    assert due == NOW + DAY
+
+
 @given(st.floats(0, 4e9), st.floats(0, 1), st.floats(NOW, NOW + 400 * DAY))
 def test_a_hint_never_puts_a_page_off(claimed: float, precision: float, due: float) -> None:
     assert forward(claimed, precision, due) <= due

@@ -103,6 +103,18 @@ def test_due_times_are_bounded_and_spread_by_identity(
     assert due == due_time(estimate, weight, threshold, last, identity)
 
 
+@given(estimates, thresholds, identities, st.floats(60, 1e6), st.floats(1, 100))
+def test_a_site_bounds_the_interval_of_its_pages(
+    estimate: Estimate, threshold: float, identity: bytes, least: float, factor: float
+) -> None:
+    most = least * factor
+    usual = due_time(estimate, 1.0, threshold, 0.0, identity)
+    due = due_time(estimate, 1.0, threshold, 0.0, identity, least=least, most=most)
+    assert due == min(max(usual, least), most) or usual in (INTERVAL_MIN, INTERVAL_MAX)
+    assert least <= due <= most
+    assert is_due(estimate, 1.0, threshold, most, most=most)
+
+
 @given(estimates, weights, thresholds, st.floats(0.0, INTERVAL_MAX), identities)
 def test_a_postponed_page_is_due_later(
     estimate: Estimate, weight: float, threshold: float, elapsed: float, identity: bytes

@@ -292,3 +292,13 @@ def _header_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
         if name.lower() not in _DERIVED:
             lines.append(b"%b: %b\r\n" % (name, value))
     return b"".join(lines)
+
+
+def without_secrets(request: bytes, secrets: tuple[bytes, ...]) -> bytes:
+    """Return the bytes of a request with ``[removed]`` in place of the values of secret lines."""
+    head, end, body = request.partition(b"\r\n\r\n")
+    head += b"\r\n"
+    for line in secrets:
+        name = line.partition(b":")[0]
+        head = head.replace(b"\r\n" + line, b"\r\n%b: [removed]\r\n" % name, 1)
+    return head[:-2] + end + body

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.policies.sheets import Policies
 
 # Hosts compared with the best so far at a time.
 _CHUNK = 1000
@@ -182,7 +183,8 @@ class HostView:
 
     ``crawl_delay`` is in seconds. ``throttling`` counts doublings of the delay, ``holds`` the times
     that it held the event loop, ``retries`` the entries that wait for another try. ``queue`` and
-    ``poison`` have the first entries; ``poisoned`` counts all poison.
+    ``poison`` have the first entries; ``poisoned`` counts all poison. ``sheets`` has a line for
+    each key that a sheet decides, as in `Policies.explained`.
     """
 
     host: HostRow
@@ -196,10 +198,20 @@ class HostView:
     robots: list[RobotsRow]
     queue: list[EntryRow]
     poison: list[EntryRow]
+    sheets: list[str]
 
 
-def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: int) -> HostView:
+def view_host(
+    store: Store,
+    name: str,
+    policy: DelayPolicy,
+    wall: float,
+    *,
+    most: int,
+    policies: Policies | None = None,
+) -> HostView:
     """Read all that is known of a host of a stopped crawl, with lists as in `view_frontier`.
+    ``policies`` are the sheets; None without KROWL_POLICIES.
 
     :raises UnknownHostError: there is no such host
     """
@@ -209,14 +221,21 @@ def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: i
     # A host's record may count fewer than are on disk after a crash.
     host.queue.queued = sum(1 for _ in entry_keys(store, name))
     why = why_host_of_stopped_crawl_waits(store, host, policy, wall)
-    return view_of(store, host, policy, why, wall=wall, most=most)
+    return view_of(store, host, policy, why, wall=wall, most=most, policies=policies)
 
 
 def view_of(
-    store: Store, host: Host, policy: DelayPolicy, why: Reason, *, wall: float, most: int
+    store: Store,
+    host: Host,
+    policy: DelayPolicy,
+    why: Reason,
+    *,
+    wall: float,
+    most: int,
+    policies: Policies | None = None,
 ) -> HostView:
     """Return all that is known of a host, with lists as in `view_frontier`; ``why`` is why it is
-    not being fetched."""
+    not being fetched. ``policies`` are the sheets; None without KROWL_POLICIES."""
     found = islice(entries(store, host.name), LOOKED_AT)
     queue = [EntryRow.of(key, value, wall) for key, value in found]
     # 0 if one of them is not a retry.
@@ -238,7 +257,18 @@ def view_of(
         robots=list(_robots(store, host.name)),
         queue=queue[:most],
         poison=poison[:most],
+        sheets=[] if policies is None else _sheets(policies, host),
     )
+
+
+def _sheets(policies: Policies, host: Host) -> list[str]:
+    """Return what sheets decide for a host as a whole."""
+    address = host.shares.address[1:].removesuffix("/64")
+    lines = policies.explained(f"http://{host.name}/", address)
+    found = policies.of_host(host.name, address)
+    if found is not None and found.has_paths:
+        lines.append("some of its paths have sheets of their own: --explain URL names them")
+    return lines
 
 
 def retry_wait(store: Store, host: Host, wall: float) -> float:

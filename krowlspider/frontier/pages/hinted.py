@@ -8,7 +8,7 @@ from krowlspider.frontier.pages.planner import TICK, estimate_of
 from krowlspider.frontier.pages.row import read_row
 from krowlspider.frontier.store.schema import KEY_SIZE, host_of_page
 from krowlspider.recrawl.hints import PUSHED, Source, brought_forward
-from krowlspider.recrawl.value import INTERVAL_MIN
+from krowlspider.recrawl.value import USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from krowlspider.frontier.pages.row import PageRow
     from krowlspider.frontier.store.store import Store
 
-# The weight of a page, as in the planner.
-_WEIGHT = 1.0
 # A bucket is up to this part of the wait late: so much later may the last fetch seem to be.
 _LATE = 1 / 16
 
@@ -91,15 +89,17 @@ class HintedRows:
     def _take(self, planning: Planning, host: Host, row: PageRow, hint: Hint) -> None:
         """Note who names a page, and bring it forward if that is worth a request."""
         identity, last = hint.key[-KEY_SIZE:], self._last(planning, row)
+        terms_of = self._planner.terms_of
+        terms = USUAL if terms_of is None else terms_of(row.url)
         if hint.source is None:
             row.named |= PUSHED
-            if (at := last + INTERVAL_MIN) < row.due - TICK:
+            if (at := last + terms.least) < row.due - TICK:
                 row.tried |= PUSHED
                 planning.bring_forward(host, identity, row, at, last)
             return
         is_period = hint.source is Source.CHANGEFREQ
         claimed = last + hint.date if is_period else planning.now - (self._wall() - hint.date)
-        if claimed <= last or max(claimed, last + INTERVAL_MIN) >= row.due - TICK:
+        if claimed <= last or max(claimed, last + terms.least) >= row.due - TICK:
             return
         bit = 1 << hint.source
         row.named |= bit
@@ -109,12 +109,13 @@ class HintedRows:
             return
         at = brought_forward(
             estimate_of(row),
-            _WEIGHT,
+            terms.weight,
             planning.threshold(host),
             last_fetch=last,
             due=row.due,
             claimed=claimed,
             precision=precision.probability,
+            least=terms.least,
         )
         if at < row.due - TICK:
             if not row.tried & bit:

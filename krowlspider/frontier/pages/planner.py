@@ -24,7 +24,7 @@ from krowlspider.recrawl.gone import SoftNotFound
 from krowlspider.recrawl.hints import PUSHED
 from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.threshold import EVERY, THRESHOLD_START, counted, demand, step
-from krowlspider.recrawl.value import due_time, is_due
+from krowlspider.recrawl.value import USUAL, due_time, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.recrawl.gone import Absence
     from krowlspider.recrawl.prior import Kind
+    from krowlspider.recrawl.value import Terms
 
     # Identities by tick and host.
     _Buckets = defaultdict[int, defaultdict[str, list[bytes]]]
@@ -47,7 +48,6 @@ COUNTED = (
 CHUNK = 200
 # A bucket is at most this part of the wait wide, as the jitter is.
 _PART = 16
-_WEIGHT = 1.0
 # Steps of a host's threshold for the minutes since it was planned last: enough to arrive anywhere.
 _STEPS_MAX = 60
 # Seconds between two requests: a host without any affords no end of them.
@@ -114,6 +114,7 @@ class Planner:
     again, ``budget`` such requests a second of the whole crawl. ``generation`` is another number at
     each start.
 
+    ``terms_of`` returns the terms of the site of a URL; None if no site has its own.
     ``host`` returns a host by its name.
 
     ``counts`` are of pages since this start, by the names in COUNTED. ``late`` is for how many
@@ -132,9 +133,11 @@ class Planner:
         share: float,
         budget: float,
         generation: int,
+        terms_of: Callable[[str], Terms] | None = None,
     ):
         self.store = store
         self.now = now
+        self.terms_of = terms_of
         self._host = host
         self._delay = delay
         self._share = share
@@ -268,7 +271,10 @@ class Planning:
         wait = row.absence.wait
         if wait is None:
             threshold = self.threshold(host)
-            due = due_time(estimate_of(row), _WEIGHT, threshold, last, identity)
+            terms_of = self._planner.terms_of
+            row.weight, least, most = USUAL if terms_of is None else terms_of(row.url)
+            estimate = estimate_of(row)
+            due = due_time(estimate, row.weight, threshold, last, identity, least=least, most=most)
         else:
             due = last + wait
         tick = tick_at(due, self.now)
@@ -357,7 +363,10 @@ class Planning:
         if row.tried & PUSHED:
             return True
         hinted = self.hints.probability(host.name, row.tried) if row.tried else 0.0
-        return is_due(estimate_of(row), _WEIGHT, self.threshold(host), self.elapsed(row), hinted)
+        terms_of = self._planner.terms_of
+        weight, _, most = USUAL if terms_of is None else terms_of(row.url)
+        threshold, elapsed = self.threshold(host), self.elapsed(row)
+        return is_due(estimate_of(row), weight, threshold, elapsed, hinted, most=most)
 
     def elapsed(self, row: PageRow) -> float:
         """Return the seconds since the last fetch of a page that is due, on the job clock."""
@@ -449,4 +458,4 @@ def demand_of(row: PageRow | None) -> float:
     when it is fetched."""
     if row is None or not row.planned or row.absence.wait is not None:
         return 0.0
-    return demand(estimate_of(row), _WEIGHT, row.planned)
+    return demand(estimate_of(row), row.weight, row.planned)

@@ -22,6 +22,7 @@ _HEAD = struct.Struct(">BIHHd")
 _HISTORY = struct.Struct(">IIHHH")
 _SECONDS = struct.Struct(">I")
 _EXACT = struct.Struct(">d")
+_SHORT = struct.Struct(">f")
 _FLOATS = struct.Struct(">ff")
 _LENGTH = _NUMBER = struct.Struct(">H")
 _PLAN = struct.Struct(">II")
@@ -45,7 +46,8 @@ _TEXT = 1 << 13
 _NAMED = 1 << 14
 _LIST = 1 << 15
 _SEED = 1 << 16
-_KNOWN = (2 * _SEED) - 1
+_WEIGHT = 1 << 17
+_KNOWN = (2 * _WEIGHT) - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -93,6 +95,8 @@ class PageRow(Struct):
     - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
       schedule only.
     - ``seed``: the key of the seed that it came from, as in its entry.
+    - ``weight``: that of the plan, a 4-byte float: what it added to the demand of its host goes by
+      it, whatever the weight of its site is now.
     """
 
     url: str
@@ -119,6 +123,7 @@ class PageRow(Struct):
     tried: int = 0
     listing: bytes = b""
     text: bytes = b""
+    weight: float = 1.0
 
     @property
     def kind(self) -> Kind:
@@ -185,6 +190,9 @@ class PageRow(Struct):
         if self.text:
             flags |= _TEXT
             fields.append(self.text)
+        if self.planned and self.weight != 1.0:
+            flags |= _WEIGHT
+            fields.append(_SHORT.pack(self.weight))
         return flags
 
     def _put_validators(self, fields: list[bytes]) -> int:
@@ -301,6 +309,9 @@ def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
         row.listing, at = _read(data, at)
     if flags & _TEXT:
         row.text, at = data[at : at + TEXT_SIZE], at + TEXT_SIZE
+    if flags & _WEIGHT:
+        (row.weight,) = _SHORT.unpack_from(data, at)
+        at += _SHORT.size
     return at
 
 

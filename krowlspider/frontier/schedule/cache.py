@@ -261,7 +261,7 @@ class HostCache:
 
     ``most`` is how many are kept besides the pinned ones. The last request of a host may have ended
     later than its record says: a host that is read waits as if that request had ended at
-    ``unsure``, in seconds of the job clock.
+    ``recovered_at``, in seconds of the job clock.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class HostCache:
         rule: DelayPolicy,
         *,
         most: int,
-        unsure: float,
+        recovered_at: float,
         now: Callable[[], float],
     ):
         self.hosts: dict[str, Host] = {}
@@ -282,9 +282,9 @@ class HostCache:
         self._due = due
         self._rule = rule
         self._most = most
-        self._unsure = unsure
-        # From then on, every host has surely waited.
-        self._sure = unsure + rule.longest
+        self._recovered_at = recovered_at
+        # From then on, every host has waited its delay since that start.
+        self._all_waited = recovered_at + rule.longest
         self._now = now
         # Hosts in memory at which the next eviction begins.
         self._evict_at = most
@@ -331,17 +331,18 @@ class HostCache:
             host = Host(name, due=self._now())
         else:
             host = decode_host(name, saved)
-            if self._now() < self._sure:
-                self._wait_surely(host)
+            if self._now() < self._all_waited:
+                self._wait_after_death(host)
         self.hosts[name] = host
         return host
 
-    def _wait_surely(self, host: Host) -> None:
-        """Make a host that was read wait as if its last request had ended at ``unsure``.
+    def _wait_after_death(self, host: Host) -> None:
+        """Make a host that was read wait as if its last request had ended at ``recovered_at``.
 
         The record of a deferred host is written when it is deferred, so it is right.
         """
-        earliest = whole_microseconds(self._unsure + self._rule.of(host.name).delay(host.rate))
+        delay = self._rule.of(host.name).delay(host.rate)
+        earliest = whole_microseconds(self._recovered_at + delay)
         if earliest > host.due and host.state is not DEFERRED:
             host.due = earliest
             host.ready = max(host.ready, earliest)

@@ -72,8 +72,8 @@ class HostScheduler:
     """Pops hosts when they are due, and schedules them again. All times are in seconds of the job
     clock.
 
-    ``may_fetch`` is as in `Ownership`. ``unsure`` is the time of the last start that followed a
-    death of the process; None for now. Hosts read from disk wait from then on.
+    ``may_fetch`` is as in `Ownership`. ``recovered_at`` is the time of the last start that followed
+    a death of the process, None if that is this start. Hosts read from disk wait from then on.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class HostScheduler:
         rule: DelayPolicy,
         clock: JobClock,
         *,
-        unsure: float | None,
+        recovered_at: float | None,
         may_fetch: Callable[[str], bool] | None,
     ):
         self._store = store
@@ -96,7 +96,7 @@ class HostScheduler:
         )
         self._limits = limits.memory
         self.now = now = clock.now
-        self.unsure = 0.0 if clock.is_new else now() if unsure is None else unsure
+        self.recovered_at = 0.0 if clock.is_new else now() if recovered_at is None else recovered_at
         # Hosts popped while a crowd waited.
         self._crowded_pops = 0
         # The last due time of the hosts that wait for room on disk.
@@ -105,7 +105,13 @@ class HostScheduler:
         self._sessions = Sessions(limits.sessions)
         self.shares = Shares(limits, now)
         self.cache = cache = HostCache(
-            store, tally, due, rule, most=self._limits.hosts, unsure=self.unsure, now=now
+            store,
+            tally,
+            due,
+            rule,
+            most=self._limits.hosts,
+            recovered_at=self.recovered_at,
+            now=now,
         )
         self.seed_turns = SeedTurns(cache.get)
         self.transitions = Transitions(

@@ -325,7 +325,7 @@ async function showHost(name) {
     answer("host", [`${name}: ${found.why}`], [
       `state ${found.state}, delay ${duration(found.host.delay)}, ${number(found.host.queued)}`
         + ` queued, ${number(found.host.done)} done, ${number(found.host.dropped)} dropped`,
-      ...robots, ...queue]);
+      ...robots, ...found.sheets.map((line) => `policy: ${line}`), ...queue]);
     at("steering").dataset.host = name;
     at("steering").hidden = at("last").hidden = false;
     await showAnswers();

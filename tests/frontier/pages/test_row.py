@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from krowlspider.frontier.pages.row import (
     LaterRow,
@@ -57,7 +58,8 @@ ROWS = st.builds(
     tried=st.integers(0, 15),
     listing=st.binary(max_size=300),
     text=st.just(b"") | st.binary(min_size=8, max_size=8),
-)
+    weight=st.just(1.0) | FLOATS,
+).map(lambda row: row if row.planned else replace(row, weight=1.0))
 
 
 @given(ROWS)
