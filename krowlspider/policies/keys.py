@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.internals.patterns import steps_of
+from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ _RESERVED = {
     "cookie": "use the key cookies",
     "proxy-authorization": "it is for the proxy, not for the site",
     "user-agent": "use the key user_agent_suffix",
+    **{name.decode().lower(): "no request may offer to pay" for name in PAYMENTS},
 }
 
 
