@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from inspect import iscoroutinefunction, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,8 @@ from tests.support.simulated_loop import clocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+T = TypeVar("T")
+
 # A loaded machine is not a failure; pytest's own timeout finds what hangs.
 settings.register_profile("krowlspider", deadline=None)
 settings.load_profile("krowlspider")
@@ -25,13 +28,13 @@ settings.load_profile("krowlspider")
 # A quick run tries one in so many examples of a property.
 FEWER = 10
 
-# Modules of a minute and more: the others go on beside them, so that none is left for the end.
-LONGEST = {
-    *("test_politeness.py", "test_kills.py", "test_growth.py", "test_chaos_consul.py"),
-    *("test_chaos_partition.py", "test_chaos_nodes.py", "test_chaos_redis.py"),
-    *("test_chaos_static.py", "test_flat_memory.py", "test_operators_path.py"),
-    *("test_recrawl_nodes.py", "test_recrawl_kills.py"),
-}
+# Modules of a minute and more, the longest first.
+LONGEST = (
+    *("test_kill_points.py", "test_chaos_nodes.py", "test_documentation.py"),
+    *("test_operators_path.py", "test_kills.py", "test_politeness.py", "test_chaos_consul.py"),
+    *("test_growth.py", "test_chaos_partition.py", "test_chaos_redis.py", "test_recrawl_nodes.py"),
+    *("test_recrawl_kills.py", "test_pages.py", "test_flat_memory.py", "test_chaos_supervised.py"),
+)
 
 warm.enabled = True
 
@@ -47,6 +50,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--few-examples", action="store_true", help=f"try one in {FEWER} examples of a property"
     )
+
+
+def dealt(items: list[T], workers: int, module: Callable[[T], str]) -> list[T]:
+    """Return items in an order in which each of so many workers begins with some of the LONGEST.
+
+    With ``--dist worksteal`` a worker gets a slice of them, and others take from its end: what it
+    has in front, they leave to it.
+    """
+    longest = [item for item in items if module(item) in LONGEST]
+    longest.sort(key=lambda item: LONGEST.index(module(item)))
+    others = [item for item in items if module(item) not in LONGEST]
+    found: list[T] = []
+    for worker in range(workers):
+        own = longest[worker::workers]
+        size = (len(items) - len(found)) // (workers - worker)
+        more = max(size - len(own), 0)
+        found += [*own, *others[:more]]
+        del others[:more]
+    return found + others
 
 
 def _examples(item: pytest.Item) -> tuple[Any, str] | None:
@@ -108,11 +130,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the longest."""
+    """Have each worker begin with some of the longest."""
     if config.getoption("few_examples"):
         # The items of a parametrised test share its function.
         for owner, name in {_examples(item) for item in items} - {None}:
             found: settings = getattr(owner, name)
             fewer = settings(found, max_examples=max(found.max_examples // FEWER, 5))
             setattr(owner, name, fewer)
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = dealt(items, workers, lambda item: item.path.name)

@@ -107,6 +107,9 @@ def _submission(
         raise Refused(UNFIT, "key", "a key has 8 to 128 letters, digits and dashes")
     name = host_of(site)
     known = [_of_host(url, name, url_max) for url in urls]
+    if sum(map(len, known)) > BODY_MAX:
+        # Percent-encoding may have made them three times as long.
+        raise Refused(UNFIT, "size", f"the URLs have over {BODY_MAX:,} characters: give fewer")
     if location:
         location = _of_host(location, name, url_max)
     else:

@@ -4,9 +4,9 @@ serves.
 ``python -m tests.archive.archiving`` reads orders, one JSON object a line. For each it forks a
 process and prints its exit code, which is negative if it was killed. An order has ``folder``, the
 folder of the job; ``pages``, their number in all; ``file_size``, at which a WARC file ends; and
-``watch``, the address of the `Watch`. The process continues the job that an earlier one left in the
-folder. It exits as a crawl does: with 0, 3 if its disk has failed, or 2 if the folder cannot be
-opened.
+``watch``, the address of the `Watch`, empty for none. The process continues the job that an earlier
+one left in the folder. It exits as a crawl does: with 0, 3 if its disk has failed, or 2 if the
+folder cannot be opened.
 
 ``python -m tests.archive.archiving ADDRESS ...`` is the scrapy command, watched."""
 
@@ -116,7 +116,8 @@ def serve() -> None:
         if not child:
             code = 1
             try:
-                be_watched(order["watch"])
+                if order["watch"]:
+                    be_watched(order["watch"])
                 folder, pages = Path(order["folder"]), order["pages"]
                 code = asyncio.run(archive(folder, pages, order["file_size"]))
             except BaseException:

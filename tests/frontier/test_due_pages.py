@@ -47,6 +47,10 @@ def world(open_store: Callable[[], Store]) -> World:
     return World(open_store, limits=replace(LIMITS, again_share=SHARE))
 
 
+# Days of the clock, which say nothing of a store.
+in_memory = pytest.mark.parametrize("open_store", ["memory"], indirect=True)
+
+
 def scheduled(
     world: World, budget: float = 100.0, terms_of: Callable[[str], Terms] | None = None
 ) -> DuePages:
@@ -115,6 +119,7 @@ def pages_in_buckets(store: Store) -> Counter[bytes]:
 # --- when ---
 
 
+@in_memory
 def test_a_changing_page_is_asked_much_oftener(world: World):
     due = scheduled(world)
     world.add(CHANGING, STILL)
@@ -136,6 +141,7 @@ def test_a_changing_page_is_asked_much_oftener(world: World):
     assert 1 < asked[STILL] < asked[CHANGING] / 10
 
 
+@in_memory
 def test_a_change_is_found_by_the_time_that_was_planned(world: World):
     """A tenth of the pages changes a day, each day others."""
     due, every = scheduled(world), 10 * TICK
@@ -343,6 +349,7 @@ def test_an_answer_that_was_not_asked_for_says_nothing_of_its_site(world: World)
 # --- what can be afforded ---
 
 
+@in_memory
 def test_a_slow_host_is_planned_by_what_it_affords(open_store: Callable[[], Store]):
     rule = replace(World(KeptMemoryStore).rule, minimum=30.0)
     world = World(open_store, limits=replace(LIMITS, again_share=SHARE), rule=rule)

@@ -1,14 +1,17 @@
-"""``make crawl`` hands over what the user typed."""
+"""``make crawl`` hands over what the user typed. ``make test-slow`` begins with the longest."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import WorkStealingScheduling
 
+from tests.conftest import LONGEST, dealt
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -95,3 +98,39 @@ def test_make_refuses_what_the_crawl_would_before_it_installs(
     assert len(said) == len(faults), done.stderr
     assert all(fault in line for fault, line in zip(faults, said, strict=True))
     assert not (tmp_path / ".venv").exists()
+
+
+class Worker:
+    """What `WorkStealingScheduling` needs of one, with the tests that it was given."""
+
+    shutting_down = False
+    gateway = SimpleNamespace(id="")
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.given += indices
+
+
+class Config:
+    @staticmethod
+    def getvalue(name: str) -> list[str]:
+        return {"tx": ["3*popen"]}[name]
+
+
+@pytest.mark.parametrize("others", [100, 101, 102])
+def test_each_worker_begins_with_some_of_the_longest(others: int) -> None:
+    """What is at the front of a worker is not taken by others."""
+    items = [f"test_{number}.py" for number in range(others)] + [*LONGEST] * 2
+    order = dealt(items, 3, str)
+    assert sorted(order) == sorted(items)
+    scheduling = WorkStealingScheduling(Config)  # type: ignore[arg-type]
+    workers = [Worker() for _ in range(3)]
+    for worker in workers:
+        scheduling.add_node(worker)  # type: ignore[arg-type]
+        scheduling.add_node_collection(worker, order)  # type: ignore[arg-type]
+    scheduling.schedule()
+    fronts = [[order[at] for at in worker.given[:10]] for worker in workers]
+    assert sorted(name for front in fronts for name in front) == sorted([*LONGEST] * 2)
+    assert {front[0] for front in fronts} == {*LONGEST[:2]}

@@ -90,6 +90,16 @@ def test_another_form_is_refused(fields: dict[str, Any], status: int, reason: st
     assert len(str(error.value)) < 400
 
 
+def test_urls_that_are_long_only_once_normalised_are_refused() -> None:
+    """They wait in one entry, which must not be too long to be handed over."""
+    urls = [f"https://{HOST}/{number}{chr(228) * 300}" for number in range(1500)]
+    body = json.dumps({"host": HOST, "key": KEY, "urlList": urls}, ensure_ascii=False).encode()
+    assert len(body) < BODY_MAX
+    with pytest.raises(Refused) as error:
+        read_body(body, 4096)
+    assert (error.value.status, error.value.reason) == (422, "size")
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -417,7 +417,7 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
     with SimulatedRawWeb(answers) as web:
         seeds = write_seeds(tmp_path / "seeds.txt", [web.url(HOST, "/")])
         stats: Counter[str] = Counter()
-        for start in range(18):
+        for start in range(10):
             crawl = SimulatedCrawl(
                 tmp_path / "job",
                 arguments={"seeds": seeds},
@@ -431,7 +431,7 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
                     for name in ("asked", "not_modified", "changed")
                 }
             )
-            clocks.now += (2 if start else 40) * HOUR
+            clocks.now += (6 if start else 40) * HOUR
         asked_for = Counter(path for path, _ in web.requests if path != "/robots.txt")
     assert 7 <= asked_for["/changing"]
     assert 2 <= asked_for["/still"] < asked_for["/changing"]

@@ -19,7 +19,7 @@ from krowlspider.archive.tools.check import check_folder
 from krowlspider.frontier.pages.rows import rows_in
 from krowlspider.frontier.store.schema import hints_key
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.recrawl.hints import Precisions
+from krowlspider.recrawl.hints import Precisions, Source
 from krowlspider.recrawl.text import text_digest
 from krowlspider.urls.canonical import host_of
 from tests.mockweb import MockWeb
@@ -80,11 +80,6 @@ def recrawled_with_kills(folder: Path, graph: Graph, kills: int, chance: random.
     assert check_folder(last.jobdir / "warc").problems == []
 
 
-def test_no_page_is_lost_or_asked_twice_after_kills(tmp_path: Path):
-    graph = Graph(hosts=8, pages=6, seed=5, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
-    recrawled_with_kills(tmp_path, graph, 3, random.Random(3))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_no_page_is_lost_or_asked_twice_after_many_kills(tmp_path: Path):
@@ -95,9 +90,12 @@ def test_no_page_is_lost_or_asked_twice_after_many_kills(tmp_path: Path):
 
 # --- by the schedule, with what a site says ---
 
-DAY = 86_400.0
-# Days over which the kills are spread, and the day from which some pages are gone.
-DAYS, GONE = 40, 12
+HOUR = 3600.0
+# Hours over which the kills are spread, and the hour from which some pages are gone.
+HOURS, GONE = 72, 24
+# Seconds by which the clocks move after two of three kills: less than pages wait, so that hints
+# come before their time.
+SHORT = HOUR / 3
 XML = b"Content-Type: text/xml"
 URLSET_URL = "<url><loc>{url}</loc><lastmod>{date}</lastmod></url>"
 RSS_ITEM = "<item><link>{url}</link><pubDate>{date}</pubDate></item>"
@@ -110,9 +108,9 @@ SITES = {"a.test": LIVELY, "b.test": LIVELY, "c.test": {"soft": 12}}
 
 
 class Site(dict[str, Raw]):
-    """A site whose pages change once in some days, each with a nonce that is new each time.
+    """A site whose pages change once in some hours, each with a nonce that is new each time.
 
-    From the day GONE on, those of "soft" are the site's page for errors, with status 200.
+    From the hour GONE on, those of "soft" are the site's page for errors, with status 200.
     ``served`` has the digests of the texts of each page as they were sent, in this order.
     """
 
@@ -126,9 +124,9 @@ class Site(dict[str, Raw]):
         }
 
     def changed(self, path: str) -> float:
-        """Return when a page has changed last: each on days of its own."""
+        """Return when a page has changed last: each at times of its own."""
         kind, at = self._places[path]
-        every = 1e9 if kind in {"still", "soft"} else (3 + at) * DAY
+        every = 1e9 if kind in {"still", "soft"} else (3 + at) * HOUR
         # No two pages have the same date: that would be the date of a build.
         return self._begun + at + (self._clock() - self._begun - at) // every * every
 
@@ -141,7 +139,7 @@ class Site(dict[str, Raw]):
         if path not in self._places:
             return super().get(path, default)
         kind, _ = self._places[path]
-        if kind == "soft" and self._clock() >= self._begun + GONE * DAY:
+        if kind == "soft" and self._clock() >= self._begun + GONE * HOUR:
             return self._page(path, b"There is no such page")
         version = b"%b version %d" % (path.encode(), self.changed(path) - self._begun)
         # Numbers are no text.
@@ -202,7 +200,7 @@ def lost(before: dict[str, PageRow], after: dict[str, PageRow], now: float) -> l
 
 
 def scheduled_with_kills(folder: Path, kills: int, chance: random.Random) -> None:
-    """Crawl sites by the schedule for DAYS, with so many kills; check what is known of them."""
+    """Crawl sites by the schedule for HOURS, with so many kills; check what is known of them."""
     clocks = MovedClocks(folder / "clocks")
     sites = [Site(kinds, clocks.wall) for kinds in SITES.values()]
     settings = {
@@ -229,7 +227,7 @@ def scheduled_with_kills(folder: Path, kills: int, chance: random.Random) -> Non
             return Crawl(folder / "job", arguments=arguments, settings=settings, feed=False).start()
 
         before: dict[str, PageRow] = {}
-        for _ in range(kills):
+        for number in range(kills):
             crawl = start()
             goal, end = asked() + chance.randrange(1, 15), time.monotonic() + IDLE
             crawl.wait_until(lambda: asked() >= goal or time.monotonic() >= end)  # noqa: B023
@@ -237,7 +235,7 @@ def scheduled_with_kills(folder: Path, kills: int, chance: random.Random) -> Non
             after = Death(crawl.jobdir, folder, hosts).rows
             assert lost(before, after, clocks.wall()) == []
             before = after
-            clocks.move(chance.uniform(0.5, 1.5) * DAYS * DAY / kills)
+            clocks.move(SHORT if number % 3 < 2 else 3 * HOURS * HOUR / kills - 2 * SHORT)
         last = start()
         count, quiet = 0, time.monotonic()
         while asked() > count or time.monotonic() < quiet + IDLE:
@@ -255,6 +253,9 @@ def scheduled_with_kills(folder: Path, kills: int, chance: random.Random) -> Non
     rows = {url: row for url, row in found.rows.items() if url not in listed}
     assert lost(before, found.rows, clocks.wall()) == []
     assert rows.keys() == told.keys()
+    # Hints were compared with what came of them. In few starts, none may come in time.
+    scored = {source for each in found.hints for source in Source if any(each[source])}
+    assert kills < 100 or scored == {Source.LASTMOD, Source.FEED}
     # All that was due has been asked.
     assert [url for url, row in found.rows.items() if not row.due] == []
     assert untrue(rows, told) == []
@@ -263,7 +264,6 @@ def scheduled_with_kills(folder: Path, kills: int, chance: random.Random) -> Non
     assert {row["url"]: row["seed"] for row in rows_of(last.jobdir)} == {
         url: f"{url[: url.rindex('/')]}/" for url in rows
     }
-    print([tuple(map(tuple, each)) for each in found.hints])
     assert check_folder(last.jobdir / "warc").problems == []
 
 
