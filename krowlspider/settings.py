@@ -167,6 +167,20 @@ RETRY_EXCEPTIONS = [
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
 
+# --- Signed identity ------------------------------------------------------------------------------
+
+# File of the Ed25519 private key, PEM or JWK, by which requests are signed (Web Bot Auth), so that
+# a site can verify who crawls it: docs/identity.md. `scrapy identity --new FILE` makes one. None:
+# nothing is signed.
+KROWL_SIGN_KEY: Annotated[str | None, checks.sign_key] = None
+# The https origin that serves the directory with the public key, such as https://bot.example.org.
+KROWL_SIGN_AGENT: Annotated[str, checks.sign_agent] = ""
+# challenged: requests to a host are signed once it has asked for it by Accept-Signature, or has
+# answered 401, 403 or 429. always: every request.
+KROWL_SIGN: Annotated[str, one_of("challenged", "always")] = "challenged"
+# Seconds from the sending of a request until its signature expires, for one whole second or more.
+KROWL_SIGN_EXPIRY: Annotated[float, number(1, "seconds", high=86_400)] = 60.0
+
 # --- Sitemaps -------------------------------------------------------------------------------------
 
 # True: the broad spider reads the sitemaps that a robots.txt names, and /sitemap.xml. With

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shlex
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from ipaddress import ip_network
@@ -125,6 +126,32 @@ def file(settings: BaseSettings, name: str) -> str | None:
     if not _is_path(settings, name):
         return "is not a file's path"
     return None if Path(settings[name]).is_file() else "is not an existing file"
+
+
+def sign_key(settings: BaseSettings, name: str) -> str | None:
+    """Check the file of a private key."""
+    if fault := file(settings, name):
+        return fault
+    from krowlspider.fetch.signing import read_key  # noqa: PLC0415 - few crawls sign
+
+    try:
+        read_key(settings[name], time.time())
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def sign_agent(settings: BaseSettings, name: str) -> str | None:
+    """Check the origin of the directory; "" for none."""
+    if settings.get(name) == "":
+        return None
+    from krowlspider.fetch.signing import agent_origin  # noqa: PLC0415 - few crawls sign
+
+    try:
+        agent_origin(str(settings.get(name)))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def log_file(settings: BaseSettings, name: str) -> str | None:

@@ -8,6 +8,8 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from krowlspider.urls.page.headers import PAYMENTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -65,7 +67,12 @@ def misplaced(settings: BaseSettings) -> list[str]:
         for path, way_out in BUILT_IN.items()
         if path in named
     ]
-    if "user-agent" in {str(header).lower() for header in settings["DEFAULT_REQUEST_HEADERS"]}:
+    headers = {str(header).title().encode() for header in settings["DEFAULT_REQUEST_HEADERS"]}
+    found += [
+        f"DEFAULT_REQUEST_HEADERS has {header.decode()}: no request may offer to pay, remove it"
+        for header in sorted(headers & PAYMENTS)
+    ]
+    if b"User-Agent" in headers:
         found.append("DEFAULT_REQUEST_HEADERS has a User-Agent: set USER_AGENT in its place")
     return found
 

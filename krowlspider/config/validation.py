@@ -442,6 +442,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "HTTPAUTH_USER or HTTPAUTH_PASS is set, and HTTPAUTH_DOMAIN is not: give the domain"
             " that may see them, or None for all"
         )
+    if bool(settings["KROWL_SIGN_KEY"]) != bool(settings["KROWL_SIGN_AGENT"]):
+        found.append(
+            "KROWL_SIGN_KEY and KROWL_SIGN_AGENT need each other: give the file of the key, and the"
+            " https origin that serves its directory (docs/identity.md)"
+        )
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
         found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
     if settings.getbool("KROWL_INDEXNOW") and settings["KROWL_RECRAWL"] != "continuous":

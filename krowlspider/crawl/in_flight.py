@@ -54,8 +54,8 @@ EXCUSED = frozenset({End.EXCUSED, End.EXCUSED_LAST})
 class InFlight(Struct, eq=False):
     """One request in flight: for a leased page, or for a robots.txt.
 
-    The download handlers set ``note``, ``memory`` and ``received``. Only its own methods and
-    `Flights` change the rest.
+    The download handlers set ``note``, ``memory``, ``received`` and ``is_challenged``. Only its own
+    methods and `Flights` change the rest.
 
     - ``lease``: of the page; None for a robots.txt, and once the page is back in its queue.
     - ``wait``: seconds from the end of the request to the next request of the host, at least.
@@ -70,6 +70,7 @@ class InFlight(Struct, eq=False):
     - ``is_head``: a request by HEAD, before the GET of its page.
     - ``secrets``: lines of the request that the archive gets without their values.
     - ``refetch``: row and conditions of a page that is fetched again; else None.
+    - ``is_challenged``: it was not signed, and its host asks for a signature.
     """
 
     host: Host
@@ -88,6 +89,7 @@ class InFlight(Struct, eq=False):
     secrets: tuple[bytes, ...] = ()
     is_head: bool = False
     refetch: Refetch | None = None
+    is_challenged: bool = False
 
     def mark(self, queues: EntryQueues) -> bytes:
         """Return the mark for the work on its page, or on the robots.txt of a host."""
@@ -100,6 +102,10 @@ class InFlight(Struct, eq=False):
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""
         self.wait = max(self.wait, seconds)
+
+    def put_off(self) -> None:
+        """Have the host of an answered request deferred."""
+        self.defers = True
 
     def fail(self, reason: str, end: End = End.FAILED, *, defers: bool = False) -> None:
         """Set how the request has failed, and whether its host is deferred."""

@@ -39,6 +39,7 @@ from krowlspider.crawl.parts import (
     page_rows,
     robots_fetches,
     seen_set,
+    signer,
     site_policies,
     sites,
     traces,
@@ -362,6 +363,8 @@ class Job:
             on_answer=self.notes.name if "dns" in settings.getlist("KROWL_WARC_ALSO") else None,
             on_look_up=None if meters is None else meters.dns.observe,
         )
+        # What signs requests; None without KROWL_SIGN_KEY.
+        self.signer = signer(settings, self.wall)
         self.outages = Outages(self.frontier, self.fetching.resolver.stats, self.stop_for)
         # What sends traces; None without KROWL_TRACES.
         self.traces = traces(settings, self.spider, node, self.wall)

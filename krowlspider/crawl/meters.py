@@ -389,12 +389,16 @@ STATS: dict[str, Stat] = {
     "krowl/politeness/blameless_count": Stat("Failures that count against no host."),
     "krowl/politeness/outages_count": Stat("Outages of our own network, name servers or proxy."),
     "krowl/politeness/parked_count": Stat("Times that a host was parked for a day."),
+    "krowl/identity/signed_count": Stat("Answers to signed requests."),
+    "krowl/identity/refused_count": Stat("Answers 401 and 403 to signed requests."),
+    "krowl/identity/challenged_count": Stat("Times that a host asked for signatures."),
     "krowl/politeness/throttling_count": Stat(
         "Answers 429 and 503, and 500 or more for robots.txt."
     ),
     "krowl/politeness/turned_back_count": Stat(
         "Requests not sent for want of room at their address."
     ),
+    "krowl/prices/asked_count": Stat("Answers 402: the host asks for a payment. None is made."),
     "krowl/requisites/fetched_count": Stat(
         "Requisites answered, by kind.", "reason", ("image", "style", "manifest", "other")
     ),

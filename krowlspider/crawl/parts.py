@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import socket
 from contextlib import AsyncExitStack
@@ -44,9 +45,12 @@ if TYPE_CHECKING:
     from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.crawl.sites import Sites
     from krowlspider.crawl.tracing import Traces
+    from krowlspider.fetch.signing import Signer
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import RobotsFetch
     from krowlspider.frontier.store.store import LevelStore
+
+logger = logging.getLogger(__name__)
 
 # Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
 # closes their files.
@@ -272,6 +276,35 @@ def traces(
     from krowlspider.crawl import tracing  # noqa: PLC0415 - rarely used
 
     return tracing.Traces(endpoint, spider, node, wall)
+
+
+def signer(settings: BaseSettings, wall: Callable[[], float]) -> Signer | None:
+    """Return what signs requests; None without a key. ``wall`` returns epoch seconds.
+
+    :raises SettingsError: the key cannot be used any more
+    """
+    if not (path := settings["KROWL_SIGN_KEY"]):
+        return None
+    from krowlspider.fetch import signing  # noqa: PLC0415 - few crawls sign
+
+    try:
+        key = signing.read_key(path, wall())
+    except ValueError as error:
+        raise SettingsError(f"KROWL_SIGN_KEY={path} {error}") from error
+    if Path(path).stat().st_mode & 0o077:
+        logger.warning(
+            "KROWL_SIGN_KEY=%s can be read by other users of this machine, who can then crawl in"
+            " your name: chmod 600 %s",
+            path,
+            path,
+        )
+    return signing.Signer(
+        key,
+        signing.agent_origin(settings["KROWL_SIGN_AGENT"]),
+        always=settings["KROWL_SIGN"] == signing.ALWAYS,
+        life=settings.getfloat("KROWL_SIGN_EXPIRY"),
+        wall=wall,
+    )
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:

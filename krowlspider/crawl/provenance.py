@@ -57,7 +57,7 @@ _PUBLIC = {
 # network, stores and other nodes.
 _PRIVATE = (
     *IN_FILES,
-    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE"),
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_SIGN_KEY"),
     *("KROWL_POLICIES", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
     # Its fields are written as they are.
     "KROWL_WARC_INFO",

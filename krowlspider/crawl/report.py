@@ -22,7 +22,7 @@ from krowlspider.crawl.status import by_last_part
 from krowlspider.errors import error_text, kind_words
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.host_record import HostFigures, figures_in
-from krowlspider.frontier.outcomes import read_counts
+from krowlspider.frontier.outcomes import read_counts, read_prices
 from krowlspider.frontier.seed_table import ELSEWHERE, GIVEN, SeedRow, line_counts, read_rows
 from krowlspider.frontier.stopped import fetched_in, read_counters
 from krowlspider.frontier.store.schema import host_key
@@ -49,6 +49,7 @@ SLOWEST_MAX = 100
 _TIME_LIMIT = 30.0
 
 _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
+_PRICES = ("host", "last price", "answers 402")
 _STATUS = ("status", "done", "dropped")
 SEED_COLUMNS = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
 
@@ -220,6 +221,10 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
         Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
         Table("seeds", "Seeds", SEED_COLUMNS, seed_rows, sum(line_counts(store).values())),
     ]
+    if prices := read_prices(store):
+        asking = sorted(prices.items(), key=lambda item: -item[1][1])
+        priced: list[Row] = [(host, *price) for host, price in asking]
+        tables.append(Table("prices", "Hosts that ask for a price", _PRICES, priced))
     totals = {
         "done": counters["done"],
         "dropped": sum(dropped.values()),

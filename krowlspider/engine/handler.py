@@ -37,11 +37,11 @@ from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
-from krowlspider.urls.page.headers import values_of
+from krowlspider.urls.page.headers import PAYMENTS, values_of
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.crawl.sites import Sites
-    from krowlspider.fetch.http.head import Proxy
+    from krowlspider.fetch.http.head import Proxy, Target
+    from krowlspider.fetch.signing import Signer
 
 # No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
 # know punycode, and Python decodes it in quadratic time.
@@ -126,8 +127,9 @@ logger = logging.getLogger(__name__)
 
 # Bytes from which a body is digested in a thread.
 _LONG = 512 * 1024
-# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy.
-_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization"})
+# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy. No
+# request offers a payment.
+_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization", *PAYMENTS})
 
 
 class _Signals:
@@ -247,6 +249,11 @@ class DownloadHandler(BaseDownloadHandler):
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
         meta, frontier = request.meta, self._job.frontier
+        sign = (
+            None
+            if self._job.signer is None
+            else self._signing(self._job.signer, request, in_flight)
+        )
         in_flight.memory = FetchMemory(self._job.memory)
         try:
             exchange = await self._job.fetching.client.fetch(
@@ -263,6 +270,7 @@ class DownloadHandler(BaseDownloadHandler):
                 memory=in_flight.memory,
                 spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
                 proxy=_proxy_of(request) if meta.get("proxy") else None,
+                sign=sign,
             )
         except FetchError as error:
             if isinstance(error, TooLarge) and error.exchange and in_flight.robots_fetch:
@@ -287,8 +295,35 @@ class DownloadHandler(BaseDownloadHandler):
                 self._archive(request, in_flight, error.exchange)
             in_flight.note = self._job.notes.failed(in_flight, error, meta)
             raise as_scrapy(error) from error
+        if self._job.signer is not None:
+            self._learn_challenge(
+                self._job.signer, in_flight, exchange, was_signed=sign is not None
+            )
         await self._throttle()
         return exchange
+
+    def _signing(
+        self, signer: Signer, request: Request, in_flight: InFlight
+    ) -> Callable[[Target, str], bytes] | None:
+        """Return what signs a request as it is sent; None for one that is not signed.
+
+        One that a spider has signed keeps that signature alone.
+        """
+        name = in_flight.host.name
+        if not signer.signs(name) or b"Signature-Input" in request.headers:
+            return None
+        return partial(signer.lines, name)
+
+    def _learn_challenge(
+        self, signer: Signer, in_flight: InFlight, exchange: Exchange, *, was_signed: bool
+    ) -> None:
+        in_flight.is_challenged = signer.answered(
+            in_flight.host.name,
+            exchange.status,
+            exchange.headers,
+            was_signed=was_signed,
+            count=self._count,
+        )
 
     async def _load(
         self, in_flight: InFlight, memory: FetchMemory, stored: StoredResponse

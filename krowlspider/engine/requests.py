@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.request import getproxies
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.page.headers import escape_octets
+from krowlspider.urls.page.headers import PAYMENTS, escape_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ class RequestWarnings:
         self._meta = set(_META)
         self._cookies = not cookies
         self._agent = agent
-        self._agents = True
+        self._agents = self._payments = True
         # Schemes of URLs that cannot be fetched, already named.
         self._schemes: set[str] = set()
 
@@ -150,7 +150,16 @@ class RequestWarnings:
             )
 
     def of_headers(self, request: Request) -> None:
-        """Name a request with a User-Agent of its own, from a spider or a middleware."""
+        """Name a request with a User-Agent of its own, or that offers to pay, from a spider or a
+        middleware."""
+        if self._payments and not PAYMENTS.isdisjoint(request.headers):
+            self._payments = False
+            logger.warning(
+                "%s offers to pay by one of the headers %s: they are not sent, here and in further"
+                " requests",
+                request,
+                ", ".join(sorted(name.decode() for name in PAYMENTS)),
+            )
         agent = request.headers.get(b"User-Agent")
         # Handlers of other projects are given the project's own, and a retry of a request has it.
         if self._agents and agent is not None and agent.decode("latin-1") != self._agent:

@@ -16,6 +16,7 @@ from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -70,6 +71,8 @@ class ThirdPartyHandler(DownloadHandler):
             # No secret: a request that is tried again is stored with its headers.
             for name, value in self._sites.open_headers(policy).items():
                 request.headers[name] = value
+        for name in PAYMENTS:
+            request.headers.pop(name, None)
         memory = in_flight.memory = FetchMemory(self._job.memory)
         begun = perf_counter()
         try:

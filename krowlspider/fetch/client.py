@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch.connection import Connection, OneByOne, Order, Pool
 from krowlspider.fetch.dial import Admit, Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost, Exchange, LoopClock, Observer
-from krowlspider.fetch.http.head import Origin, Proxy, build_request, split_target
+from krowlspider.fetch.http.head import (
+    Origin,
+    Proxy,
+    Target,
+    build_request,
+    split_target,
+    with_lines,
+)
 from krowlspider.fetch.http.reader import ResponseReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from krowlspider.fetch.guard import AddressGuard
     from krowlspider.fetch.memory import FetchMemory, Spills
@@ -80,6 +87,7 @@ class Client:
         memory: FetchMemory,
         spills: Spills | None = None,
         proxy: Proxy | None = None,
+        sign: Callable[[Target, str], bytes] | None = None,
     ) -> Exchange:
         """Make one exchange within ``timeout`` seconds and return it.
 
@@ -91,6 +99,9 @@ class Client:
 
         Through a ``proxy``, the exchange holds the request as the origin sees it, without the
         credentials of the proxy. The origin's address is unknown, so ``admit`` is not called.
+
+        ``sign`` is called when the connection is there, with the target and the method; the header
+        lines that it returns are sent too.
 
         No request is sent twice: when a kept-alive connection dies, the server may have read it,
         and the next request must wait for the host's delay.
@@ -120,6 +131,8 @@ class Client:
         connection = await self._connect(origin, order.deadline, admit, linked=linked)
         self._busy.add(connection)
         try:
+            if sign is not None:
+                order.request_bytes = with_lines(order.request_bytes, sign(target, method))
             exchange = await connection.exchange(order, ResponseReader(method, max_size, observer))
         except BaseException:
             # Also when the caller was cancelled: later bytes would be read as the next answer.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 
+# Hosts whose prices are kept, 100 bytes each. Of further ones the answers are counted alone.
+PRICED_MAX = 1000
 # Media types with a count of their own. Others count together.
 TYPES_MAX = 500
 _OTHER = "other"
@@ -35,6 +37,9 @@ class Outcomes:
 
     def __init__(self, store: Store, now: float):
         self.counts = read_counts(store)
+        # None until a price is asked for.
+        self._prices: dict[str, tuple[str, int]] | None = None
+        self._store = store
         self.counts["starts"] += 1
         self.counts.setdefault("began", int(now))
         self._types = sum(name.startswith("type/") for name in self.counts)
@@ -71,9 +76,25 @@ class Outcomes:
         self._types += 1
         return kind
 
+    def priced(self, host: str, price: str) -> None:
+        """Count an answer 402 of a host, and keep its last price; "" if it names none."""
+        if self._prices is None:
+            self._prices = read_prices(self._store)
+        last, count = self._prices.get(host, ("", 0))
+        if count or len(self._prices) < PRICED_MAX:
+            self._prices[host] = price or last, count + 1
+
     def put(self, batch: Batch, added: Counter[str]) -> None:
         """Put the counts into a batch, with those that it adds."""
+        if self._prices is not None:
+            batch.put(schema.PRICES, json.dumps(self._prices).encode())
         batch.put(schema.OUTCOMES, json.dumps(self.counts + added).encode())
+
+
+def read_prices(store: Store) -> dict[str, tuple[str, int]]:
+    """Return the last price of each host that has answered 402, and how often it has."""
+    saved: dict[str, tuple[str, int]] = json.loads(store.get(schema.PRICES) or b"{}")
+    return {host: (price, count) for host, (price, count) in saved.items()}
 
 
 def read_counts(store: Store) -> Counter[str]:

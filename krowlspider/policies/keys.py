@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.internals.patterns import steps_of
+from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +32,13 @@ _RESERVED = {
     **dict.fromkeys(("connection", "content-length", "host", "te", "trailer"), "the crawl sets it"),
     **dict.fromkeys(("transfer-encoding", "upgrade"), "the crawl sets it"),
     **dict.fromkeys(("expect", "if-modified-since", "if-none-match"), "the crawl sets it"),
+    **dict.fromkeys(("signature", "signature-agent", "signature-input"), "see KROWL_SIGN_KEY"),
     "range": "whole pages are fetched",
     "authorization": "use the key auth",
     "cookie": "use the key cookies",
     "proxy-authorization": "it is for the proxy, not for the site",
     "user-agent": "use the key user_agent_suffix",
+    **{name.decode().lower(): "no request may offer to pay" for name in PAYMENTS},
 }
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
 THROTTLING = frozenset({429, 503})
+# A host asks for a payment (RFC 9110, section 15.5.3). None is ever made.
+PAYMENT_REQUIRED = 402
 # Retries of a page after such an answer, each later. The page is not their cause.
 THROTTLING_TIMES = 10
 # Seconds. A longer Retry-After counts as this, like the longest backoff.

@@ -33,6 +33,7 @@ from krowlspider.urls.canonical import host_of
 from krowlspider.urls.encoding import HTML, ContentType, computed_type, encoding_of
 from krowlspider.urls.page.headers import (
     escape_octets,
+    price_in,
     read_links,
     read_refresh,
     read_robots_tag,
@@ -110,7 +111,7 @@ class BroadSpider(Spider):
         **dict.fromkeys(("url", "redirected_from", "status", "depth", "title", "lang"), True),
         **dict.fromkeys(("canonical", "noindex", "content_type", "bytes", "fetch_time"), True),
         **dict.fromkeys(("warc_file", "warc_offset", "warc_record_id"), True),
-        **dict.fromkeys(("redirected_from", TRUNCATED), False),
+        **dict.fromkeys(("redirected_from", TRUNCATED, "price"), False),
     }
     _sitemaps: SitemapReader
     # None: requisites are not fetched.
@@ -420,6 +421,7 @@ class BroadSpider(Spider):
             return
         chain = {"redirected_from": meta["redirect_urls"]} if "redirect_urls" in meta else {}
         truncated = {TRUNCATED: "disconnect"} if TRUNCATED in response.flags else {}
+        price = {"price": asked} if (asked := price_in(response.headers)) else {}
         yield {
             "url": response.url,
             **chain,
@@ -436,6 +438,7 @@ class BroadSpider(Spider):
             "warc_offset": where and where.offset,
             "warc_record_id": where and meta["krowl_warc_id"],
             **truncated,
+            **price,
         }
 
     def _read(self, response: Response) -> Page:

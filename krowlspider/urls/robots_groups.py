@@ -7,6 +7,7 @@ missing colon, a misspelt name and a name with extra letters.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -81,6 +82,44 @@ def groups_in(body: bytes, rules: frozenset[str] = _RULES) -> Iterator[Group]:
             lines.append((kind, value))
             closed = closed or kind in rules
     yield Group(agents, lines)
+
+
+class Term(NamedTuple):
+    """A line of robots.txt about the use of the pages, as text: `Content-Signal: ai-train=no`.
+
+    ``agents`` are the product tokens of its group, "" in front of all groups. By its form, a line
+    behind all groups is in the last one.
+    """
+
+    line: str
+    agents: str
+
+
+# Bytes of a body that are searched for such lines, and lines of at most so many characters.
+TERMS_BYTES = 64 * 1024
+_TERMS_MAX = 20
+_TERM_MAX = 300
+_TERMS = {
+    CONTENT_SIGNAL: "Content-Signal",
+    CONTENT_USAGE: "Content-Usage",
+    LICENSE: "License",
+}
+
+
+@lru_cache(maxsize=16)
+def terms_in(body: bytes) -> tuple[Term, ...]:
+    """Return the lines about the use of the pages: Content-Signal, Content-Usage of AIPREF, and the
+    License of RSL. What a person watches is read once."""
+    found: dict[Term, None] = {}
+    if len(body) > TERMS_BYTES:
+        # Half a line is another line.
+        body = body[: body.rfind(b"\n", 0, TERMS_BYTES) + 1]
+    for agents, lines in groups_in(body, _RULES | {CONTENT_USAGE}):
+        for kind, value in lines:
+            if (name := _TERMS.get(kind)) is not None and len(found) < _TERMS_MAX:
+                text = "".join(filter(str.isprintable, text_of(value)[:_TERM_MAX]))
+                found[Term(f"{name}: {text}", ", ".join(sorted(agents))[:_TERM_MAX])] = None
+    return tuple(found)
 
 
 def text_of(value: bytes) -> str:

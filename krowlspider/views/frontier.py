@@ -98,11 +98,15 @@ def one_host(view: HostView) -> str:
         f"dropped  {host.dropped:,}",
         f"set aside {view.poisoned:,}",
     ]
-    lines += [
-        f"robots   {known.authority}: {known.ruling}, status {known.status},"
-        f" fetched {_moment(known.fetched)}, expires {_moment(known.expires)}"
-        for known in view.robots
-    ]
+    if view.priced:
+        asked = f"{counted(view.priced, 'answer')} 402, which count as errors"
+        lines.append(f"price    {view.price or 'not named'} ({asked})")
+    for known in view.robots:
+        lines.append(
+            f"robots   {known.authority}: {known.ruling}, status {known.status},"
+            f" fetched {_moment(known.fetched)}, expires {_moment(known.expires)}"
+        )
+        lines += [f"terms    {term}" for term in known.terms]
     lines += [f"policy   {line}" for line in view.sheets]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
 

@@ -55,6 +55,13 @@ def test_crawl_without_proxies_imports_nothing_for_them(
     assert not [name for name in look[1] if name.startswith("krowlspider.fetch.proxy")]
 
 
+def test_a_crawl_that_signs_nothing_imports_no_signatures(
+    look: tuple[list[str], list[str], str],
+) -> None:
+    assert "krowlspider.crawl.parts" in look[1]
+    assert "krowlspider.fetch.signing" not in look[1]
+
+
 def test_no_web_server_is_loaded_without_a_client(look: tuple[list[str], list[str], str]) -> None:
     """aiohttp would take a tenth of the CPU time of a start."""
     _, loaded, served = look

@@ -25,7 +25,7 @@ from krowlspider.frontier.store.schema import KEY_SIZE
 from middlewares.politeness import PolitenessMiddleware
 from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
-from tests.support.archived import assert_archived
+from tests.support.archived import assert_archived, valid_records
 from tests.support.crawling import CONTACT, Crawl, frontier_view
 from tests.support.crawls import page, pages, refused
 from tests.support.simulated_crawl import SimulatedCrawl
@@ -106,6 +106,8 @@ def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
         assert crawl.stats["retry/reason_count/500"] == 1
         assert {entry.ua for entry in log} == {f"krowlspider/{__version__} (+{CONTACT})"}
         assert_archived(crawl.jobdir, log)
+        sent = valid_records(crawl.jobdir / "warc").of_kind("request")
+        assert not [record.url for record in sent if b"price" in record.block.lower()]
         view = frontier_view(crawl.jobdir)
         assert (view["queued"], view["dropped"]) == (0, {"robots": 1})
     named = [line.partition("] WARNING: ")[2] for line in crawl.complaints]
@@ -117,6 +119,7 @@ def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
         "download_timeout=5",
         "user_agent='another'",
     ]
+    assert crawl.log.count("offers to pay by one of the headers") == 1
 
 
 def test_own_components_keep_the_commit(tmp_path: Path) -> None:
@@ -222,6 +225,7 @@ SEAMS = {
         {"CONCURRENT_ITEMS": 0},
         {"USER_AGENT": "Mozilla/5.0"},
         {"DEFAULT_REQUEST_HEADERS": {"user-agent": "Mozilla/5.0"}},
+        {"DEFAULT_REQUEST_HEADERS": {"crawler-exact-price": "USD 0.01"}},
         {"KROWL_DELAY_MIN": -1},
         {"KROWL_CONTACT": None},
     ],

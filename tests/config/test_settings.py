@@ -20,6 +20,7 @@ from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError
+from krowlspider.fetch.signing import SigningKey
 from krowlspider.spiders.broad import BroadSpider
 from tests.support.settings import project_settings, refusal
 
@@ -330,6 +331,14 @@ def test_the_add_on_refuses_wrong_settings_only():
     wrong = project_settings(KROWL_CONTACT=None)
     with pytest.raises(KrowlError, match="KROWL_CONTACT is not set"):
         Crawler(Spider, wrong).addons.load_settings(wrong)
+
+
+def test_a_key_and_its_directory_need_each_other(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(SigningKey.new().pem())
+    key, agent = {"KROWL_SIGN_KEY": str(tmp_path / "key")}, {"KROWL_SIGN_AGENT": "https://b.test"}
+    for given in (key, agent):
+        assert "KROWL_SIGN_KEY and KROWL_SIGN_AGENT need each other" in refusal(**given)
+    validate(project_settings(**key, **agent))
 
 
 def test_dedup_without_revisits_is_refused():

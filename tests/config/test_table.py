@@ -131,6 +131,10 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_EXCLUDE", "", "is not a file's path"),
     ("KROWL_EXCLUDE", "a\0b", "is not a file's path"),
     ("KROWL_POLICIES", "/none/such", "is not an existing file"),
+    ("KROWL_SIGN", "sometimes", "is not challenged or always"),
+    ("KROWL_SIGN_AGENT", "http://bot.test", "is not the https origin that serves the directory"),
+    ("KROWL_SIGN_KEY", "/none/such", "is not an existing file"),
+    ("KROWL_SIGN_KEY", __file__, "is neither a private key as PEM (PKCS #8) nor a JWK: make one"),
     ("KROWL_SKIP_EXTENSIONS", "zip,a/b", "has 'a/b', which is not one of the extensions"),
     ("KROWL_SKIP_EXTENSIONS", "tar.gz", "has 'tar.gz'"),
     ("KROWL_CLUSTER", "a/b", "is not 1 to 63 letters"),
@@ -215,6 +219,7 @@ OPTIONAL = {
     *(
         "KROWL_EXCLUDE",
         "KROWL_POLICIES",
+        "KROWL_SIGN_KEY",
         "KROWL_WARC_DIR",
         "KROWL_WARC_UPLOAD",
         "KROWL_WARC_UPLOAD_ENDPOINT",

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from collections import Counter
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Lease
 from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.host_record import HostFigures, encode_host
-from krowlspider.frontier.outcomes import Outcomes
+from krowlspider.frontier.outcomes import Outcomes, read_prices
 from krowlspider.frontier.store import schema
 from krowlspider.views.report import _rates, _tsv, write_report
 from tests.frontier.memory import MemoryStore
@@ -103,6 +104,20 @@ def test_media_types_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> No
     again = Outcomes(store, 2000.0).counts
     assert again["began"] == 1000
     assert [again[f"type/{kind}"] for kind in ("a/a", "b/b", "other", "none")] == [1, 1, 1, 1]
+
+
+def test_prices_are_bounded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one, nothing is written."""
+    monkeypatch.setattr("krowlspider.frontier.outcomes.PRICED_MAX", 2)
+    store = MemoryStore()
+    for asked in ([], [("a", ""), ("b", "USD 1")], [("a", "USD 2"), ("a", ""), ("c", "USD 3")]):
+        outcomes, batch = Outcomes(store, 1000.0), store.batch()
+        for host, price in asked:
+            outcomes.priced(host, price)
+        outcomes.put(batch, Counter())
+        batch.write()
+        assert (store.get(schema.PRICES) is None) is (not asked and not read_prices(store))
+    assert read_prices(store) == {"a": ("USD 2", 3), "b": ("USD 1", 1)}
 
 
 def test_the_greatest_hosts_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -8,11 +10,15 @@ from krowlspider.fetch.errors import (
     AddressForbidden,
     ConnectionLost,
     ConnectionReset,
+    ConnectRefused,
     Headers,
     StopFetch,
 )
 from krowlspider.fetch.guard import AddressGuard
 from tests.fetch.web import Peer, answering, client, closing, fetch, is_reused, serve
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.http.head import Target
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -21,6 +27,12 @@ CHUNKED = (
 )
 UNTIL_CLOSE = b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\nhello"
 REPEAT = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
 
 
 @pytest.mark.parametrize("response", [OK, CHUNKED, UNTIL_CLOSE])
@@ -235,6 +247,30 @@ async def test_guard_forbids_addresses_in_any_spelling(host: str) -> None:
         with pytest.raises(AddressForbidden):
             await fetch(made, f"http://{host}:{web.port}/")
         assert web.connections == 0
+
+
+async def test_a_request_is_signed_when_its_connection_is_there() -> None:
+    """Each by itself, and none that cannot be sent; the exchange has what was sent."""
+    signed: list[tuple[str, str]] = []
+
+    def sign(target: Target, method: str) -> bytes:
+        signed.append((method, target.authority.decode()))
+        return b"Signature: %d\r\n" % len(signed)
+
+    async with serve(answering(OK, OK)) as web, client() as made:
+        url, gone = web.url, f"http://127.0.0.1:{free_port()}/"
+        first = await fetch(made, url, "POST", [(b"X", b"y")], b"body", sign=sign)
+        second = await fetch(made, url, sign=sign)
+        assert is_reused(second)
+        with pytest.raises(ConnectRefused):
+            await fetch(made, gone, sign=sign)
+    authority = url.split("/")[2]
+    assert signed == [("POST", authority), ("GET", authority)]
+    assert [first.request_bytes, second.request_bytes] == web.requests
+    assert first.request_bytes.endswith(
+        b"\r\nX: y\r\nContent-Length: 4\r\nSignature: 1\r\n\r\nbody"
+    )
+    assert second.request_bytes.endswith(b"\r\nSignature: 2\r\n\r\n")
 
 
 async def test_invalid_request_is_refused_before_connecting() -> None:

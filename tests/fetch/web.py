@@ -9,7 +9,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.errors import Exchange, LoopClock, Observer
@@ -17,6 +17,9 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.resolver import Resolver
 from tests.fetch.machine import routed
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.http.head import Target
 
 Run = Callable[[Any], Any]
 
@@ -201,6 +204,7 @@ async def fetch(
     timeout: float = 5,
     max_size: int = 10_000_000,
     observer: Observer | None = None,
+    sign: Callable[[Target, str], bytes] | None = None,
 ) -> Exchange:
     return await made.fetch(
         url,
@@ -211,4 +215,5 @@ async def fetch(
         max_size=max_size,
         observer=observer,
         memory=FetchMemory(Memory()),
+        sign=sign,
     )

@@ -146,6 +146,7 @@ def test_hosts_without_a_sheet_have_none() -> None:
         ('exclude = "a"', "line 4: exclude = 'a': must be a list of texts"),
         ('robots = "override"', "line 4: robots = 'override' needs it in writing: write permi"),
         ("recrawl_min = 9\nrecrawl_max = 8", "line 4: recrawl_min is above recrawl_max"),
+        ('headers = {Crawler-Max-Price = "USD 1"}', "no request may offer to pay"),
         ('headers = {Cookie = "a"}', "must not set Cookie: use the key cookies"),
         ('headers = {A = "a\\nb"}', "A must have a text of printable ASCII characters"),
         ('www = "drop"\nwww = "keep"', "line 5: not TOML at column "),

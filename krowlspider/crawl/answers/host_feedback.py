@@ -28,9 +28,14 @@ from krowlspider.fetch import errors
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.frontier.entry_queues import FELL_BACK, NOT_MODIFIED, Answer
 from krowlspider.frontier.robots.gate import Verdict
-from krowlspider.politeness.delay import THROTTLING, DelayPolicy, longest_retry_after
+from krowlspider.politeness.delay import (
+    PAYMENT_REQUIRED,
+    THROTTLING,
+    DelayPolicy,
+    longest_retry_after,
+)
 from krowlspider.urls.canonical import authority_of
-from krowlspider.urls.page.headers import value_of, values_of
+from krowlspider.urls.page.headers import price_in, value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,6 +52,7 @@ class Charge(Enum):
 
     ANSWER = "an ordinary answer"
     THROTTLING = "throttling"
+    PRICE = "a price"
     ERROR = "an error"
     NO_NAME = "an unknown name"
     NOTHING = "nothing"
@@ -57,6 +63,8 @@ def charge_of_answer(status: int, *, is_robots: bool) -> Charge:
 
     All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
     """
+    if status == PAYMENT_REQUIRED and not is_robots:
+        return Charge.PRICE
     if status in THROTTLING or (is_robots and status >= 500):
         return Charge.THROTTLING
     return Charge.ANSWER
@@ -252,6 +260,7 @@ class HostFeedback:
     ):
         self._addresses = frontier.schedule.shares.addresses
         self._queues = frontier.queues
+        self._outcomes = frontier.outcomes
         self._now = frontier.now
         self._outages = outages
         self._rule = rule
@@ -273,10 +282,25 @@ class HostFeedback:
         charge = charge_of_answer(status, is_robots=is_robots)
         if charge is Charge.THROTTLING:
             self._throttled(in_flight, status, latency, values_of(headers, b"Retry-After"))
+        elif charge is Charge.PRICE:
+            self._priced(in_flight, price_in(headers))
         else:
             host = in_flight.host
             in_flight.must_wait(self._rule.of(host.name).after_answer(host.rate, latency))
             self._addresses.answered(host, latency)
+
+    def _priced(self, in_flight: InFlight, price: str) -> None:
+        """Note the price of a page. A host with nothing else for us is put off as one that does not
+        answer: for minutes after five such answers in a row, for a day after ten."""
+        host = in_flight.host
+        rule = self._rule.of(host.name)
+        in_flight.must_wait(rule.after_error(host.rate, self._chance()))
+        if rule.resting(host.rate):
+            in_flight.put_off()
+        if rule.parked(host.rate):
+            self._count("krowl/politeness/parked_count")
+        self._count("krowl/prices/asked_count")
+        self._outcomes.priced(host.name, price)
 
     def failed(self, in_flight: InFlight, error: Exception, latency: float, way: Way) -> None:
         """Record a request without a usable answer, which went by ``way``."""

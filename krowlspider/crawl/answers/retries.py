@@ -196,6 +196,9 @@ class Retries:
     def after_answer(self, status: int, in_flight: InFlight | None, meta: dict[str, Any]) -> bool:
         """Return whether to fetch a page again because of its status, and count the retry. A page
         that is throttled for the last time is dropped."""
+        if in_flight is not None and in_flight.is_challenged:
+            # Its host is signed for from now on, so that this happens once.
+            return not meta.get("dont_retry", False)
         if status in THROTTLING:
             again = self._throttled(status, meta)
             if not again and in_flight is not None:
@@ -328,10 +331,13 @@ class RobotsAnswers:
         self._warned = 0
 
     def answered(self, in_flight: InFlight, robots_fetch: RobotsFetch, response: Response) -> None:
-        """Record an answer."""
+        """Record an answer; have one that asks for a signature fetched again."""
         self._count("robotstxt/response_count")
         self._frontier.counters["done/robots"] += 1
         self._count(f"robotstxt/response_status_count/{response.status}")
+        if in_flight.is_challenged:
+            self._fetches.queue(robots_fetch)
+            return
         location = response.headers.get(b"Location")
         target = None if location is None else escape_octets(location)
         begun = self._frontier.now()

@@ -281,6 +281,15 @@ def build_request(
     return b"%b\r\n%b" % (head, body)
 
 
+def with_lines(request: bytes, lines: bytes) -> bytes:
+    """Return a request with further header lines at the end of its head.
+
+    They are those of one request alone, so that they need no place in the cache.
+    """
+    head, _, body = request.partition(b"\r\n\r\n")
+    return b"%b\r\n%b\r\n%b" % (head, lines, body)
+
+
 @lru_cache(maxsize=_HEADERS_KEPT)
 def _header_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
     lines = []

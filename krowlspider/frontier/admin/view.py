@@ -24,6 +24,7 @@ from krowlspider.frontier.hosts.host import (
     Host,
 )
 from krowlspider.frontier.hosts.host_record import decode_host, holds_of
+from krowlspider.frontier.outcomes import read_prices
 from krowlspider.frontier.schedule.orders import BLOCK, DELAY, PAUSE, read_orders, rules_in
 from krowlspider.frontier.shares import CROWD
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters, read_host
@@ -31,8 +32,9 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix, split_queue_key
 from krowlspider.frontier.store.store import Store, entries, entry_keys, records
 from krowlspider.politeness.delay import JITTER, DelayPolicy
-from krowlspider.politeness.robots import RobotsRecord
+from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.canonical import orders_for
+from krowlspider.urls.robots_groups import terms_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -168,13 +170,15 @@ LOOKED_AT = 5000
 
 @dataclass(frozen=True, slots=True)
 class RobotsRow:
-    """A robots.txt record; ``fetched`` and ``expires`` are epoch seconds."""
+    """A robots.txt record; ``fetched`` and ``expires`` are epoch seconds. ``terms`` are its lines
+    about the use of the pages, each with the user agents of its group."""
 
     authority: str
     ruling: str
     status: int
     fetched: float
     expires: float
+    terms: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +186,10 @@ class HostView:
     """What is known of a host.
 
     ``crawl_delay`` is in seconds. ``throttling`` counts doublings of the delay, ``holds`` the times
-    that it held the event loop, ``retries`` the entries that wait for another try. ``queue`` and
-    ``poison`` have the first entries; ``poisoned`` counts all poison. ``sheets`` has a line for
-    each key that a sheet decides, as in `Policies.explained`.
+    that it held the event loop, ``retries`` the entries that wait for another try. ``price`` is the
+    last one that it has asked for, in ``priced`` answers 402. ``queue`` and ``poison`` have the
+    first entries; ``poisoned`` counts all poison. ``sheets`` has a line for each key that a sheet
+    decides, as in `Policies.explained`.
     """
 
     host: HostRow
@@ -195,6 +200,8 @@ class HostView:
     holds: int
     retries: int
     poisoned: int
+    price: str
+    priced: int
     robots: list[RobotsRow]
     queue: list[EntryRow]
     poison: list[EntryRow]
@@ -242,6 +249,7 @@ def view_of(
     wait = min((row.due_in for row in queue), default=0.0)
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(host.name))]
     hold = holds_of(store, host.name)
+    price, priced = read_prices(store).get(host.name, ("", 0))
     row = HostRow.of(host, policy, wall)
     if row.due_in is not None:
         row = replace(row, due_in=max(row.due_in, wait))
@@ -254,6 +262,8 @@ def view_of(
         holds=hold.times,
         retries=sum(row.due_in > 0 for row in queue),
         poisoned=len(poison),
+        price=price,
+        priced=priced,
         robots=list(_robots(store, host.name)),
         queue=queue[:most],
         poison=poison[:most],
@@ -286,7 +296,13 @@ def _robots(store: Store, name: str) -> Iterator[RobotsRow]:
     for authority in authorities_of(name):
         if (saved := store.get(schema.robots_key(authority))) is not None:
             known = RobotsRecord.decode(saved)
-            yield RobotsRow(authority, known.ruling, known.status, known.fetched, known.expires)
+            terms = [
+                f"{term.line} (for {term.agents or 'all'})"
+                for term in (terms_in(known.body) if known.ruling == Ruling.RULES.value else ())
+            ]
+            yield RobotsRow(
+                authority, known.ruling, known.status, known.fetched, known.expires, terms
+            )
 
 
 def _poison_words(count: int) -> str:

@@ -52,6 +52,7 @@ key                          value
                              identity is that text
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
+``K``                        hosts that ask for a price: JSON ``{host: [price, answers]}``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -115,6 +116,7 @@ OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
 OUTCOMES = b"C"
+PRICES = b"K"
 SEED = b"D"
 SEED_LINE = b"E"
 SEED_SOURCES = b"F"

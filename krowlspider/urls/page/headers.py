@@ -233,6 +233,21 @@ def value_of(headers: Mapping[bytes, list[bytes]], name: bytes) -> bytes | None:
     return values[-1] if values else None
 
 
+# Headers by which a request offers to pay: Cloudflare's, and those of x402.
+PAYMENTS = frozenset(
+    {b"Crawler-Exact-Price", b"Crawler-Max-Price", b"X-Payment", b"Payment-Signature"}
+)
+# Characters of a price that are kept.
+_PRICE_MAX = 40
+
+
+def price_in(headers: Mapping[bytes, list[bytes]]) -> str:
+    """Return the price that an answer asks for by Crawler-Price (Cloudflare's pay per crawl), such
+    as "USD 0.01"; "" without one. Of a stranger's text only printable ASCII is kept."""
+    value = value_of(headers, b"Crawler-Price") or b""
+    return "".join(filter(str.isprintable, value[:_PRICE_MAX].decode("ascii", "ignore"))).strip()
+
+
 def escape_octets(value: bytes) -> str:
     """Return a header's value with its non-ASCII bytes percent-encoded, as browsers read URLs."""
     return _NON_ASCII.sub(lambda found: b"%" + found[0].hex("%").upper().encode(), value).decode(

@@ -319,8 +319,11 @@ function answer(id, lines, facts) {
 async function showHost(name) {
   try {
     const found = await ask("host", { name });
-    const robots = found.robots.map(
-      (each) => `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`);
+    const robots = found.robots.flatMap((each) => [
+      `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`, ...each.terms]);
+    if (found.priced) {
+      robots.push(`price: ${found.price || "not named"}, ${found.priced} answers 402`);
+    }
     const queue = found.queue.map((entry) => `queued: ${entry.url}`);
     answer("host", [`${name}: ${found.why}`], [
       `state ${found.state}, delay ${duration(found.host.delay)}, ${number(found.host.queued)}`

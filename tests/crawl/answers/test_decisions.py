@@ -19,6 +19,7 @@ from krowlspider.fetch.errors import NameNotFound
     [
         (200, Charge.ANSWER, Charge.ANSWER),
         (404, Charge.ANSWER, Charge.ANSWER),
+        (402, Charge.PRICE, Charge.ANSWER),
         (429, Charge.THROTTLING, Charge.THROTTLING),
         (503, Charge.THROTTLING, Charge.THROTTLING),
         (500, Charge.ANSWER, Charge.THROTTLING),

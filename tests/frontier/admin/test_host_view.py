@@ -17,8 +17,10 @@ from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import poison_prefix
+from krowlspider.frontier.store.store import put
 from krowlspider.politeness.delay import HostRate
 from krowlspider.politeness.robots import RobotsRecord, Ruling
+from krowlspider.urls.robots_groups import TERMS_BYTES, terms_in
 from krowlspider.views.frontier import one_host
 from tests.frontier.conftest import RULE, World
 from tests.frontier.memory import MemoryStore
@@ -235,6 +237,58 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
     ]
     assert (view.robots[0].ruling, view.robots[0].expires) == ("rules", NOW + 60)
     assert view_host(world.store, "b.test", RULE, NOW, most=10).robots == []
+
+
+TERMS = b"""\
+User-agent: *
+Content-Signal: search=yes, ai-train=no # why
+License: https://a.test/rsl.xml
+Allow: /
+User-agent: OtherBot
+User-agent: Third
+Content-Usage: /news train-ai=n
+Disallow: /
+Licence-key: \x1b[31m
+Content-Signal: \x1b[31msearch=no
+"""
+
+
+def test_its_terms_and_prices_are_shown(open_store: Callable[[], Store]) -> None:
+    """As robots.txt has them, each with the user agents that it is for."""
+    world = World(open_store)
+    world.add("http://a.test/", "http://b.test/")
+    record = RobotsRecord(Ruling.RULES.value, NOW, NOW + 60, 200, TERMS)
+    world.put_robots("http://a.test", record.encode())
+    # An error page is no robots.txt.
+    refused = RobotsRecord(Ruling.ALLOW_ALL.value, NOW, NOW + 60, 404, TERMS)
+    world.put_robots("https://a.test", refused.encode())
+    put(world.store, schema.PRICES, b'{"a.test": ["USD 0.01", 7]}')
+    view = view_host(world.store, "a.test", RULE, NOW, most=10)
+    terms = [
+        "Content-Signal: search=yes, ai-train=no (for *)",
+        "License: https://a.test/rsl.xml (for *)",
+        "Content-Usage: /news train-ai=n (for otherbot, third)",
+        "Content-Signal: [31msearch=no (for otherbot, third)",
+    ]
+    assert [known.terms for known in view.robots] == [terms, []]
+    lines = one_host(view).splitlines()
+    assert [line for line in lines if line.startswith("terms")] == [f"terms    {t}" for t in terms]
+    assert "price    USD 0.01 (7 answers 402, which count as errors)" in lines
+    other = view_host(world.store, "b.test", RULE, NOW, most=10)
+    assert not [
+        line for line in one_host(other).splitlines() if line.startswith(("terms ", "price "))
+    ]
+
+
+def test_only_the_start_of_a_long_robots_txt_has_terms() -> None:
+    """The event loop of a running crawl reads it."""
+    line = b"License: /rsl\n"
+    filler = b"#" * (TERMS_BYTES - len(line) - 1) + b"\n"
+    assert terms_in(filler + line + line) == (("License: /rsl", ""),)
+    assert terms_in(b"#" + filler + line + line) == ()
+    many = b"".join(b"License: /%d\n" % number for number in range(50))
+    assert len(terms_in(many)) == 20
+    assert len(terms_in(b"License: " + b"x" * 9000)[0].line) < 400
 
 
 def test_an_unknown_host_is_an_error(open_store: Callable[[], Store]) -> None:

@@ -90,4 +90,5 @@ class OverridingSpider(scrapy.Spider):
     def parse(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url}
         for link in response.css("a::attr(href)").getall():
-            yield response.follow(link, meta=OWN_META, headers={"User-Agent": "someone else"})
+            headers = {"User-Agent": "someone else", "crawler-max-price": "USD 1"}
+            yield response.follow(link, meta=OWN_META, headers=headers)

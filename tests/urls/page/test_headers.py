@@ -11,6 +11,7 @@ from krowlspider.urls.canonical import normalise
 from krowlspider.urls.page.headers import (
     MAX_HEADER_LINKS,
     escape_octets,
+    price_in,
     read_links,
     read_robots_tag,
     value_of,
@@ -163,3 +164,18 @@ def test_values_are_those_that_scrapy_returns() -> None:
     for name in (b"X-Robots-Tag", b"Location", b"Link"):
         assert values_of(headers, name) == headers.getlist(name)
         assert value_of(headers, name) == headers.get(name)
+
+
+@pytest.mark.parametrize(
+    ("values", "price"),
+    [
+        ([b"USD 0.01"], "USD 0.01"),
+        ([b"  0.5 "], "0.5"),
+        ([], ""),
+        ([b""], ""),
+        ([b"\x1b[31m\xe2\x82\xac1"], "[31m1"),
+        ([b"9" * 1000], "9" * 40),
+    ],
+)
+def test_a_price_is_short_printable_text(values: list[bytes], price: str) -> None:
+    assert price_in(Headers({"crawler-price": values})) == price

@@ -1,0 +1,7 @@
+"""``scrapy identity``."""
+
+from krowlspider.programs.deferred import DeferredCommand
+
+
+class Command(DeferredCommand):
+    program = "krowlspider.programs.identity"
