@@ -405,6 +405,16 @@ def ordered_host(text: str) -> str:
     return name if port is None else f"{name}:{port}"
 
 
+def is_plain_name(text: str) -> bool:
+    """Return whether a text is the name of a host as the URL parser writes it, without a port."""
+    return len(text) < 254 and "xn--" not in text and _PLAIN_NAME.fullmatch(text) is not None
+
+
+def is_domain(name: str) -> bool:
+    """Return whether a name is a registrable domain. A public suffix is none: it has many."""
+    return domain_of(f"www.{name}") == name
+
+
 def block_rule(text: str) -> str:
     """Return the rule that a person gives, in one of three forms:
 
@@ -417,9 +427,8 @@ def block_rule(text: str) -> str:
     :raises ValueError: the text is none of these
     """
     given = text.strip().lower()
-    if len(given) < 254 and "xn--" not in given and _PLAIN_NAME.fullmatch(given):
-        is_domain = domain_of(f"www.{given}") == given
-        return _surt(given) + "," if is_domain else given
+    if is_plain_name(given):
+        return _surt(given) + "," if is_domain(given) else given
     if len(given) > _LONGEST and "://" not in given:
         raise ValueError(f"{given[:40]!r}... is longer than any name of a host")
     if not set(re.split("[/?#]", given.split("://")[-1])[0]).isdisjoint(",()"):
@@ -431,12 +440,11 @@ def block_rule(text: str) -> str:
         raise ValueError(
             f"{text[:80]!r} is no host, domain or SURT prefix such as org,example,"
         ) from None
-    # A public suffix is no domain: it has many.
-    is_domain = domain_of(f"www.{host}") == host
+    is_site = is_domain(host)
     is_name = port_of(host) is None and host[:1] != "[" and not host[-1].isdigit()
-    if is_name and (below or (is_domain and "://" not in given)):
+    if is_name and (below or (is_site and "://" not in given)):
         return _surt(host) + ","
-    return _surt(host) + ")" if is_name and is_domain else host
+    return _surt(host) + ")" if is_name and is_site else host
 
 
 def _surt_rule(given: str) -> str:
