@@ -249,12 +249,15 @@ def test_crawl_stops_when_all_seeds_are_over(tmp_path: Path) -> None:
 
 def test_words_without_rows_of_pages_do_not_start(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SITE) as web:
-        lines = [web.url("a.test", "/f1"), f'{web.url("b.test", "/f1")}\t{{"depth": 1}}']
-        crawl = crawl_of(web, tmp_path, lines, settings={"KROWL_PAGES": False})
-        assert "set KROWL_PAGES=True" in refused(crawl)
+        worded = [web.url("a.test", "/f1"), f'{web.url("b.test", "/f1")}\t{{"depth": 1}}']
+        off = {"settings": {"KROWL_PAGES": False}}
+        assert "set KROWL_PAGES=True" in refused(crawl_of(web, tmp_path, worded, **off))
         assert not web.log()
-        lines = [line.partition("\t")[0] for line in lines]
-        crawl_of(web, tmp_path, lines, settings={"KROWL_PAGES": False}).run()
+        lines = [line.partition("\t")[0] for line in worded]
+        crawl_of(web, tmp_path, lines, **off).run()
+        # Nor do those that an earlier start has given.
+        crawl_of(web, tmp_path, worded).run()
+        assert "seeds of this JOBDIR have words" in refused(crawl_of(web, tmp_path, lines, **off))
         wrong = crawl_of(web, tmp_path, lines, arguments={"until": "seed"})
         assert "-a until=seed: give seeds" in refused(wrong)
 
