@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from krowlspider.errors import counted
 from krowlspider.policies.sheets import BadPolicies
 from krowlspider.urls.canonical import domain_of, host_of, name_of
 
@@ -107,7 +108,8 @@ def _read_auth(path: Path) -> bytes:
     """
     lines = _read(path).rstrip("\r\n").splitlines()
     if len(lines) != 1:
-        raise ValueError(f"{path} has {len(lines)} lines: write user:password on one line")
+        has = counted(len(lines), "line")
+        raise ValueError(f"{path} has {has}: write user:password on one line")
     if ":" not in lines[0] or not lines[0].isprintable():
         raise ValueError(f"{path} line 1 is not user:password")
     return b"Basic " + b64encode(lines[0].encode())

@@ -32,6 +32,7 @@ _RESERVED = {
     **dict.fromkeys(("connection", "content-length", "host", "te", "trailer"), "the crawl sets it"),
     **dict.fromkeys(("transfer-encoding", "upgrade"), "the crawl sets it"),
     **dict.fromkeys(("expect", "if-modified-since", "if-none-match"), "the crawl sets it"),
+    **dict.fromkeys(("signature", "signature-agent", "signature-input"), "see KROWL_SIGN_KEY"),
     "range": "whole pages are fetched",
     "authorization": "use the key auth",
     "cookie": "use the key cookies",

@@ -158,6 +158,8 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
     said: list[str] = []
     exclude = tmp_path / "exclude"
     exclude.write_text("")
+    policies = tmp_path / "policies.toml"
+    policies.write_text("")
     with SimulatedWeb(spec=SPEC) as web:
 
         def steer() -> Script:
@@ -177,6 +179,8 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
             ):
                 said.append(repr(krowl.set(name, value)))
             exclude.write_text("/7")
+            sheet = '[[sheet]]\nname = "a"\nmatch = ["a.test"]\nexclude = ["/8"]\n'
+            policies.write_text(sheet)
             said.append(repr(krowl.reload()))
             yield later(3)
             at = len(web.log())
@@ -186,11 +190,12 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
             said.append(repr(krowl.set("KROWL_DELAY_MIN", 0.05)))
             said.append(repr(krowl.set("max_pages", 7)))
 
+        settings = {"KROWL_EXCLUDE": exclude, "KROWL_POLICIES": policies}
         crawl = crawl_of(
-            web, tmp_path, [web.url("a.test")], settings={"KROWL_EXCLUDE": exclude}, script=steer()
+            web, tmp_path, [web.url("a.test")], settings=settings, script=steer()
         ).run()
         assert sum(path != "/robots.txt" for path in asked(web, "a.test")) == 7
-        assert "/7" not in asked(web, "a.test")
+        assert asked(web, "a.test").keys().isdisjoint({"/7", "/8"})
     faults = (
         "'KROWL_SITEMAP' cannot be changed",
         "CONCURRENT_REQUESTS=1000000 is more than",
@@ -201,7 +206,7 @@ def test_settings_change_while_the_crawl_runs(tmp_path: Path) -> None:
     )
     assert all(fault in text for fault, text in zip(faults, said, strict=False)), said
     assert said[len(faults)] == "CONCURRENT_REQUESTS=1 until the process ends"
-    assert said[-3].startswith("KROWL_EXCLUDE: ")
+    assert said[-3].startswith("KROWL_POLICIES, KROWL_EXCLUDE: ")
     assert crawl.stats["krowl/control/change_count/set"] == 6
     assert crawl.stats["finish_reason"] == "max_pages"
 

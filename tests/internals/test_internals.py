@@ -7,6 +7,7 @@ import logging
 import socket
 from collections import Counter
 from importlib.metadata import version
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +30,7 @@ from krowlspider.internals import engine as internals
 from krowlspider.internals.engine import DownloaderMiddlewares
 from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.log import format_by
+from krowlspider.internals.patterns import steps_of
 from krowlspider.internals.redis import cut
 from krowlspider.internals.suffix_list import suffix_list
 
@@ -371,3 +373,13 @@ def test_a_response_of_an_ordinary_method_may_be_awaited_or_not() -> None:
     for method, status in ((plain, 201), (deferred, 202)):
         response = passed_on(responding(None), SimpleNamespace(process_response=method))
         assert response.status == status
+
+
+def test_shapes_of_expressions_are_known() -> None:
+    """Each kind of part of ``re._parser``: how the steps of a search grow with the URL."""
+    linear = ("abc", "[a-z]{3}", "^a*", "^(?:a|b)++", "(?:ab|cd)", "^a(?=b)(?!c)", "^(a)?(?(1)b|c)")
+    assert all(steps_of(each) <= 40 * 2048 for each in linear)
+    squares = ("a*b", "a*?b", "^a*b*", "a++b", "(?>a*)b", "(a)\\1")
+    assert all(2048**2 <= steps_of(each) < 2048**2 * 8 for each in squares)
+    assert all(steps_of(each) > 2.0**32 for each in ("a*b*c", "(?:a?){30}", "(?m)^.*a.*b"))
+    assert all(steps_of(each) == inf for each in ("(?:a*)*", "(?:a|ab)+", "(?:a+){50}", "(a?)+"))

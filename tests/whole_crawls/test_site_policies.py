@@ -151,7 +151,7 @@ def test_headers_cookies_and_credentials_go_to_their_site(tmp_path: Path) -> Non
 KEPT_OUT = """
 [[sheet]]
 name = "row only"
-match = ["a.test"]
+match = ["a.test", "e.test"]
 archive = false
 requisites = true
 
@@ -193,17 +193,19 @@ def test_sheets_decide_archive_requisites_and_robots(tmp_path: Path) -> None:
             open_.url("d.test"),
             closed.url("b.test"),
             closed.url("c.test"),
+            closed.url("e.test"),
         ]
         crawl = crawl_raw(tmp_path, seeds, KROWL_POLICIES=policies(tmp_path, KEPT_OUT))
         asked = [
             f"{host(request)}{path}" for web in (open_, closed) for path, request in web.requests
         ]
-    # The icon is a requisite too. d.test and c.test have no sheet.
+    # The icon is a requisite too. d.test and c.test have no sheet, e.test has no permission.
     assert sorted(asked) == sorted(
         [
             *(f"a.test/{each}" for each in ("robots.txt", "", "page", "p.png", "favicon.ico")),
             *(f"b.test/{each}" for each in ("robots.txt", "", "page", "p.png", "favicon.ico")),
             *("c.test/robots.txt", "d.test/robots.txt", "d.test/", "d.test/page"),
+            "e.test/robots.txt",
         ]
     )
     records = valid_records(crawl.jobdir / "warc")
@@ -228,7 +230,7 @@ def test_sheets_decide_archive_requisites_and_robots(tmp_path: Path) -> None:
     assert rows["a.test/page"]["payload_digest"] == rows["b.test/page"]["payload_digest"]
     assert crawl.stats["krowl/archive/left_out_count"] == len(left)
     assert crawl.stats["krowl/robots/overridden_count"] == 4
-    assert crawl.stats["krowl/frontier/dropped_count/robots"] == 1
+    assert crawl.stats["krowl/frontier/dropped_count/robots"] == 2
     file = f"KROWL_POLICIES={tmp_path / 'policies.toml'}"
     view = scrapy("frontier", crawl.jobdir, "--host", f"b.test:{closed.port}", "-s", file)
     assert [line for line in view.stdout.decode().splitlines() if line.startswith("policy")] == [
