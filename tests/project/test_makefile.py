@@ -134,3 +134,7 @@ def test_each_worker_begins_with_some_of_the_longest(others: int) -> None:
     fronts = [[order[at] for at in worker.given[:10]] for worker in workers]
     assert sorted(name for front in fronts for name in front) == sorted([*LONGEST] * 2)
     assert {front[0] for front in fronts} == {*LONGEST[:2]}
+
+
+def test_the_longest_tests_are_there() -> None:
+    assert {*LONGEST} <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
