@@ -12,6 +12,7 @@ from krowlspider.archive.cdxj import payload_digest
 from krowlspider.archive.payload import body_of, head_bytes, status_of, unfolded
 from krowlspider.archive.reading import RecordSearch
 from krowlspider.archive.tools.inputs import cut_record, read_records
+from krowlspider.archive.write.records import SEED_TAG
 from krowlspider.urls.encoding import HTML, PDF, ContentType, computed_type
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Page:
     """A page as it was fetched; ``headers`` have lower-case names, repeated ones too.
 
     ``media_type`` is what browsers take it for, ``charset`` the encoding that its header names.
+    ``tag`` is that of the seed that it came from.
     """
 
     url: str
@@ -68,6 +70,7 @@ class Page:
     body: bytes
     media_type: str = "text/html"
     charset: str | None = None
+    tag: str | None = None
 
     @property
     def kind(self) -> str:
@@ -194,6 +197,7 @@ def page_of(
         body,
         media,
         charset,
+        fields.get(SEED_TAG) or None,
     )
 
 

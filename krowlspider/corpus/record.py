@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from krowlspider.corpus.pages import Page
 
 # Increase it when a field gets another form: a corpus has one.
-FORM = 3
+FORM = 4
 
 
 class Record(msgspec.Struct):
@@ -51,6 +51,7 @@ class Record(msgspec.Struct):
     encoding: str
     signals: list[Signal]
     previous: str | None = None
+    tag: str | None = None
     title: str | None = None
     description: str | None = None
     author: str | None = None
@@ -138,6 +139,7 @@ def record_of(
         page.media_type,
         document.encoding,
         signals,
+        tag=page.tag,
         **document.fields,
     )
 

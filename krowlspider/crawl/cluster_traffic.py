@@ -286,6 +286,8 @@ class ClusterTraffic:
         foreign: list[Foreign] = []
         plain: list[tuple[Message, str]] = []
         for message, host, owner in zip(messages, hosts, self._node.others(hosts), strict=True):
+            if message.words:
+                self._intake.learn_words(message.seed or message.url, message.words)
             if owner is not None:
                 foreign += self._forwarded(message, owner, host)
             elif message.rest or message.meta:

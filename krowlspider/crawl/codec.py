@@ -57,6 +57,7 @@ _TRANSIENT = {
     "krowl_bare",
     "krowl_path",
     "krowl_seed",
+    "krowl_tag",
     "is_start_request",
 }
 _OF_PROXY = {"proxy", "_auth_proxy", "_scheme_proxy"}
@@ -196,17 +197,28 @@ class RequestCodec:
             meta["redirect_times"] = entry.redirects
         if entry.chain:
             meta["redirect_urls"] = list(entry.chain)
-        if entry.retries:
-            meta["retry_times"] = entry.retries
-        if entry.throttling:
-            meta["throttling_times"] = entry.throttling
+        if entry.retries or entry.throttling:
+            tries = {"retry_times": entry.retries, "throttling_times": entry.throttling}
+            meta |= {name: count for name, count in tries.items() if count}
         if entry.bare:
             meta["krowl_bare"] = True
         if entry.path:
             meta["krowl_path"] = entry.path
         if seed := self.seed_of(entry):
             meta["krowl_seed"] = seed
+        if self._seeds is not None and self._seeds.words is not None:
+            self._put_tag(entry, meta)
         return request
+
+    def _put_tag(self, entry: Entry, meta: dict[str, Any]) -> None:
+        words = None if self._seeds is None else self._seeds.words_at(entry)
+        if words is not None and words.tag:
+            meta["krowl_tag"] = words.tag
+
+    def _words_text(self, entry: Entry) -> str:
+        """Return the words of an entry's seed as JSON; "" without any."""
+        words = None if self._seeds is None else self._seeds.words_at(entry)
+        return "" if words is None else words.text()
 
     def message(self, entry: Entry, priority: int = 0, *, always: bool = False) -> bytes:
         """Return an entry as a message to another node.
@@ -215,6 +227,7 @@ class RequestCodec:
 
         :raises ValueError: it cannot be JSON, or is too long, or its meta names a proxy
         """
+        are_worded = self._seeds is not None and self._seeds.words is not None
         if always or not (entry.is_plain or entry.is_requisite):
             request = self.request(entry)
             if request.meta.get("proxy"):
@@ -222,6 +235,9 @@ class RequestCodec:
                     "no proxy travels to another node: name it in the environment of each node"
                 )
             request.priority, request.dont_filter = priority, always
+            request.meta.pop("krowl_tag", None)
+            if are_worded and (words := self._words_text(entry)):
+                request.meta["krowl_words"] = words
             return dumps(request.to_dict(spider=self._spider))
         return encode(
             Message(
@@ -235,6 +251,7 @@ class RequestCodec:
                 # The receiver counts the hops before.
                 hop=entry.path[-1:],
                 seed=self._seeds.url_of(entry.seed) if self._seeds is not None else "",
+                words=self._words_text(entry) if are_worded else "",
                 meta=_requisite_meta(entry),
             )
         )

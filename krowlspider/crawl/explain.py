@@ -51,6 +51,8 @@ _COUNTED = {
     "frontier": "KROWL_FRONTIER_MAX",
     "domain_share": "KROWL_FRONTIER_MAX",
     "domain_budget": "KROWL_DOMAIN_BUDGET",
+    "seed_depth": "depth of its seed",
+    "seed_pages": "max_pages of its seed",
 }
 
 # States of a URL that is not known, and most reasons that are named.

@@ -63,6 +63,7 @@ class Flights:
         self._intake = intake
         self._codec = codec
         self.seeds_first = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
+        self._seed_names = job.frontier.seed_names
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -96,6 +97,12 @@ class Flights:
         lease = in_flight.lease
         if _counts(lease):
             self._budget.take()
+            if (
+                self._seed_names is not None
+                and self._seed_names.words is not None
+                and lease is not None
+            ):
+                self._seed_names.words.take(lease.entry)
         if lease is not None and self._frontier.quotas is not None:
             self._frontier.quotas.begin(lease)
         if self._schedule.seed_turns.is_limited:
@@ -122,8 +129,15 @@ class Flights:
             in_flight.lease = None
             if self._frontier.quotas is not None:
                 self._frontier.quotas.give_back(lease)
-            if _counts(lease):
-                self._budget.give_back()
+            self._give_back(lease)
+
+    def _give_back(self, lease: Lease) -> None:
+        """Count off the page of a lease that is not done; other files were not counted."""
+        if lease.entry.request and lease.entry.file:
+            return
+        self._budget.give_back()
+        if self._seed_names is not None and self._seed_names.words is not None:
+            self._seed_names.words.give_back(lease.entry)
 
     def charge(self, in_flight: InFlight, took: float) -> None:
         """Make the host of a request rest, for ``took`` CPU seconds of the event loop."""
@@ -220,8 +234,7 @@ class Flights:
         in_flight.lease = None
         if self._frontier.quotas is not None:
             self._frontier.quotas.give_back(lease)
-        if _counts(lease):
-            self._budget.give_back()
+        self._give_back(lease)
         return batch
 
     def _put_back_headed(self, in_flight: InFlight, lease: Lease) -> Batch | None:
@@ -269,6 +282,8 @@ class Flights:
         entry = in_flight.lease.entry
         entry.request = AGAIN if entry.is_again else JSON + entry.request[1:]
         self._budget.take()
+        if self._seed_names is not None and self._seed_names.words is not None:
+            self._seed_names.words.take(entry)
         return True
 
     def keep_listing(self, request: Request | None, listing: bytes) -> None:
@@ -288,8 +303,7 @@ class Flights:
             self._job.notes.hand_in(note, request.meta)
             in_flight.note = None
         in_flight.lease = None
-        if _counts(lease):
-            self._budget.give_back()
+        self._give_back(lease)
         self._frontier.acknowledge(lease)
 
     def keep_queued(self) -> None:
@@ -316,8 +330,8 @@ class Flights:
             if in_flight.stays:
                 return
             lease = in_flight.lease
-            if (in_flight.failure is not None or lease.is_redirect) and _counts(lease):
-                self._budget.give_back()
+            if in_flight.failure is not None or lease.is_redirect:
+                self._give_back(lease)
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)
 
 

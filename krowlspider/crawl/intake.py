@@ -20,7 +20,7 @@ from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.canonical import URL_MAX, IdentityHasher, authority_of, host_of, normalise
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.scope import Scope, ScopeRules
-from krowlspider.urls.seeds import PatternList, Seed
+from krowlspider.urls.seeds import PatternList, Seed, SeedWords, parse_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -299,6 +299,8 @@ class Intake:
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
         new = [at for at, is_known in enumerate(known) if not is_known]
         hosts = [host_in(urls[at]) for at in new]
+        seed_key = self.key_of_seed(seed)
+        words = None if self._seeds is None else self._seeds.words
         reasons = self._refusals(
             [urls[at] for at in new],
             hosts,
@@ -309,31 +311,42 @@ class Intake:
             any_extension=request is not None,
             page=page,
         )
+        if words is not None and via is not None and not (is_first or chain or request):
+            # A sitemap names URLs at its own depth: for its seed they are one hop away.
+            reasons = words.refuse(seed_key, depth + (hop == "M"), reasons)
         # A redirect has the depth of the URL that it comes from.
         are_seeds = via is None or (bool(chain) and not depth and request is None)
-        priority = SEED_PRIORITY + is_first if are_seeds or is_first else 0
+        priority = (
+            SEED_PRIORITY + is_first
+            if are_seeds or is_first
+            else 0
+            if words is None
+            else words.priority(seed_key)
+        )
         keeps = bool(page) and self._keeps_via
-        seed_key = self.key_of_seed(seed)
         is_plain = not (redirects or bare or chain)
         if priority == SEED_PRIORITY and len(new) < len(urls):
-            old = [
-                Candidate(
-                    host_in(urls[at]),
-                    found[at],
-                    Entry(
-                        urls[at],
-                        depth,
-                        redirects,
-                        bare=urls[at] in bare,
-                        chain=chain,
-                        seed=seed_key,
-                    ),
-                    priority,
-                )
-                for at, is_known in enumerate(known)
-                if is_known and (owners is None or owners[at] is None)
-            ]
-            self.note_known(old, page if keeps else "", f"{path}{hop}")
+            self.note_known(
+                [
+                    Candidate(
+                        host_in(urls[at]),
+                        found[at],
+                        Entry(
+                            urls[at],
+                            depth,
+                            redirects,
+                            bare=urls[at] in bare,
+                            chain=chain,
+                            seed=seed_key,
+                        ),
+                        priority,
+                    )
+                    for at, is_known in enumerate(known)
+                    if is_known and (owners is None or owners[at] is None)
+                ],
+                page if keeps else "",
+                f"{path}{hop}",
+            )
         policies = self._policies
         ranks = policies if policies is not None and policies.gives_priorities else None
         candidates, foreign = list[Candidate](), list[Foreign]()
@@ -345,22 +358,28 @@ class Intake:
                 continue
             url, identity = urls[at], keys[at]
             own = 0 if ranks is None else ranks.priority(url, host)
+            level = priority if priority >= SEED_PRIORITY else priority + own
             if request:
                 entry = self._codec.entry(request(url), url)
-            elif is_plain:
-                entry = Entry(url, depth)
             else:
-                entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
+                entry = (
+                    Entry(url, depth)
+                    if is_plain
+                    else Entry(url, depth, redirects, bare=url in bare, chain=chain)
+                )
             entry.seed = seed_key
             if keeps:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
             if owners is not None and (owner := owners[at]) is not None:
-                foreign += self.outgoing(owner, host, identity, entry, own)
+                # Its owner knows a seed, and gives it its place.
+                foreign += self.outgoing(
+                    owner, host, identity, entry, own if level >= SEED_PRIORITY else level
+                )
                 if are_seeds:
                     self._frontier.schedule.seed_turns.sent()
                     self._note_seed(url, ELSEWHERE, chain)
             else:
-                candidates.append(Candidate(host, identity, entry, priority or own))
+                candidates.append(Candidate(host, identity, entry, level))
         is_exempt = via is None or hop == "M" or request is not None
         added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt, has_lines=True)
         if added:
@@ -411,6 +430,7 @@ class Intake:
         """
         bare = frozenset(line.url for line in lines if line.bare)
         urls = [line.url for line in lines if line.url]
+        self.give_words([(line.url, line.words) for line in lines if line.url])
         new = self.discover(urls, depth=0, bare=bare)
         try:
             self._frontier.seeds.add(source, lines, after=after)
@@ -425,9 +445,37 @@ class Intake:
         :raises StoreError: as of `add`
         """
         urls = [seed.url for seed in seeds]
+        self.give_words([(seed.url, seed.words) for seed in seeds if seed.words])
         self.discover(urls, depth=0, bare=frozenset(seed.url for seed in seeds if seed.bare))
         try:
             self._frontier.seeds.give(urls)
+        except STORE_ERRORS as error:
+            self._fail(error)
+            raise
+
+    def give_words(self, given: list[tuple[str, SeedWords | None]]) -> None:
+        """Set the words of seeds, before these are queued.
+
+        :raises StoreError: as of `add`
+        """
+        names = self._seeds
+        if names is None or (names.words is None and not any(words for _, words in given)):
+            return
+        try:
+            names.begin_words().give(given)
+        except STORE_ERRORS as error:
+            self._fail(error)
+            raise
+
+    def learn_words(self, url: str, text: str) -> None:
+        """Keep the words of a seed, as JSON, that another node has sent.
+
+        :raises StoreError: as of `add`
+        """
+        if self._seeds is None:
+            return
+        try:
+            self._seeds.begin_words().learn(url, parse_words(text))
         except STORE_ERRORS as error:
             self._fail(error)
             raise

@@ -63,6 +63,8 @@ _DROPPED = {
     "stopped": ("a spider stopped its download", ""),
     "ignored": ("a middleware refused it", ""),
     "not_awaited": ("a pipeline or callback waited for it, which a restart has ended", ""),
+    "seed_depth": ("it is deeper than the words of its seed allow", "depth"),
+    "seed_pages": ("its seed has as many pages as its words allow", "max_pages"),
     "error": ("its request ended with an error, which the log names", ""),
 }
 
@@ -209,6 +211,8 @@ DROPPED = tuple(
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
             *(
                 "head_type",
+                "seed_depth",
+                "seed_pages",
                 "operator",
                 "hops",
                 "ignored",

@@ -25,6 +25,7 @@ from krowlspider.fetch.resolver import Resolver
 from krowlspider.fetch.tcp import Routes
 from krowlspider.frontier.limits import DOMAIN_SHARE, OUTBOX_MAX, FrontierLimits, SessionLimits
 from krowlspider.frontier.pages.rows import PageRows
+from krowlspider.frontier.pages.seed_names import has_words
 from krowlspider.frontier.robots.fetches import Peers, RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.politeness.delay import DelayPolicy
@@ -77,8 +78,18 @@ def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> Se
 
 
 def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher) -> PageRows | None:
-    """Return the rows of the pages that were fetched; None if none are kept."""
-    return PageRows(store, hasher.key) if keeps_pages(settings) else None
+    """Return the rows of the pages that were fetched; None if none are kept.
+
+    :raises SettingsError: none are kept, but seeds of the frontier have words, which need them
+    """
+    if keeps_pages(settings):
+        return PageRows(store, hasher.key)
+    if has_words(store):
+        raise SettingsError(
+            "KROWL_PAGES=False, but seeds of this JOBDIR have words, which need the rows of pages:"
+            " set KROWL_PAGES=True"
+        )
+    return None
 
 
 def site_policies(settings: BaseSettings) -> SitePolicies | None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice, pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
@@ -23,7 +25,8 @@ from krowlspider.errors import error_text, kind_words
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.host_record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts, read_prices
-from krowlspider.frontier.seed_table import ELSEWHERE, GIVEN, SeedRow, line_counts, read_rows
+from krowlspider.frontier.pages.seed_names import has_words
+from krowlspider.frontier.seed_table import ELSEWHERE, GIVEN, KNOWN, SeedRow, line_counts, read_rows
 from krowlspider.frontier.stopped import fetched_in, read_counters
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, Store, records
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.crawl.job import Job
+    from krowlspider.frontier.seed_words import Fetched
 
 _T = TypeVar("_T")
 # Items worked on at a time, 1 to 2 ms, and seconds that the event loop gets after them.
@@ -41,6 +45,7 @@ SLICE = 200
 _PAUSE = 0.0002
 
 Row = tuple[str | int | float, ...]
+_MOVED = "moved or forgotten"
 
 # Rows of the tables of hosts.
 HOSTS_MAX = 1000
@@ -52,6 +57,19 @@ _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
 _PRICES = ("host", "last price", "answers 402")
 _STATUS = ("status", "done", "dropped")
 SEED_COLUMNS = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
+_FETCHED = ("pages", "bytes", "first fetch", "last fetch")
+# Further columns, where a seed has words.
+WORDS_COLUMNS = ("tag", *_FETCHED, "left out")
+TAG_COLUMNS = ("tag", "seeds", "done", "limited", "failed", "waiting", "other", *_FETCHED)
+# Tags with a row of their own; those beyond have one together.
+TAGS_MAX = 10_000
+_OTHER_TAGS = "(other tags)"
+# The columns of outcomes that are no failure.
+_ENDS = {
+    "done": "done",
+    **dict.fromkeys(("queued", "deferred"), "waiting"),
+    **dict.fromkeys((KNOWN, ELSEWHERE, _MOVED), "other"),
+}
 
 
 def in_slices(items: Iterable[_T], size: int = SLICE) -> Iterator[list[_T]]:
@@ -201,8 +219,9 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             break
     seed_rows = Spool(folder)
     outcomes: Counter[str] = Counter()
+    worded = WordedRows.of([store])
     for seeds in in_slices(read_rows(store), SLICE // 2):
-        rows = [seed_row(store, seed) for seed in seeds]
+        rows = [seed_row(store, seed, worded) for seed in seeds]
         outcomes.update(str(row[2]) for row in rows)
         seed_rows.add(rows)
     dropped = by_last_part(counters, "dropped/")
@@ -219,7 +238,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
         ),
         Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
-        Table("seeds", "Seeds", SEED_COLUMNS, seed_rows, sum(line_counts(store).values())),
+        *_seed_tables(seed_rows, sum(line_counts(store).values()), worded),
     ]
     if prices := read_prices(store):
         asking = sorted(prices.items(), key=lambda item: -item[1][1])
@@ -258,15 +277,142 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     ]
 
 
-def seed_row(store: Store, seed: SeedRow) -> Row:
+def _seed_tables(rows: Spool, total: int, worded: WordedRows | None) -> list[Table]:
+    """Return the table of the seeds, and before it, where a seed has words, that of the tags."""
+    if worded is None:
+        return [Table("seeds", "Seeds", SEED_COLUMNS, rows, total)]
+    columns = SEED_COLUMNS + WORDS_COLUMNS
+    for _ in in_slices(worded.sum_up()):
+        pass
+    return [
+        Table("tags", "Seeds by tag", TAG_COLUMNS, worded.tag_rows()),
+        Table("seeds", "Seeds", columns, rows, total),
+    ]
+
+
+class WordedRows:
+    """Adds to the rows of seeds what their words say, and what was fetched from them, and counts
+    both by tag. ``stores`` are those of all nodes."""
+
+    def __init__(self, stores: Sequence[Store]):
+        # Most crawls have no seed with words.
+        from krowlspider.frontier import seed_words  # noqa: PLC0415
+
+        self._stores = stores
+        self._read = seed_words
+        self._key_of = seed_words.keys_of_seeds(stores[0])
+        self._seeds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._fetched: defaultdict[str, Fetched] = defaultdict(seed_words.Fetched)
+
+    @classmethod
+    def of(cls, stores: Sequence[Store]) -> WordedRows | None:
+        """Return them; None where no seed has words."""
+        return cls(stores) if any(map(has_words, stores)) else None
+
+    def add(self, row: Row, url: str) -> Row:
+        """Return the row of a seed with its WORDS_COLUMNS, and count it."""
+        key = self._key_of(url) if url else b""
+        said = (self._read.read_words(store, key) for store in self._stores)
+        words = next((each for each in said if each is not None), None)
+        outcome = str(row[2])
+        if words is None:
+            self._count("", outcome)
+            return (*row, *("" for _ in WORDS_COLUMNS))
+        found = self._read.fetched_from(self._stores, key)
+        if outcome == "done" and found.limits:
+            outcome = f"limited: {found.limits}"
+        self._count(words.tag, outcome)
+        left = {"depth": found.deep, "max_pages": found.surplus}
+        text = ", ".join(f"{name}: {count}" for name, count in left.items() if count)
+        return (*row[:2], outcome, *row[3:], words.tag, *_figures(found), text)
+
+    def _count(self, tag: str, outcome: str) -> None:
+        of = "limited" if outcome.startswith("limited: ") else _ENDS.get(outcome, "failed")
+        counts = self._seeds[self._known(tag)]
+        counts[of] += 1
+        counts["seeds"] += 1
+
+    def _known(self, tag: str) -> str:
+        return tag if tag in self._seeds or len(self._seeds) < TAGS_MAX else _OTHER_TAGS
+
+    def sum_up(self) -> Iterator[None]:
+        """Add up what was fetched by tag. A step is one seed."""
+        for store in self._stores:
+            for key, words in self._read.worded(store):
+                tag = self._known(words.tag)
+                self._fetched[tag].add(self._read.fetched_from([store], key))
+                yield
+
+    def tag_rows(self) -> list[Row]:
+        """Return the rows of the tags, once all was added up. Seeds without a tag have "" in its
+        place."""
+        rows: list[Row] = []
+        for tag in sorted({*self._seeds, *self._fetched}):
+            counts = self._seeds.get(tag, Counter())
+            numbers = (counts[name] for name in TAG_COLUMNS[1 : -len(_FETCHED)])
+            rows.append((tag, *numbers, *_figures(self._fetched[tag])))
+        return rows
+
+
+def _figures(found: Fetched) -> tuple[int, int, str, str]:
+    return found.pages, found.size, _time(found.first), _time(found.last)
+
+
+def _time(seconds: float) -> str:
+    """Return a time in UTC; "" for 0."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}" if seconds else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedReport:
+    """The first rows of seeds, how many there are in ``total``, and the rows of all tags; by the
+    names of their columns."""
+
+    total: int
+    seeds: list[dict[str, str | int]]
+    tags: list[dict[str, str | int]]
+
+
+def report_seeds(store: Store, tag: str | None, limit: int) -> Iterator[SeedReport | None]:
+    """Yield None after each seed, which takes some 20 µs, and at last the report of the seeds of a
+    running crawl: the first ``limit`` rows, with a ``tag`` only those that have it. Without rows to
+    give, and without words, nothing is read."""
+    worded = WordedRows.of([store])
+    columns = SEED_COLUMNS if worded is None else SEED_COLUMNS + WORDS_COLUMNS
+    rows: list[Row] = []
+    total = 0
+    for seed in read_rows(store) if limit or worded is not None else ():
+        row = seed_row(store, seed, worded)
+        if tag is None or (worded is not None and row[len(SEED_COLUMNS)] == tag):
+            total += 1
+            if len(rows) < limit:
+                rows.append(row)
+        yield None
+    if worded is not None:
+        yield from worded.sum_up()
+    tags = [] if worded is None else worded.tag_rows()
+    yield SeedReport(total, _named(columns, rows), _named(TAG_COLUMNS, tags))
+
+
+def _named(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, str | int]]:
+    names = [name.replace(" ", "_") for name in columns]
+    return [dict(zip(names, row, strict=True)) for row in rows]  # type: ignore[arg-type]
+
+
+def seed_row(store: Store, seed: SeedRow, worded: WordedRows | None = None) -> Row:
     """Return the row of a seed in the table of seeds."""
+    row = _seed_row(store, seed)
+    return row if worded is None else worded.add(row, seed.line.url)
+
+
+def _seed_row(store: Store, seed: SeedRow) -> Row:
     record = store.get(host_key(host_of(seed.url))) if seed.url else None
     found = None if record is None else figures_in(record)
     outcome = seed.outcome
     if not outcome:
         outcome = "queued"
         if found is None:
-            outcome = "moved or forgotten"
+            outcome = _MOVED
         elif found.health is Health.DEFERRED:
             outcome = "deferred"
     line = seed.line
@@ -418,9 +564,9 @@ def _on_its_way(row: SeedRow) -> SeedRow:
 
 
 @contextmanager
-def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[Table]:
-    """Return the table of the seeds in these frontiers. A file in ``folder`` has the rows until the
-    context ends.
+def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[list[Table]]:
+    """Return the tables of the seeds in these frontiers, that of the lines last. A file in
+    ``folder`` has its rows until the context ends.
 
     :raises StoreError: a frontier is missing, damaged or in use
     :raises OSError: the file cannot be written
@@ -429,13 +575,14 @@ def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[Table]:
     with ExitStack() as stack:
         rows = stack.enter_context(closing(Spool(folder)))
         stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
+        worded = WordedRows.of(stores)
         every, met = cast("Any", _AnyOf(stores)), set[str]()
         for lines in stores:
             # Several processes have read one source; each has lines of its own given by hand.
             counts = {name: n for name, n in line_counts(lines).items() if name not in met}
             others = [each for each in stores if each is not lines]
             found = (row for row in read_rows(lines, others) if row.source in counts)
-            rows.add(seed_row(every, _on_its_way(row)) for row in found)
+            rows.add(seed_row(every, _on_its_way(row), worded) for row in found)
             total += sum(counts.values())
             met |= counts.keys() - {GIVEN}
-        yield Table("seeds", "Seeds", SEED_COLUMNS, rows, total)
+        yield _seed_tables(rows, total, worded)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.indexes import captures_of, indexes_in
@@ -13,6 +15,7 @@ from krowlspider.crawl.explain import Explainer, Explanation
 from krowlspider.crawl.nodes.overview import NodeRow, node_rows
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.crawl.recrawl import CONTINUOUS
+from krowlspider.crawl.report import SeedReport, report_seeds
 from krowlspider.crawl.status import by_last_part, counters_of, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
@@ -45,6 +48,10 @@ if TYPE_CHECKING:
 _MOST = 10
 HOSTS_MAX = 200
 PAGES_MAX = 100
+SEEDS_MAX = 999
+# Seeds of a report that are read at a time, and the pause after it, as a multiple of its time.
+_SEEDS_AT_ONCE = 100
+_RESTS = 3
 # Indexes of the archive in which a URL is looked up: about 0.4 ms each.
 _INDEXES = 100
 # What hosts may be sorted by: fields of `HostRow`, and their values for a host and its policy.
@@ -96,6 +103,8 @@ class Control:
         self._crawler = crawler
         self._crawl = crawl_of(crawler)
         self._job, self._node = self._crawl.job, self._crawl.node
+        # One at a time, however many ask.
+        self._reading_seeds = asyncio.Lock()
 
     def status(self) -> dict[str, Any]:
         """Return the figures of the crawl now, and why no request is sent, "" usually.
@@ -137,6 +146,27 @@ class Control:
         if not target and self._crawler.settings["KROWL_RECRAWL"] != CONTINUOUS:
             return None
         return await Scheduler.of(self._crawler).forecasts().of(target)
+
+    async def seeds(self, tag: str | None, limit: int) -> SeedReport:
+        """Return the first rows of seeds, and those of all tags, as of `report_seeds`.
+
+        Many seeds take long: a quarter of the event loop's time is spent on them.
+
+        :raises ValueError: ``limit`` is not 0 to SEEDS_MAX
+        """
+        if not 0 <= limit <= SEEDS_MAX:
+            raise ValueError(f"limit={limit}: give 0 to {SEEDS_MAX}")
+        found: SeedReport | None = None
+        async with self._reading_seeds:
+            steps = report_seeds(self._job.store, tag, limit)
+            while True:
+                begun = perf_counter()
+                if not (some := list(islice(steps, _SEEDS_AT_ONCE))):
+                    break
+                found = some[-1]
+                await asyncio.sleep(_RESTS * (perf_counter() - begun))
+        assert found is not None
+        return found
 
     def snapshot(self, target: Path) -> Made | None:
         """Return the snapshot that was begun to ``target``, None while it is under way.

@@ -147,6 +147,8 @@ _REFUSALS_A_HOST = 20
 _HOST_TURN = 0.002
 # Seconds until hosts of awaited requests are looked at again.
 _LOOK_AGAIN = 0.05
+# Seconds until a host is looked at again whose next page waits for others of its seed to end.
+_SEED_WAIT = 0.5
 # Most hosts named in warnings about a robots.txt that takes too long to match.
 _WARNINGS = 5
 # What a sheet with a permission overrides; and the authorities that are known to have one.
@@ -190,6 +192,7 @@ class Dispatcher:
         self._awaited = awaited
         self._recrawl = recrawl
         self._head_first = head_first
+        self._seeds = job.frontier.seed_names
         self._obey_robots = obey_robots
         self._on_page = on_page
         # Hosts already named in a warning about a robots.txt that takes too long to match.
@@ -283,14 +286,19 @@ class Dispatcher:
         )
         if robots.served_last:
             return self._waiting_robots_fetch(host)
-        defers, end = False, self._frontier.now() + _HOST_TURN
+        defers, end, wait = False, self._frontier.now() + _HOST_TURN, 0.0
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.queues.pop(host, seeds_only=seeds_only)
             if lease is None:
                 break
             url = lease.entry.url
             refetch = self._refetch(lease) if lease.entry.is_again else None
-            if refusal := self._refusal(lease, refetch):
+            refusal = self._refusal(lease, refetch)
+            if refusal is None:
+                self._frontier.queues.unpop(lease)
+                wait = _SEED_WAIT
+                break
+            if refusal:
                 self._drop(lease, refusal)
                 continue
             authority = authority_of(url)
@@ -311,7 +319,8 @@ class Dispatcher:
             self._schedule.deferral.defer(host)
         else:
             took = self._job.cpu() - begun
-            self._schedule.give_back(host, self._flights.cost.rest(took, self._frontier.now()))
+            rest = self._flights.cost.rest(took, self._frontier.now())
+            self._schedule.give_back(host, max(rest, wait))
         return None
 
     # --- pages ---
@@ -320,8 +329,9 @@ class Dispatcher:
         """Return how a page is asked that is fetched again; None without conditions."""
         return None if self._recrawl is None else self._recrawl.refetch(lease.entry.url)
 
-    def _refusal(self, lease: Lease, refetch: Refetch | None) -> str:
-        """Return the reason to drop an entry before robots.txt is looked at; "" for none."""
+    def _refusal(self, lease: Lease, refetch: Refetch | None) -> str | None:
+        """Return the reason to drop an entry before robots.txt is looked at; "" for none, None if
+        it must wait for other pages of its seed."""
         if lease.entry.request and self._awaited.is_left_over(lease):
             return "not_awaited"
         if self._intake.exclusions.match(lease.entry.url):
@@ -332,7 +342,11 @@ class Dispatcher:
         is_done = (
             refetch is not None and self._recrawl is not None and self._recrawl.is_done(refetch)
         )
-        return "recrawled" if is_done else ""
+        if is_done:
+            return "recrawled"
+        if self._seeds is None or self._seeds.words is None:
+            return ""
+        return self._seeds.words.refusal(lease.entry)
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
         """Return the decision about a page."""

@@ -433,6 +433,8 @@ class DownloadHandler(BaseDownloadHandler):
             return
         identity = self._ids.new()
         capture = capture_of(exchange, identity)
+        if "krowl_tag" in meta:
+            capture.tag = meta["krowl_tag"]
         if in_flight.secrets:
             capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":

@@ -10,7 +10,7 @@ from scrapy import Request
 
 from krowlspider.crawl.crawls import crawl_of
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.frontier.admin.export import line_of
+from krowlspider.frontier.admin.export import line_of, said_in
 from krowlspider.frontier.entry import Entry, EntryLine, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.stopped import dropped_in
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.frontier.outbox import Foreign
+    from krowlspider.urls.seeds import SeedWords
 
 # Bad lines that are named; further ones are counted.
 BAD_NAMED = 100
@@ -69,6 +70,7 @@ class LineIntake:
         # Few: each of them has cost three processes.
         poison = self._job.store.items(schema.POISON)
         self._poison = {entry_of(key, value).url: key for key, value in poison}
+        self._names = self._job.frontier.seed_names
         self._number = 0
         self.taken = Taken()
 
@@ -90,6 +92,7 @@ class LineIntake:
                 if found is None:
                     continue
                 if isinstance(found, Seed):
+                    self._check_words(found.words)
                     seeds.append(found)
                 else:
                     entries.append(self._candidate(found))
@@ -108,6 +111,11 @@ class LineIntake:
         taken.sent += changes["foreign"]
         taken.refused.update(dropped_in(changes))
 
+    def _check_words(self, words: SeedWords | None) -> None:
+        """:raises ValueError: there are words, and no rows of pages, which they need"""
+        if words is not None and self._names is None:
+            raise ValueError("words of a seed need the rows of pages: set KROWL_PAGES=True")
+
     def promote_known(self) -> Iterator[None]:
         """Have seeds fetched first that were queued as links, as `Intake.promote_known`."""
         return self._intake.promote_known()
@@ -118,7 +126,10 @@ class LineIntake:
         :raises ValueError: it cannot be imported; the message says why
         """
         entry = line.entry(self._url_max, self._intake.key_of_seed)
+        self._check_words(words := said_in(line))
         identity = self._identity(entry)
+        if words is not None:
+            self._intake.give_words([(line.seed or entry.url, words)])
         if (aside := self._poison.pop(entry.url, None)) is not None:
             identity = None
         return Candidate(host_of(entry.url), identity, entry, line.priority), aside

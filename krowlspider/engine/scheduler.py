@@ -63,7 +63,13 @@ logger = logging.getLogger(__name__)
 # Scrapy's limits of pages.
 _LIMITS = ("CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_ITEMCOUNT")
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
-_FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
+_FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages", "seeds_done"}
+# Seconds between two looks at the seeds that are not over, and seeds looked at in one turn of the
+# event loop.
+_SEEDS_LOOK = 1.0
+_SEEDS_AT_ONCE = 200
+# Looks in a row that find none at any node of a cluster: one may be on its way to its owner.
+_LOOKS_OF_NODES = 5
 
 
 def _nothing_yet() -> bool:
@@ -100,6 +106,7 @@ class Scheduler(BaseScheduler):
         self._recrawling: asyncio.Task[None] | None = None
         self._forecasts: Forecasts | None = None
         self._forecasting: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._policies: asyncio.Task[None] | None = None
 
     # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
@@ -348,7 +355,10 @@ class Scheduler(BaseScheduler):
         if self._forecasts is not None:
             await self._forecasts.close()
         hinting = None if self.recrawl is None else self.recrawl.hinting
-        tasks = (self._shrinking, self._recrawling, self._forecasting, hinting, self._policies)
+        tasks = (
+            *(self._shrinking, self._recrawling, self._forecasting, hinting),
+            *(self._policies, self._watching),
+        )
         await end([task for task in tasks if task is not None])
         if self.recrawl is not None and reason == "finished" and self._job.failure is None:
             self.recrawl.end()
@@ -375,6 +385,44 @@ class Scheduler(BaseScheduler):
         logger.warning("No page was fetched%s: %s", by_whom, why)
 
     # --- reasons to end ---
+
+    def end_with_seeds(self) -> None:
+        """Stop the crawl once each seed is over: it was fetched, dropped or refused, or its host is
+        deferred. So is each URL at which it goes on. Seeds come before links until then.
+
+        In a cluster, the seeds of the other nodes are waited for.
+        """
+        self._frontier.schedule.seed_turns.limit()
+        self._watching = asyncio.ensure_future(self._watch_seeds())
+
+    async def _watch_seeds(self) -> None:
+        node, first, over = self._node, "", 0
+        needed = 1 if node is None else _LOOKS_OF_NODES
+        try:
+            while over < needed:
+                await asyncio.sleep(_SEEDS_LOOK)
+                first = await self._waiting_seed(first)
+                is_over = not first and (node is None or not node.others_have_seeds())
+                over = over + 1 if is_over else 0
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            return
+        logger.info("All seeds are over: the crawl stops, as -a until=seeds asks")
+        self._end("seeds_done")
+
+    async def _waiting_seed(self, last: str) -> str:
+        """Return a seed that is not over, "" if there is none; ``last`` is one that was not."""
+        seeds = self._frontier.seeds
+        if last and seeds.is_waiting(last):
+            return last
+        # Once more from the start: a seed may go on at a URL before the last one.
+        for after in (last, "") if last else ("",):
+            for number, url in enumerate(seeds.waiting(after)):
+                if url:
+                    return url
+                if number % _SEEDS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        return ""
 
     def _end(self, reason: str) -> None:
         self._closing = asyncio.ensure_future(

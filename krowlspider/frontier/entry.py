@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Annotated, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -327,6 +327,8 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     hop: _Path | UnsetType = UNSET
     # The URL of the seed that it came from.
     seed: str | UnsetType = UNSET
+    # Those of that seed, which may be the URL itself; see `words_of`.
+    words: dict[str, Any] | UnsetType = UNSET
     request: bytes | UnsetType = UNSET
     state: _State = "queued"
 

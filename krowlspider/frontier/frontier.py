@@ -87,8 +87,8 @@ class Frontier:
     ``poisoned`` are the hosts with pages that killed the process three times and are set aside.
     ``refused`` counts what the caps refuse,
     ``outcomes`` counts the answers to pages, ``seeds`` keeps what became of each seed. ``pages``
-    has a row for each page that was fetched, None without KROWL_PAGES. ``quotas`` counts what
-    sheets limit, None without KROWL_POLICIES.
+    has a row for each page that was fetched, None without KROWL_PAGES; so ``seed_names`` has the
+    seeds that these came from. ``quotas`` counts what sheets limit, None without KROWL_POLICIES.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
     ``may_overflow`` as in `Admission`.
@@ -113,6 +113,7 @@ class Frontier:
         self.quotas = quotas
         self.store = store
         self.pages = pages
+        self.seed_names = None if pages is None else pages.seeds
         self._clock = JobClock(store, monotonic=monotonic, wall=wall, boot=boot)
         self.now = self._clock.now
         self.counters = read_counters(store)
@@ -325,6 +326,8 @@ class Frontier:
         answer = lease.answer
         if lease.entry.request or (answer is not None and answer.location is not None):
             lease.settle()
+        if self.seed_names is not None and self.seed_names.words is not None:
+            self.seed_names.words.ended(lease, dropped)
         if self.quotas is not None:
             self.quotas.settle(lease, dropped)
         self._acknowledged.append((lease, dropped))
@@ -346,6 +349,8 @@ class Frontier:
             else:
                 counted[_counter(lease.kind, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
+        if self.seed_names is not None and self.seed_names.words is not None:
+            self.seed_names.words.put(batch)
         if self.quotas is not None:
             self.quotas.put(batch)
         tallied = self.outcomes.tally(acknowledged)
@@ -393,6 +398,8 @@ class Frontier:
         cache.record_changed(batch)
         self.budget.end_batch(batch)
         batch.write()
+        if self.seed_names is not None and self.seed_names.words is not None:
+            self.seed_names.words.committed()
         self.counters.update(commit.counters)
         self.outcomes.counts.update(commit.outcomes)
         self.recent.extend(commit.acknowledged[-_RECENT:])

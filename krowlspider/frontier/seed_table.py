@@ -11,7 +11,7 @@ import msgspec
 from krowlspider.frontier.entry_queues import FELL_BACK, NOT_MODIFIED
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import authorities_of
-from krowlspider.urls.canonical import identity, normalise
+from krowlspider.urls.canonical import host_of, identity, normalise
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Candidate, Lease
     from krowlspider.frontier.store.store import Batch, Store
+    from krowlspider.urls.seeds import SeedWords
 
 # Lines with a row; others are only counted.
 LINES_MAX = 1_000_000
@@ -46,7 +47,7 @@ class SeedLine(NamedTuple):
     """A line of a source.
 
     ``url`` is "" for a line that is no seed, and ``error`` says why. ``bare``: the line has no
-    scheme, and https is a guess.
+    scheme, and https is a guess. ``words`` are its own, None without any; ``text`` has them not.
     """
 
     number: int
@@ -54,6 +55,7 @@ class SeedLine(NamedTuple):
     url: str
     error: str = ""
     bare: bool = False
+    words: SeedWords | None = None
 
 
 class SeedRow(NamedTuple):
@@ -184,6 +186,20 @@ class SeedTable:
         for key, value in self._store.items(schema.SEED):
             if not value:
                 yield key[1:].decode()
+
+    def waiting(self, after: str = "") -> Iterator[str]:
+        """Yield the URLs of seeds, and those at which seeds go on, that are behind ``after``; "" in
+        place of one that is over, or whose host is deferred: it does not answer."""
+        for key, value in self._store.items(schema.SEED, after=_key(after)):
+            yield key[1:].decode() if not value and not self._is_deferred(key) else ""
+
+    def is_waiting(self, url: str) -> bool:
+        """Return whether a URL is one that `waiting` yields."""
+        return self._store.get(key := _key(url)) == b"" and not self._is_deferred(key)
+
+    def _is_deferred(self, key: bytes) -> bool:
+        host = host_of(key[1:].decode())
+        return self._store.get(schema.deferred_key(host)) is not None
 
     def refused(self, urls: Iterable[str], outcome: str, via: str = "") -> None:
         """Note URLs that are not queued, with the reason. With ``via``, that URL redirects to them:

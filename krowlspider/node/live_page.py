@@ -53,6 +53,9 @@ _DIGITS_MAX = 15
 # Orders that hold at the process alone that gets them. All others reach each process by themselves.
 _OF_ONE = ("reload", "set")
 _NO_SNAPSHOT = "a crawl of several processes has no snapshot: stop it, and copy the whole folder"
+_NO_SEEDS = (
+    "each process has its own seeds: ask the page of one, or read reports/seeds.tsv at the end"
+)
 _NO_LIMIT = "all processes share max_pages: give another at the next start"
 _BROKEN_OFF = (
     "the process that takes the file does not answer: what it has taken by then stays queued; give"
@@ -93,6 +96,7 @@ class CrawlOfAll:
             "answers": partial(self._of_one, "answers"),
             "explain": self._explain,
             "forecast": self._forecast,
+            "seeds": self._seeds,
             "snapshot": lambda _: failed(HTTPStatus.CONFLICT, _NO_SNAPSHOT),
         }
         orders: dict[str, Route] = {
@@ -235,6 +239,12 @@ class CrawlOfAll:
         from krowlspider.crawl.forecasting import CrawlForecast, summed  # noqa: PLC0415
 
         return _json(asdict(summed(msgspec.convert(found, list[CrawlForecast]))))
+
+    async def _seeds(self, request: web.BaseRequest) -> web.Response:
+        """Reply without tags to the page, which asks for no rows."""
+        if request.query.get("limit") != "0":
+            return failed(HTTPStatus.CONFLICT, _NO_SEEDS)
+        return _json({"total": 0, "seeds": [], "tags": []})
 
     # --- orders ---
 

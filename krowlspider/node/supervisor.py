@@ -277,8 +277,8 @@ class Supervisor:
         frontiers = [each for each in frontiers if each.exists()]
         try:
             tree.reports.mkdir(exist_ok=True)
-            with seeds_of_all(frontiers, tree.reports) as table:
-                return str(write_table(tree.reports, table))
+            with seeds_of_all(frontiers, tree.reports) as tables:
+                return str([write_table(tree.reports, table) for table in tables][-1])
         except (StoreError, OSError) as error:
             logger.warning("The table of seeds is not written: %s", error_text(error))
             return ""

@@ -134,7 +134,13 @@ def import_into(
     url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
     identify = ImportedIdentity(offline(settings), head.seed)
     key_of_seed = pages.seeds.key_of
-    parse = partial(parse_line, identify=identify, url_max=url_max, key_of_seed=key_of_seed)
+    parse = partial(
+        parse_line,
+        identify=identify,
+        url_max=url_max,
+        key_of_seed=key_of_seed,
+        give_words=pages.seeds.give_words,
+    )
     return import_lines(frontier, store, lines, parse, BadLines(BAD_NAMED).add)
 
 

@@ -19,7 +19,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.crawl.answers.retries import TRUNCATED
 from krowlspider.crawl.crawls import crawl_of, job_of
-from krowlspider.crawl.parts import trap_rules
+from krowlspider.crawl.parts import keeps_pages, trap_rules
 from krowlspider.crawl.recrawl import CONTINUOUS
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.logformatter import wants_items
@@ -27,7 +27,15 @@ from krowlspider.engine.requests import Redirects, warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError, counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.spiders.seeds import SeedList, SeedsFile, asked_scope, number, seeds_of
+from krowlspider.spiders.seeds import (
+    SeedList,
+    SeedsFile,
+    asked_scope,
+    asked_until,
+    number,
+    refuse_words,
+    seeds_of,
+)
 from krowlspider.spiders.sitemaps import OptOuts, SitemapReader, is_guessed
 from krowlspider.urls.canonical import host_of
 from krowlspider.urls.encoding import HTML, ContentType, computed_type, encoding_of
@@ -80,6 +88,8 @@ _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
     "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware",
 )
+# Fields of an item, by their keys in the meta of its response.
+_OF_SEED = {"seed": "krowl_seed", "tag": "krowl_tag"}
 # Used only if somebody has set the setting.
 _OPTIONAL_DOWNLOADER_MIDDLEWARES = {
     "HTTPAUTH_DOMAIN": "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware",
@@ -103,6 +113,7 @@ class BroadSpider(Spider):
     ``same_host``   1: follow only links to the page's own host
     ``same_domain`` 1: follow only links to the page's own registrable domain
     ``scope``       new: the five above replace those that the JOBDIR keeps
+    ``until``       seeds: the crawl stops once each seed was fetched, dropped or refused
     """
 
     name = "broad"
@@ -111,7 +122,7 @@ class BroadSpider(Spider):
         **dict.fromkeys(("url", "redirected_from", "status", "depth", "title", "lang"), True),
         **dict.fromkeys(("canonical", "noindex", "content_type", "bytes", "fetch_time"), True),
         **dict.fromkeys(("warc_file", "warc_offset", "warc_record_id"), True),
-        **dict.fromkeys(("redirected_from", TRUNCATED, "price"), False),
+        **dict.fromkeys(("redirected_from", TRUNCATED, "price", "seed", "tag"), False),
     }
     _sitemaps: SitemapReader
     # None: requisites are not fetched.
@@ -158,6 +169,7 @@ class BroadSpider(Spider):
         same_host: str | None = None,
         same_domain: str | None = None,
         scope: str | None = None,
+        until: str | None = None,
         **unknown: str,
     ):
         super().__init__()
@@ -165,9 +177,10 @@ class BroadSpider(Spider):
         if wrong := sorted(name for name in unknown if not name.startswith("_")):
             raise SeedsError(
                 f"the broad spider has no argument {wrong[0]!r}; it has seeds, max_pages,"
-                " max_depth, allow, deny, same_host, same_domain, scope"
+                " max_depth, allow, deny, same_host, same_domain, scope, until"
             )
         self._seeds = None if seeds is None else seeds_of(seeds)
+        self._ends_with_seeds = asked_until(until)
         self._max_pages = number("max_pages", max_pages, "0 for no limit")
         self.asked_scope = asked_scope(
             scope,
@@ -193,6 +206,8 @@ class BroadSpider(Spider):
         if cls is BroadSpider and crawler.settings.getbool("HTTPPROXY_ENABLED"):
             warn_of_proxies()
         spider._limit_depth(crawler.settings)
+        if spider._seeds is not None and not keeps_pages(crawler.settings):
+            refuse_words(spider._seeds)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         if crawler.settings["KROWL_REQUISITES"] != "none":
             from krowlspider.engine.requisites import RequisiteReader  # noqa: PLC0415 - for few crawls
@@ -293,6 +308,8 @@ class BroadSpider(Spider):
             source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         finally:
             scheduler.intake.have_seeds()
+        if self._ends_with_seeds:
+            scheduler.end_with_seeds()
         log_crawled(job_of(self.crawler), self.name, source)
         # URLs of deferred hosts are no pending requests.
         if not (scheduler.has_pending_requests() or job_of(self.crawler).frontier.pending):
@@ -420,8 +437,12 @@ class BroadSpider(Spider):
             # The archive has reported this error; from now on no commit acknowledges any page.
             return
         chain = {"redirected_from": meta["redirect_urls"]} if "redirect_urls" in meta else {}
-        truncated = {TRUNCATED: "disconnect"} if TRUNCATED in response.flags else {}
-        price = {"price": asked} if (asked := price_in(response.headers)) else {}
+        more = {TRUNCATED: "disconnect"} if TRUNCATED in response.flags else {}
+        if asked := price_in(response.headers):
+            more["price"] = asked
+        for name, key in _OF_SEED.items():
+            if key in meta:
+                more[name] = meta[key]
         yield {
             "url": response.url,
             **chain,
@@ -437,8 +458,7 @@ class BroadSpider(Spider):
             "warc_file": where and where.file,
             "warc_offset": where and where.offset,
             "warc_record_id": where and meta["krowl_warc_id"],
-            **truncated,
-            **price,
+            **more,
         }
 
     def _read(self, response: Response) -> Page:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import os
+import re
 import zlib
 from contextlib import suppress
 from itertools import islice
@@ -16,7 +17,16 @@ from typing import IO, TYPE_CHECKING, Any
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.seed_table import SeedLine
 from krowlspider.urls.scope import AskedScope, ScopeRules
-from krowlspider.urls.seeds import BadSeed, ListLine, parse_seed, seed_lines, without_credentials
+from krowlspider.urls.seeds import (
+    BadSeed,
+    ListLine,
+    Seed,
+    SeedWords,
+    parse_seed,
+    seed_lines,
+    split_words,
+    without_credentials,
+)
 from krowlspider.urls.seeds_given import is_file_name, way_out
 
 if TYPE_CHECKING:
@@ -47,6 +57,23 @@ def asked_scope(scope: str | None, **texts: str | None) -> AskedScope:
     except ValueError as error:
         raise SeedsError(str(error)) from error
     return AskedScope(rules, given=bool(given), replaces=scope == "new")
+
+
+def asked_until(until: str | None) -> bool:
+    """Return whether the crawl stops once all seeds are done."""
+    if until not in {None, "seeds"}:
+        raise SeedsError(f"-a until={until}: give seeds, or leave it out")
+    return until is not None
+
+
+def refuse_words(seeds: SeedsFile | SeedList) -> None:
+    """:raises SeedsError: a seed has words; the crawl keeps no rows of pages, which they need"""
+    seeds.text()
+    if seeds.has_words:
+        raise SeedsError(
+            f"{seeds.source} has seeds with words, which need the rows of pages: set"
+            " KROWL_PAGES=True"
+        )
 
 
 def _depth(name: str, text: str) -> int:
@@ -85,11 +112,15 @@ _PROBE = 8192
 _PIECE = 65536
 # Bytes of seeds that go into the archive.
 TEXT_MAX = 10 * 1024 * 1024
+# Words behind a tab, and bytes in which they may begin.
+_WORDS = re.compile(rb"\t[ \t]*\{")
+_WORDS_MAX = 64
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class SeedList:
-    """Seeds that are given with commas between them. ``good`` and ``bad`` count as `SeedsFile`'s.
+    """Seeds that are given with commas between them. ``good``, ``bad`` and ``has_words`` are as of
+    `SeedsFile`. Only a single seed can have words with a comma in them.
 
     :raises SeedsError: a part of the text is no seed, or there is none
     """
@@ -109,11 +140,18 @@ class SeedList:
             ) from error
         self.name = f"-a seeds={shown}"
         self._lines = [
-            SeedLine(number, without_credentials(part.strip()), seed.url, bare=seed.bare)
+            SeedLine(
+                number,
+                without_credentials(split_words(part)[0].strip()),
+                seed.url,
+                bare=seed.bare,
+                words=seed.words,
+            )
             for number, (part, seed) in enumerate(zip(self._parts, seeds, strict=True), 1)
             if seed is not None
         ]
         self.good = len(self._lines)
+        self.has_words = any(line.words for line in self._lines)
         if not self.good:
             raise SeedsError(f"-a seeds={shown!r} has no seed: give a file, a URL or a domain")
 
@@ -153,6 +191,8 @@ class SeedsFile:
     """A file of seeds, plain or gzip.
 
     ``good`` and ``bad`` count the lines read so far. ``name`` is the same for the same file.
+    ``has_words`` is whether a line has words, once `text` has read it. Then each seed of the file
+    has some, which may be empty: what comes from it is counted.
 
     A pipe is copied into a temporary file first, because the seeds are read more than once.
 
@@ -165,6 +205,7 @@ class SeedsFile:
         self.name = str(path.absolute())
         self.good = 0
         self.bad = 0
+        self.has_words = False
         try:
             if path.is_fifo():
                 self._readable = Path(f"/dev/fd/{_copied(path)}")
@@ -194,9 +235,13 @@ class SeedsFile:
         Blocks.
         """
         content = bytearray()
+        end = b""
         with suppress(OSError, EOFError, zlib.error), self._open() as file:
-            while len(content) <= TEXT_MAX and (piece := file.read(_PIECE)):
-                content += piece
+            while (piece := file.read(_PIECE)) and (len(content) <= TEXT_MAX or not self.has_words):
+                self.has_words = self.has_words or bool(_WORDS.search(end + piece))
+                end = piece[-_WORDS_MAX:]
+                if len(content) <= TEXT_MAX:
+                    content += piece
         truncated = len(content) > TEXT_MAX
         if truncated:
             del content[content.rfind(b"\n", 0, TEXT_MAX) + 1 or TEXT_MAX :]
@@ -218,7 +263,14 @@ class SeedsFile:
                     continue
                 if seed is not None:
                     self.good += 1
-                    yield SeedLine(number, shown(line), seed.url, bare=seed.bare)
+                    yield self._line(number, line, seed)
+
+    def _line(self, number: int, line: bytes, seed: Seed) -> SeedLine:
+        if not self.has_words:
+            return SeedLine(number, shown(line), seed.url, bare=seed.bare)
+        text = shown(split_words(line.decode())[0].encode())
+        words = seed.words or SeedWords()
+        return SeedLine(number, text, seed.url, bare=seed.bare, words=words)
 
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
         """Yield the lines of the file, up to the first read error, which is logged."""

@@ -10,12 +10,15 @@ may change at any time.
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from krowlspider.urls.canonical import (
     URL_MAX,
@@ -47,6 +50,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WHITESPACE = " \t\r\n"
 # User name and password, where a URL or a line without a scheme has them.
 _CREDENTIALS = re.compile(r"(^[ \t]*|//)[^/?#\s]*@", re.MULTILINE)
+# Characters of a tag.
+TAG_MAX = 100
+# Whole numbers that a seed may say, each with its least and its greatest value.
+_NUMBERS = {"depth": (0, 32_767), "max_pages": (1, 10**12), "priority": (-100, 100)}
+_WORDS = ("tag", *_NUMBERS)
 
 
 class BadSeed(ValueError):
@@ -61,16 +69,112 @@ class _Readable(Protocol):
     def readline(self, size: int = -1, /) -> bytes: ...
 
 
+class SeedWords(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a seed says of itself, and of all that is found from it.
+
+    - ``tag``: its name in reports; "" without one.
+    - ``depth``: hops from it that are followed. ``max_pages``: pages fetched from it, itself
+      included. None is no limit.
+    - ``priority``: of what is found from it, within a host; greater ones first.
+    """
+
+    tag: str = ""
+    depth: int | None = None
+    max_pages: int | None = None
+    priority: int = 0
+
+    def text(self) -> str:
+        """Return the JSON that `parse_words` reads."""
+        return msgspec.json.encode(self).decode()
+
+
+def words_of(found: object) -> SeedWords:
+    """Return the words in the value of a JSON text.
+
+    :raises BadSeed: it is no object, has an unknown key, or a value that is none of its key
+    """
+    if not isinstance(found, dict):
+        raise BadSeed('the words behind the tab are no JSON object, such as {"tag": "news"}')
+    for name, value in found.items():
+        if name not in _WORDS:
+            raise BadSeed(_unknown_word(name))
+        if name == "tag":
+            if not isinstance(value, str) or not _is_tag(value):
+                raise BadSeed(
+                    f"tag is {_value(value)}: give a text of 1 to {TAG_MAX} printable characters"
+                )
+            continue
+        least, most = _NUMBERS[name]
+        # True is an int.
+        if type(value) is not int or not least <= value <= most:
+            raise BadSeed(
+                f"{name} is {_value(value)}: give a whole number from {least:,} to {most:,}"
+            )
+    return SeedWords(**found)
+
+
+def parse_words(text: str) -> SeedWords:
+    """Return the words in a JSON text; behind it nothing but a comment may stand.
+
+    :raises BadSeed: it is no JSON, a key stands twice, or as of `words_of`
+    """
+    try:
+        found, end = _read_words(text)
+    except BadSeed:
+        raise
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BadSeed(f"the words behind the tab are no JSON: {why[:80]}") from error
+    if _COMMENT.sub("", text[end:]).strip(_WHITESPACE):
+        raise BadSeed(f"{_shown(text[end:].strip())} behind the words")
+    return words_of(found)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise BadSeed(f"{name[:40]!r} stands twice in the words")
+        found[name] = value
+    return found
+
+
+_read_words = json.JSONDecoder(object_pairs_hook=_once).raw_decode
+
+
+def _is_tag(value: str) -> bool:
+    return 0 < len(value) <= TAG_MAX and value.isprintable() and value == value.strip()
+
+
+def _value(value: object) -> str:
+    """Return a value as JSON, shortened."""
+    return json.dumps(value, ensure_ascii=False)[:60]
+
+
+def _unknown_word(name: str) -> str:
+    # A bad line is rare: most starts do not load it.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(name[:40], _WORDS, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown word {name[:40]!r}: {hint}known are {', '.join(_WORDS)}"
+
+
 @dataclass(slots=True)
 class Seed:
-    """A normalised URL to start from; ``bare`` if given without a scheme, so https is a guess."""
+    """A normalised URL to start from; ``bare`` if given without a scheme, so https is a guess.
+
+    ``words`` are its own; None without any.
+    """
 
     url: str
     bare: bool
+    words: SeedWords | None = None
 
 
 def parse_seed(line: bytes) -> Seed | None:
     """Return the seed in a line: a URL, a bare domain (with port or path), or ``rank,domain``.
+    Behind a tab, its words may stand as a JSON object.
 
     None for a blank line, or a comment: "#" at the start of the line or after whitespace.
 
@@ -80,17 +184,32 @@ def parse_seed(line: bytes) -> Seed | None:
         text = line.removeprefix(_BOM).decode()
     except UnicodeDecodeError as e:
         raise BadSeed("not UTF-8") from e
+    text, said = split_words(text)
     text = _COMMENT.sub("", text.strip(_WHITESPACE)).strip(_WHITESPACE)
     if not text:
         return None
     text = _RANKED.sub("", text)
     _check(text)
+    words = parse_words(said) if said else None
     scheme = _SCHEME.match(text)
     if scheme is None:
-        return Seed(_bare_url(text), bare=True)
+        return Seed(_bare_url(text), bare=True, words=words)
     if scheme[1].lower() not in ("http", "https"):
         raise BadSeed(f"scheme {scheme[1]}, neither http nor https")
-    return Seed(_url(text, text), bare=False)
+    return Seed(_url(text, text), bare=False, words=words)
+
+
+def split_words(text: str) -> tuple[str, str]:
+    """Return what stands before the words in a line, and the words; "" without any.
+
+    Words begin with a brace behind the first tab; only tabs and spaces may stand between. A line
+    with a comment before the tab has none.
+    """
+    head, tab, rest = text.partition("\t")
+    said = rest.lstrip(" \t")
+    if not tab or not said.startswith("{") or _COMMENT.search(head):
+        return text, ""
+    return head, said
 
 
 def seed_lines(file: _Readable) -> Iterator[bytes]:
@@ -119,7 +238,8 @@ def _check(text: str) -> None:
     if len(fields) > 3 and fields[1].isdigit() and fields[2].upper() == "IN":
         raise ListLine(f"a record of a zone file: {_shown(text)}")
     if len(fields) > 1:
-        raise BadSeed("whitespace inside")
+        is_worded = fields[1].startswith("{")
+        raise BadSeed("no tab before the words" if is_worded else "whitespace inside")
 
 
 def _bare_url(text: str) -> str:
@@ -233,10 +353,11 @@ def recognise(lines: Iterable[bytes]) -> str | None:
 
 def seed_text(seed: Seed) -> str:
     """Return a seed as a line of a file of seeds, which is read as the same seed."""
-    if not seed.bare:
-        return seed.url
-    host, _, path = seed.url.removeprefix("https://").partition("/")
-    return f"{host}/{path}" if path else host
+    url = seed.url
+    if seed.bare:
+        host, _, path = url.removeprefix("https://").partition("/")
+        url = f"{host}/{path}" if path else host
+    return url if seed.words is None else f"{url}\t{seed.words.text()}"
 
 
 def _named(field: bytes) -> Seed:

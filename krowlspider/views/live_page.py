@@ -11,13 +11,13 @@ from hmac import compare_digest
 from importlib.resources import files
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
 from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
 from krowlspider.crawl.monitoring.page_server import Recent
-from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, Control
+from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, Control
 from krowlspider.errors import data_size, error_text
 from krowlspider.recrawl.indexnow import BODY_MAX as SUBMISSION_MAX
 from krowlspider.recrawl.indexnow import read_body, read_query
@@ -35,12 +35,15 @@ from krowlspider.views.order_fields import (
 from krowlspider.views.ordering import Ordering, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from krowlspider.crawl.crawls import TakeSubmission
     from krowlspider.crawl.explain import Explanation
     from krowlspider.crawl.forecasting import CrawlForecast
     from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.crawl.report import SeedReport
+
+_T = TypeVar("_T")
 
 # Most bytes of a body: a URL, and more.
 BODY_MAX = 16_384
@@ -234,6 +237,7 @@ def routes(
     made: dict[str, Route] = {name: partial(_json, known) for name, known in answers.items()}
     made["explain"] = partial(_json, partial(_explained, answers["explain"], orders))
     made["forecast"] = partial(_json, partial(_forecast, control))
+    made["seeds"] = partial(_json, partial(_seeds, control))
     made["snapshot"] = partial(_json, partial(_snapshot, control))
 
     def events(request: web.BaseRequest) -> Events:
@@ -332,9 +336,23 @@ async def _explained(
 
 async def _forecast(control: Control, request: web.BaseRequest) -> CrawlForecast | None:
     """Return the forecast, which may take some seconds where there are many pages."""
-    made = asyncio.ensure_future(control.forecast(request.query.get("target", "").strip()))
-    while not (await asyncio.wait([made], timeout=_LOOK))[0]:
-        request[MORE_TIME]()
+    return await _in_time(control.forecast(request.query.get("target", "").strip()), request)
+
+
+async def _seeds(control: Control, request: web.BaseRequest) -> SeedReport:
+    """Return the rows of seeds and tags, which may take minutes where there are many seeds."""
+    tag, limit = request.query.get("tag"), _limit(request, 100, SEEDS_MAX)
+    return await _in_time(control.seeds(tag, limit), request)
+
+
+async def _in_time(answer: Coroutine[Any, Any, _T], request: web.BaseRequest) -> _T:
+    """Return an answer; its client waits as long as it takes."""
+    made = asyncio.ensure_future(answer)
+    try:
+        while not (await asyncio.wait([made], timeout=_LOOK))[0]:
+            request[MORE_TIME]()
+    finally:
+        made.cancel()
     return made.result()
 
 

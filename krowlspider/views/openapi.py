@@ -9,7 +9,8 @@ from krowlspider import __version__
 from krowlspider.crawl.explain import Explanation
 from krowlspider.crawl.forecasting import CrawlForecast
 from krowlspider.crawl.nodes.overview import NodeRow
-from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES, PageRow
+from krowlspider.crawl.report import SeedReport
+from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.edit import Covered
 from krowlspider.frontier.admin.view import HostRow, HostView
 from krowlspider.frontier.outcomes import HostAnswer
@@ -74,8 +75,8 @@ _OUTCOME = _record(
 )
 
 
-def _limit(most: int) -> dict[str, Any]:
-    return _parameter("limit", {"type": "integer", "minimum": 1, "maximum": most})
+def _limit(most: int, *, least: int = 1) -> dict[str, Any]:
+    return _parameter("limit", {"type": "integer", "minimum": least, "maximum": most})
 
 
 _NAME = _parameter("name", _TEXT, is_required=True)
@@ -113,6 +114,11 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         "how fresh the pages stay by the schedule; null without a target and a schedule",
         _schema(CrawlForecast | None),
         [_parameter("target", _TEXT)],
+    ),
+    "seeds": (
+        "the rows of seeds, as in seeds.tsv, and of all tags",
+        _schema(SeedReport),
+        [_parameter("tag", _TEXT), _limit(SEEDS_MAX, least=0)],
     ),
     "snapshot": (
         "whether the snapshot that was begun to a folder is whole",

@@ -55,6 +55,7 @@ _MESSAGES = st.builds(
     chain=st.lists(_URLS, max_size=3).map(tuple),
     via=_URLS,
     hop=st.sampled_from(["", "L", "M"]),
+    words=st.sampled_from(["", "{}", '{"tag":"news","depth":2}']),
     meta=st.dictionaries(st.sampled_from(["x", "y"]), _PLAIN.filter(is_plain), max_size=2),
 )
 
@@ -401,3 +402,13 @@ def test_short_and_long_decoding_agree(value: dict[str, Any]) -> None:
             return BadMessage
 
     assert outcome(decode) == outcome(decode_any)
+
+
+def test_words_of_a_seed_are_checked() -> None:
+    start = decode_start(b'https://a.test/\t{"max_pages": 3, "tag": "x"}')
+    assert start == Message("https://a.test/", words='{"tag":"x","max_pages":3}')
+    for words in ('{"depth": -1}', '{"dept": 1}', "[]", "{"):
+        meta = {"krowl_seed": "https://s.test/", "krowl_words": words}
+        for more in ({}, {"method": "POST"}):
+            with pytest.raises(BadMessage, match=r"depth is -1|unknown word|the words behind"):
+                decode(json.dumps({"url": "https://a.test/", "meta": meta, **more}).encode())

@@ -14,8 +14,10 @@ from msgspec import to_builtins
 from msgspec.json import encode as json_of
 
 from bench.venvs import python_of
+from krowlspider.archive.write.records import SEED_TAG
 from krowlspider.corpus.optouts import signals
 from krowlspider.corpus.pages import NoPage, Page, Unreadable, page_of
+from krowlspider.corpus.record import record_of
 from krowlspider.corpus.text.document import LANGUAGES as LANGUAGE_CODES
 from krowlspider.corpus.text.document import (
     MACRO,
@@ -347,3 +349,12 @@ def test_folded_headers_are_whole() -> None:
     assert signals(found.headers, []) == ["noai", "noindex", "tdm-reservation"]
     assert decoded(found.body, found.charset) == ("koi8-r", "Да")
     assert found.headers[-1] == ("a", "b X: y")
+
+
+def test_record_has_the_tag_of_its_seed() -> None:
+    """As the crawl has written it; no other WARC file has one."""
+    stored = response("http://a.test/", html(1))
+    assert page(stored).tag is None
+    head, end, rest = stored.partition(b"WARC-Date:")
+    tagged = page(head + f"{SEED_TAG}: Zürich #1\r\n".encode() + end + rest)
+    assert record_of(tagged, document(html(1)), [], ("a.warc.gz", 0)).tag == "Zürich #1"

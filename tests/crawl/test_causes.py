@@ -86,6 +86,8 @@ DROPPED_TOO = ("robots", "robots-undecided", "no-https", "crawl-delay", "throttl
 # What a spider, a middleware, a restart or a bug causes.
 _ELSEWHERE = {
     *("stopped", "ignored", "not_awaited", "error", "robots_unreachable"),
+    # Of seeds with words: tests/whole_crawls/test_seed_words.py.
+    *("seed_depth", "seed_pages"),
     # Of sheets: tests/whole_crawls/test_policies.py and test_site_policies.py.
     *("depth", "head_type", "max_bytes", "max_pages", "max_seconds"),
     *("sheet_exclude", "sheet_include"),

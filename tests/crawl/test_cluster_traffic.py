@@ -31,7 +31,7 @@ from krowlspider.frontier.seed_table import GIVEN, SeedLine, SeedTable, read_row
 from krowlspider.frontier.store.schema import split_queue_key
 from krowlspider.frontier.store.store import entries
 from krowlspider.spiders.broad import BroadSpider
-from krowlspider.urls.seeds import Seed
+from krowlspider.urls.seeds import Seed, SeedWords
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
@@ -105,6 +105,47 @@ def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
         assert job.frontier.schedule.cache.get("b.test").queue.queued == 0
         ((_, message),) = traffic.outbox.after("b", -1, 10)
         assert decode(message) == Message("http://b.test/", hops=2)
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_words_of_a_seed_come_with_its_urls(tmp_path: Path) -> None:
+    """A node learns them from the first URL of the seed, and sends them on."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path)
+        words = '{"tag":"news","depth":2}'
+        seed = "http://s.test/"
+        await traffic.take_in(
+            [
+                Message("http://a.test/", depth=1, seed=seed, words=words),
+                Message("http://b.test/", depth=1, seed=seed, words=words),
+                Message("http://a.test/own", words='{"max_pages":1}'),
+                Message("http://a.test/plain"),
+            ]
+        )
+        names = job.frontier.seed_names
+        assert names is not None
+        codec = RequestCodec(Spider("news"), seeds=names)
+        ((_, message),) = traffic.outbox.after("b", -1, 10)
+        assert decode(message).words == words
+        key = names.key_of(seed)
+        found = {url: Entry(url, depth, seed=key) for depth, url in enumerate("abcd")}
+        assert [names.words_at(entry) for entry in found.values()] == [SeedWords("news", 2)] * 4
+        assert names.words is not None
+        assert names.words.refusal(Entry("http://a.test/", 3, seed=key)) == "seed_depth"
+        assert names.words_at(Entry("http://a.test/own")) == SeedWords(max_pages=1)
+        assert names.words_at(Entry("http://a.test/plain")) is None
+        for entry, said in (
+            (Entry("http://c.test/", 2, seed=key), words),
+            (Entry("http://a.test/own"), '{"max_pages":1}'),
+            (Entry("http://a.test/plain"), ""),
+        ):
+            assert decode(codec.message(entry)).words == said
+            always = decode(codec.message(entry, always=True))
+            assert (always.words, always.meta) == (said, {})
+        assert codec.request(Entry("http://c.test/", 2, seed=key)).meta["krowl_tag"] == "news"
         await job.close()
 
     asyncio.run(main())

@@ -185,6 +185,31 @@ def test_lines_of_an_export_keep_what_they_say(tmp_path: Path) -> None:
     assert depths == {"/": 0, "/1": 2, "/2": 0}
 
 
+def test_words_of_seeds_are_taken(tmp_path: Path) -> None:
+    """Of lines of seeds and of exports; bad ones are named, and the rest is crawled."""
+    file = (
+        'http://a.test:PORT/\t{"tag": "late"}\nhttp://b.test:PORT/\t{"depht": 1}\n'
+        '{"url": "http://c.test:PORT/", "words": {"tag": "json"}}\n'
+        '{"url": "http://d.test:PORT/", "words": {"max_pages": 0}}\n'
+        '{"url": "http://e.test:PORT/1", "depth": 2, "seed": "http://e.test:PORT/",'
+        ' "words": {"depth": 1}}\n'
+    )
+    (found,), crawl, asked = taken(tmp_path, file)
+    assert asked == {("z.test", "/"), ("a.test", "/"), ("c.test", "/")}
+    assert (found.new, found.bad) == (3, 2)
+    assert [(each["line"], str(each["reason"])[:20]) for each in found.bad_lines] == [
+        (2, "unknown word 'depht'"),
+        (4, "max_pages is 0: give"),
+    ]
+    tags = {urlsplit(item["url"]).hostname: item.get("tag") for item in crawl.items}
+    assert tags == {"z.test": None, "a.test": "late", "c.test": "json"}
+    # It is deeper than its seed allows, which only the pop knows.
+    assert crawl.stats["krowl/frontier/dropped_count/seed_depth"] == 1
+    (refused,), _, _ = taken(tmp_path / "off", file, settings={"KROWL_PAGES": False})
+    assert (refused.new, refused.bad) == (0, 5)
+    assert "set KROWL_PAGES=True" in str(refused.bad_lines[0]["reason"])
+
+
 def test_seeds_are_those_of_a_start(tmp_path: Path) -> None:
     """The scope says which links are followed; exclusions hold for all."""
     file = "http://a.test:PORT/no/1\nhttp://a.test:PORT/x.zip\nhttp://a.test:PORT/excluded\n"

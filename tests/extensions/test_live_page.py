@@ -109,6 +109,9 @@ def check_the_api(crawl: SimpleNamespace) -> None:
     # No page comes back by the schedule.
     assert api(crawl, "forecast") is None
     assert api(crawl, "forecast?target=90%25%201d")["whole"]["pages"] >= 1
+    seeds = api(crawl, "seeds")
+    assert (seeds["total"], [row["seed"] for row in seeds["seeds"]]) == (1, [own])
+    assert api(crawl, "seeds?limit=0") == {"total": 0, "seeds": [], "tags": []}
     assert api(crawl, "history")["fields"] == list(FIELDS)
     (page,) = [row for row in api(crawl, "pages") if row["url"] == own]
     assert (page["outcome"], page["status"]) == ("done", 200)
@@ -123,6 +126,7 @@ def check_bad_questions(crawl: SimpleNamespace) -> None:
     assert "sorted by one of queued" in api(crawl, "hosts?sort=names", 400)["error"]
     for limit in ("0", "-1", "201", "x", "9" * 5000):
         assert "give 1 to 200" in api(crawl, f"hosts?limit={limit}", 400)["error"]
+    assert "give 1 to 999" in api(crawl, "seeds?limit=1000", 400)["error"]
     assert "'90' is no target" in api(crawl, "forecast?target=90", 400)["error"]
     assert "no snapshot is being taken" in api(crawl, "snapshot?folder=/none", 400)["error"]
     assert "give 1 to 100" in api(crawl, "pages?limit=101", 400)["error"]
@@ -250,6 +254,7 @@ def check_the_document(crawl: SimpleNamespace) -> None:
         ("nodes", ""),
         ("explain", f"?url={own}"),
         ("forecast", "?target=90%25%201d"),
+        ("seeds", "?tag=none&limit=0"),
     ):
         about = paths[f"/api/v1/{path}"]["get"]
         content = about["responses"]["200"]["content"]

@@ -21,6 +21,9 @@ _SAMPLE = f"{_PAGES}/sample.py", ("tests/frontier/pages/test_sample.py",)
 _DUE = "krowlspider/frontier/due_pages.py", _TESTS
 _PLANNER = f"{_PAGES}/planner.py", _TESTS
 _ROWS = "krowlspider/frontier/pages/rows.py", _TESTS
+_ROW = "krowlspider/frontier/pages/rows.py", ("tests/frontier/pages/test_rows.py",)
+_INDEXNOW = f"{_RECRAWL}/indexnow.py", ("tests/recrawl/test_indexnow.py",)
+_VERSIONS = "krowlspider/corpus/copies/versions.py", ("tests/corpus/test_versions.py",)
 _QUEUES = "krowlspider/frontier/entry_queues.py", _TESTS
 _TRANSFER = "krowlspider/frontier/moves/transfer.py", _TESTS
 _REBUILD = "krowlspider/frontier/admin/repair.py", _TESTS
@@ -179,6 +182,34 @@ _TABLE = (
     (
         *("future-dates", "future dates are worth nothing", _HINTS),
         *("not _OLDEST <= date <= now", "not _OLDEST <= date"),
+    ),
+    (
+        *("errors-are-changes", "an error that may pass is no change", _ROW),
+        *("new.status != row.status and not may_pass(row.status)", "new.status != row.status"),
+    ),
+    (
+        *("demand-of-a-lost-row", "a row that is forgotten leaves no demand", _PLANNER),
+        *("self._lost.append((self._host(name), less))", "pass"),
+    ),
+    (
+        *("times-of-another-clock", "a node without a schedule takes no times", _TRANSFER),
+        *("[(identity, without_plan(row, name)) for identity, row in taken]", "taken"),
+    ),
+    (
+        *("any-folder-of-a-key", "the folder of a key bounds its URLs", _INDEXNOW),
+        *("if not _path(url).startswith(folder)", "if False"),
+    ),
+    (
+        *("any-host-of-a-submission", "a site names its own pages only", _INDEXNOW),
+        *("or host_of(whole) != host", ""),
+    ),
+    (
+        *("urls-without-end-wait", "submissions that wait are bounded", _INDEXNOW),
+        *("if self.held + count > HELD_MAX:\n            raise", "if False:\n            raise"),
+    ),
+    (
+        *("a-post-is-its-page", "the answer to a POST is no version of its page", _VERSIONS),
+        *("url_digest(fetch.resource or line.url)", "url_digest(line.url)"),
     ),
     (
         *("shared-dates", "a date that all pages share is worth nothing", _HINTS),

@@ -454,3 +454,52 @@ def posted(url: str, body: bytes) -> int:
         with error:
             status = error.code
     return status
+
+
+@pytest.mark.slow
+def test_seeds_keep_their_words_at_all_processes(tmp_path: Path) -> None:
+    """Depth and tag go with what is found on a domain of another process. Each counts its own
+    pages, and the tables have the sums. A crawl stops once all seeds are over, at whatever
+    process."""
+    far = [f"far{n}.test" for n in range(8)]
+    spec = [
+        page("/robots.txt", "", status=404),
+        page("/", anchors(*(f"http://{name}:{{port}}/1" for name in far))),
+        page("^/1$", anchors("/2")),
+        page("^/2$", anchors("/3")),
+        page("^/3$", "too deep"),
+    ]
+    with MockWeb(spec=spec) as web:
+        lines = [
+            f'{web.url("wide.test")}\t{{"tag": "wide", "depth": 2}}',
+            f'{web.url("near.test")}\t{{"tag": "near", "depth": 0}}',
+        ]
+        crawl = node_crawl(web, tmp_path, 2, lines)
+        crawl.run()
+        assert crawl.ends == ["finished"]
+        asked = sorted((entry.host.partition(":")[0], entry.path) for entry in pages(web.log()))
+        more = tmp_path / "more.txt"
+        more.write_text("\n".join(web.url(f"late{n}.test", "/3") for n in range(12)))
+        crawl.arguments = {"seeds": more, "until": "seeds"}
+        crawl.run()
+        assert crawl.ends == ["finished"]
+    assert asked == sorted(
+        [("wide.test", "/"), ("near.test", "/"), *((name, f"/{n}") for name in far for n in (1, 2))]
+    )
+    reports = crawl.jobdir / "reports"
+    names, *rows = (row.split("\t") for row in (reports / "seeds.tsv").read_text().splitlines())
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    assert [(row["outcome"], row["tag"], row["pages"]) for row in found[:2]] == [
+        ("limited: depth", "wide", "17"),
+        ("limited: depth", "near", "1"),
+    ]
+    assert {row["outcome"] for row in found[2:]} == {"done"}
+    names, *rows = (row.split("\t") for row in (reports / "tags.tsv").read_text().splitlines())
+    assert {row[0]: row[names.index("pages")] for row in rows if row[0]} == {
+        "wide": "17",
+        "near": "1",
+    }
+    # What was found from the wide seed is at both processes.
+    shown = [text_of(crawl, "frontier", "--pages", folder=each) for each in crawl.folders]
+    stored = [[json.loads(line) for line in text.splitlines()] for text in shown]
+    assert [{row.get("tag") for row in some} >= {"wide"} for some in stored] == [True, True]

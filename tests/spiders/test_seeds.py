@@ -13,6 +13,7 @@ import pytest
 
 from krowlspider.errors import SeedsError
 from krowlspider.spiders.seeds import TEXT_MAX, SeedsFile, seeds_of
+from krowlspider.urls.seeds import SeedWords
 from tests.support.crawling import frontier_view, write_seeds
 from tests.support.crawls import page, pages, refused
 from tests.support.simulated_crawl import SimulatedCrawl
@@ -243,3 +244,30 @@ def test_file_without_a_seed_is_fine_when_urls_are_queued(tmp_path: Path) -> Non
         crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run()
         assert [entry.path for entry in pages(web.log())] == ["/", "/a"]
         assert frontier_view(crawl.jobdir)["queued"] == 0
+
+
+def test_words_of_one_line_have_all_lines_counted(tmp_path: Path) -> None:
+    """Also where the first words are behind what is archived; a table of seeds has no words."""
+    plain = "".join(f"https://a.test/{'x' * 900}{n}\n" for n in range(TEXT_MAX // 900))
+    path = tmp_path / "seeds.txt"
+    path.write_text(f'{plain}https://b.test/#x\t{{"depth": 1}} # y\nhttps://c.test/\t{{"depth"}}\n')
+    seeds = SeedsFile(path)
+    assert not seeds.has_words
+    text, truncated = seeds.text()
+    assert truncated
+    assert b"b.test" not in text
+    assert seeds.has_words
+    *some, good, bad = [line for lines in seeds.chunks() for line in lines]
+    assert {line.words for line in some} == {SeedWords()}
+    assert (good.text, good.words) == ("https://b.test/#x", SeedWords(depth=1))
+    assert (bad.words, bad.number) == (None, len(some) + 2)
+    assert bad.error.startswith("the words behind the tab are no JSON")
+
+
+def test_plain_seeds_have_no_words(tmp_path: Path) -> None:
+    seeds = SeedsFile(write_seeds(tmp_path / "seeds.txt", ["a.test", "https://b.test/{x}"]))
+    seeds.text()
+    assert not seeds.has_words
+    assert [line.words for lines in seeds.chunks() for line in lines] == [None, None]
+    (line,) = next(seeds_of('https://a.test/\t{"depth": 1}').chunks())
+    assert (line.text, line.words) == ("https://a.test/", SeedWords(depth=1))

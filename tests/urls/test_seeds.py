@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import URL_MAX, normalise
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, seed_text
+from krowlspider.urls.seeds import BadSeed, Seed, SeedWords, parse_seed, parse_words, seed_text
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,86 @@ def test_any_line_is_a_normalised_seed_or_none_or_bad(line: bytes) -> None:
     if seed is not None:
         assert normalise(seed.url) == seed.url
         assert parse_seed(seed_text(seed).encode()) == seed
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("{}", SeedWords()),
+        (
+            '{"tag": "news", "depth": 2, "max_pages": 500, "priority": 5}',
+            SeedWords("news", 2, 500, 5),
+        ),
+        ('  {"depth": 0, "priority": -100}', SeedWords(depth=0, priority=-100)),
+        ('{"tag": "a # b"}  # a comment', SeedWords("a # b")),
+        ('{"tag": "Zürich 7 %"}\r\n', SeedWords("Zürich 7 %")),
+        (f'{{"tag": "{"x" * 100}", "depth": 32767}}', SeedWords("x" * 100, 32767)),
+    ],
+)
+def test_words_follow_a_tab(words: str, expected: SeedWords) -> None:
+    for url, bare in (("https://a.test/", False), ("a.test", True), ("7,a.test", True)):
+        seed = parse_seed(f"{url}\t{words}".encode())
+        assert seed == Seed("https://a.test/", bare=bare, words=expected)
+        assert seed is not None
+        assert parse_seed(seed_text(seed).encode()) == seed
+
+
+_RANGES = {"depth": "0 to 32,767", "max_pages": "1 to 1,000,000,000,000", "priority": "-100 to 100"}
+_TAG = "give a text of 1 to 100 printable characters"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ('{"dept": 2}', "unknown word 'dept': did you mean 'depth'? known are tag, depth"),
+        ('{"x": 2}', "unknown word 'x': known are tag, depth, max_pages, priority"),
+        ('{"depth": 2', "the words behind the tab are no JSON: Expecting ',' delimiter"),
+        ('{"depth": 2} 3', "'3' behind the words"),
+        ('{"depth": 2, "depth": 3}', "'depth' stands twice in the words"),
+        ('{"a":' * 9000, "no JSON: maximum recursion depth"),
+        ('{"depth": ' + "9" * 9000 + "}", "no JSON: Exceeds the limit"),
+        ('{"tag": 7}', f"tag is 7: {_TAG}"),
+        ('{"tag": ""}', f'tag is "": {_TAG}'),
+        ('{"tag": " x"}', f'tag is " x": {_TAG}'),
+        ('{"tag": "a\\tb"}', f'tag is "a\\tb": {_TAG}'),
+        ('{"tag": "\\ud800"}', _TAG),
+        (f'{{"tag": "{"x" * 101}"}}', _TAG),
+        *(
+            (f'{{"{name}": {value}}}', f"{name} is {value}: give a whole number from {span}")
+            for name, span in _RANGES.items()
+            for value in ("true", '"2"', "null", "2.5", "[]", "-101", str(10**12 + 1))
+        ),
+        ('{"max_pages": 0}', "max_pages is 0: give a whole number from 1"),
+    ],
+)
+def test_bad_words_say_why(words: str, reason: str) -> None:
+    with pytest.raises(BadSeed) as caught:
+        parse_seed(f"https://a.test/\t{words}".encode())
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'https://a.test/ {"tag": "x"}', "no tab before the words"),
+        (b'https://a.test/\t["x"]', "whitespace inside"),
+        (b'a.test x\t{"tag": "x"}', "whitespace inside"),
+    ],
+)
+def test_words_elsewhere_are_bad(line: bytes, reason: str) -> None:
+    with pytest.raises(BadSeed, match=reason):
+        parse_seed(line)
+
+
+@pytest.mark.parametrize("line", [b'# a.test\t{"tag": 1}', b'\t{"tag": 1}', b"# x\t{"])
+def test_comments_have_no_words(line: bytes) -> None:
+    assert parse_seed(line) is None
+
+
+@given(st.text() | st.dictionaries(st.sampled_from(["tag", "depth"]), st.integers()).map(str))
+def test_any_words_are_read_or_bad(text: str) -> None:
+    try:
+        words = parse_words(text)
+    except BadSeed:
+        return
+    assert parse_words(words.text()) == words

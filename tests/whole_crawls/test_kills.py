@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tests.mockweb.log import Entry
 
 KILLS = 15
-# 3,000 pages and their redirects. Without pages that answer 429 first: after a kill in between they
+# 2,000 pages and their redirects. Without pages that answer 429 first: after a kill in between they
 # would answer it again.
-GRAPH = Graph(hosts=125, pages=24, seed=9, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+GRAPH = Graph(hosts=125, pages=16, seed=9, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
 # At most 85 pages a second, so that there are commits between two kills.
 DELAY = 1.5
 SETTINGS = {

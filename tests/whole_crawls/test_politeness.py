@@ -98,7 +98,7 @@ def by_domain(entry: Entry) -> str:
 
 
 # Seconds of the simulated crawl and of the real one.
-LONG, SHORT = 300.0, 90.0
+LONG, SHORT = 300.0, 120.0
 # The ends of the processes, as shares of the whole time. The one at KILLED is a kill -9.
 STOPS = (0.25, 0.5, 0.75, 1.0)
 KILLED = 1

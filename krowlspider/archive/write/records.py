@@ -54,6 +54,10 @@ class Receipt(Struct, eq=False):
     date: float = 0.0
 
 
+# A field of our own: WARC 1.1, section 4, allows them.
+SEED_TAG = "Krowl-Seed-Tag"
+
+
 class Capture(Struct, eq=False):
     """One HTTP exchange as it was on the wire.
 
@@ -68,7 +72,8 @@ class Capture(Struct, eq=False):
     ``receipt``, if there is one, before the record's future is set.
 
     ``original`` is the record that an answer 304 confirms. ``says_nothing``: it is a 304 that
-    confirms none, and is stored as a response.
+    confirms none, and is stored as a response. ``tag`` is that of the seed that it came from, ""
+    without one.
     """
 
     identity: str
@@ -87,6 +92,7 @@ class Capture(Struct, eq=False):
     receipt: Receipt | None = None
     original: Original | None = None
     says_nothing: bool = False
+    tag: str = ""
 
     @property
     def size(self) -> int:
@@ -390,7 +396,8 @@ class RecordMaker:
         if made_of != self._made_of:
             self._shared = self._about(capture.url, capture.started) + _wire_lines(capture.wire)
             self._made_of = made_of
-        return _named(kind, identity) + self._shared
+        head = _named(kind, identity) + self._shared
+        return head + _line(SEED_TAG, capture.tag) if capture.tag else head
 
     def _about(self, url: str, started: float) -> str:
         return (

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 
 from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.page.requisites.requisite import Requisite
-from krowlspider.urls.seeds import BadSeed, parse_seed
+from krowlspider.urls.seeds import BadSeed, parse_seed, parse_words
 
 # Levels of lists and objects in meta, fewer than any later step can fail on.
 MAX_NESTING = 8
@@ -169,8 +169,9 @@ class Message(Struct, omit_defaults=True):
     """A URL on its way to its owner; ``hops`` counts the owners to which it was sent.
 
     ``bare``, ``chain``, ``via`` and ``hop`` are as in a queue entry, ``seed`` is the URL of the
-    seed that it came from. ``meta`` is a user's own data, ``rest`` what a request has besides GET
-    and URL, by the names of Scrapy's ``Request``.
+    seed that it came from, ``words`` are those of the seed as JSON, "" without any. ``meta`` is a
+    user's own data, ``rest`` what a request has besides GET and URL, by the names of Scrapy's
+    ``Request``.
     """
 
     url: str
@@ -183,6 +184,7 @@ class Message(Struct, omit_defaults=True):
     via: str = ""
     hop: str = ""
     seed: str = ""
+    words: str = ""
     meta: dict[str, Any] = {}
     rest: dict[str, Any] = {}
 
@@ -215,6 +217,7 @@ class _LinkMeta(Struct, omit_defaults=True, forbid_unknown_fields=True, frozen=T
     krowl_via: str = ""
     krowl_hop: Annotated[str, Meta(max_length=1)] = ""
     krowl_seed: str = ""
+    krowl_words: str = ""
 
 
 _NO_META = _LinkMeta()
@@ -242,6 +245,20 @@ _REST = [name for name in _Request.__struct_fields__ if name not in {"url", "pri
 _PLAIN = _Request("")
 # Many messages have the same seed.
 _check_seed = lru_cache(4096)(check_url)
+
+
+@lru_cache(4096)
+def _check_words(text: str) -> str:
+    """Return the words of a seed in their usual form.
+
+    :raises BadMessage: they are none
+    """
+    try:
+        return parse_words(text).text()
+    except BadSeed as error:
+        raise BadMessage(str(error)[:200]) from error
+
+
 _encode = msgspec.json.Encoder().encode
 _decode_link = msgspec.json.Decoder(_Link).decode
 _decode_request = msgspec.json.Decoder(_Request).decode
@@ -258,6 +275,7 @@ def encode(message: Message) -> bytes:
         message.via,
         message.hop if message.via else "",
         message.seed,
+        message.words,
     )
     if not (message.meta or message.rest or message.chain):
         # msgspec leaves out this very object, not one that equals it.
@@ -297,10 +315,10 @@ def decode_start(data: bytes) -> Message:
     :raises BadMessage: it is neither
     """
     if not data.lstrip().startswith(b"{"):
-        url, bare = _seed(data)
-        return Message(url, bare=bare)
+        url, bare, words = _seed(data)
+        return Message(url, bare=bare, words=words)
     start = _decode(_decode_start, data)
-    url, bare = _seed(start.url.encode())
+    url, bare, _ = _seed(start.url.encode())
     message = _message(url, start.priority, start.meta, {})
     message.depth = start.depth or message.depth
     message.bare = bare
@@ -369,6 +387,7 @@ def _message_of(url: str, priority: int, meta: _LinkMeta) -> Message:
         via=via,
         hop=check_hop(meta.krowl_hop) if via else "",
         seed=_check_seed(meta.krowl_seed) if meta.krowl_seed else "",
+        words=_check_words(meta.krowl_words) if meta.krowl_words else "",
     )
 
 
@@ -387,14 +406,15 @@ def _bounded(data: bytes) -> bytes:
     return data
 
 
-def _seed(data: bytes) -> tuple[str, bool]:
+def _seed(data: bytes) -> tuple[str, bool, str]:
+    """Return URL, whether it is bare, and the words as JSON."""
     try:
         seed = parse_seed(data)
     except BadSeed as error:
         raise BadMessage(str(error)[:200]) from error
     if seed is None:
         raise BadMessage("no URL")
-    return check_url(seed.url), seed.bare
+    return check_url(seed.url), seed.bare, "" if seed.words is None else seed.words.text()
 
 
 def _message(url: str, priority: int, meta: dict[str, Any], rest: dict[str, Any]) -> Message:

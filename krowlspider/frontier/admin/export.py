@@ -23,18 +23,23 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.pages.planner import demand_of, lessen_demand
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, read_row
 from krowlspider.frontier.pages.rows import rows_in
-from krowlspider.frontier.pages.seed_names import seed_reader
+from krowlspider.frontier.pages.seed_names import seed_reader, words_reader
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import host_in, split_queue_key
 from krowlspider.frontier.store.store import Store, all_entries, delete
 from krowlspider.urls.canonical import host_of, normalise
-from krowlspider.urls.seeds import Seed, parse_seed
+from krowlspider.urls.seeds import TAG_MAX, Seed, SeedWords, parse_seed, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Protocol
 
     from krowlspider.frontier.frontier import Frontier
+
+    class GiveWords(Protocol):
+        def __call__(self, seed: str, words: SeedWords, /, *, is_tag: bool) -> object: ...
+
 
 _Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 # What a 4-byte float may have.
@@ -50,11 +55,12 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     ``warc_date`` is the WARC-Date of the record that has the payload. ``warc_url`` is its URL if it
     is another one. ``text_digest`` is that of the main text. ``estimate``: changes seen, and in how
     many seconds. ``seed``: the URL of the seed that it came from, which may be itself; missing
-    where that is not known.
+    where that is not known. ``tag``: that of this seed; missing without one.
     """
 
     url: str
     seed: str | UnsetType = UNSET
+    tag: Annotated[str, Meta(max_length=TAG_MAX)] | UnsetType = UNSET
     status: Annotated[int, Meta(ge=0, le=999)]
     depth: Annotated[int, Meta(ge=0, le=0xFFFF)] = 0
     first_fetch: datetime
@@ -72,10 +78,11 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
 
     @classmethod
-    def of_row(cls, row: PageRow, seed: str) -> Self:
+    def of_row(cls, row: PageRow, seed: str, tag: str = "") -> Self:
         return cls(
             url=row.url,
             seed=seed or UNSET,
+            tag=tag or UNSET,
             status=row.status,
             depth=row.depth,
             first_fetch=_date(row.first),
@@ -92,6 +99,11 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             warc_url=row.elsewhere or UNSET,
             estimate=row.estimate or UNSET,
         )
+
+    @property
+    def words(self) -> SeedWords | None:
+        """Return what is known of the words of its seed."""
+        return words_of({"tag": self.tag}) if self.tag else None
 
     def row(self, url_max: int, key_of_seed: Callable[[str], bytes]) -> PageRow:
         """Return the row, which names no record: that is in the archive of another crawl, and a
@@ -132,7 +144,7 @@ def page_lines(
     ``host``, ``status`` and ``since``: only those of a host, with a status, and fetched last at a
     time in seconds since the epoch or after it.
     """
-    seed_of = seed_reader(store)
+    seed_of, words = seed_reader(store), words_reader(store)
     for row in rows_in(store, host):
         if row is None:
             yield None
@@ -140,7 +152,9 @@ def page_lines(
             # A sitemap or a feed is no page.
             continue
         elif (status is None or row.status == status) and row.last >= since:
-            yield msgspec.json.encode(PageLine.of_row(row, seed_of(row))).decode()
+            said = None if words is None else words(row)
+            line = PageLine.of_row(row, seed_of(row), "" if said is None else said.tag)
+            yield msgspec.json.encode(line).decode()
 
 
 def is_page_line(line: bytes) -> bool:
@@ -148,12 +162,21 @@ def is_page_line(line: bytes) -> bool:
     return b'"first_fetch"' in line
 
 
-def page_in(line: bytes, url_max: int, key_of_seed: Callable[[str], bytes]) -> PageRow:
-    """Return the row in a line of `page_lines`; ``key_of_seed`` returns the key of a seed.
+def page_in(
+    line: bytes,
+    url_max: int,
+    key_of_seed: Callable[[str], bytes],
+    give_words: GiveWords = lambda *_, is_tag: None,
+) -> PageRow:
+    """Return the row in a line of `page_lines`; the functions are as in `parse_line`.
 
     :raises ValueError: it is none; the message says why
     """
-    return msgspec.json.decode(line, type=PageLine).row(url_max, key_of_seed)
+    found = msgspec.json.decode(line, type=PageLine)
+    words, row = found.words, found.row(url_max, key_of_seed)
+    if words is not None:
+        give_words(found.seed or row.url, words, is_tag=True)
+    return row
 
 
 def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> int:
@@ -226,7 +249,8 @@ _OF_URLFRONTIER = re.compile(rb'\s*{\s*"(discovered|known)"')
 
 def export_lines(store: Store) -> Iterator[str]:
     """Yield a line for each queued entry, then for each poison one, by host."""
-    poison, seed_of = store.items(schema.POISON), seed_reader(store)
+    poison = store.items(schema.POISON)
+    seed_of, words = seed_reader(store), words_reader(store)
     for state, found in (("queued", all_entries(store)), ("poison", poison)):
         for key, value in found:
             priority = split_queue_key(key)[0]
@@ -234,6 +258,8 @@ def export_lines(store: Store) -> Iterator[str]:
             line = EntryLine.of_entry(entry, priority, state)
             if entry.seed:
                 line.seed = seed_of(entry) or UNSET
+            if words is not None and (said := words(entry)) is not None:
+                line.words = msgspec.to_builtins(said)
             yield msgspec.json.encode(line).decode()
 
 
@@ -287,25 +313,41 @@ def parse_line(
     *,
     url_max: int,
     key_of_seed: Callable[[str], bytes] = lambda _: b"",
+    give_words: GiveWords = lambda *_, is_tag: None,
 ) -> Candidate | PageRow | None:
     """Return the candidate of a line as `line_of` reads it, or the row of a page, as `page_lines`
     writes it; None for a blank line and a comment.
 
     ``identify`` returns the identity of an entry, None for one that is queued without, and raises
     ValueError for a request that cannot be imported. ``key_of_seed`` returns the key of a seed.
+    ``give_words`` is called with the URL of a seed and its words, of which ``is_tag`` only the tag
+    is known.
 
     :raises ValueError: the line cannot be imported; the message says why
     """
     if is_page_line(line):
-        return page_in(line, url_max, key_of_seed)
+        return page_in(line, url_max, key_of_seed, give_words)
     found = line_of(line, url_max)
     if found is None:
         return None
     if isinstance(found, Seed):
         entry, priority = Entry(found.url, bare=found.bare), 0
+        seed, words = found.url, found.words
     else:
         entry, priority = found.entry(url_max, key_of_seed), found.priority
-    return Candidate(host_of(entry.url), identify(entry), entry, priority)
+        seed, words = found.seed or entry.url, said_in(found)
+    candidate = Candidate(host_of(entry.url), identify(entry), entry, priority)
+    if words is not None:
+        give_words(seed, words, is_tag=False)
+    return candidate
+
+
+def said_in(line: EntryLine) -> SeedWords | None:
+    """Return the words of a line's seed.
+
+    :raises ValueError: they are none
+    """
+    return None if line.words is UNSET else words_of(line.words)
 
 
 def import_lines(

@@ -32,6 +32,7 @@ from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, H
 from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.robots_groups import BODY_MAX
+from krowlspider.urls.seeds import SeedWords, parse_words, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,8 @@ class Part:
     - ``entries``: (priority, entry, identity); an entry without one is queued even if known.
     - ``poison``: (priority, entry). ``done``: identities that are not queued any more.
     - ``robots``: (authority, record). ``seeds``: (URL, state), as in the table of seeds. ``pages``:
-      (identity, stored row). ``seed_names``: URLs of the seeds that these came from.
+      (identity, stored row). ``seed_names``: URLs of the seeds that these came from, each with its
+      words, None without any.
     - ``used``: what the host has used of the limits of sheets, as in `Quotas.of_host`.
     """
 
@@ -68,7 +70,7 @@ class Part:
     robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
     seeds: list[tuple[str, str]] = field(default_factory=list)
     pages: list[tuple[bytes, bytes]] = field(default_factory=list)
-    seed_names: list[str] = field(default_factory=list)
+    seed_names: list[tuple[str, SeedWords | None]] = field(default_factory=list)
     used: dict[str, Used] = field(default_factory=dict)
 
     def identity(self, entry: Entry) -> bytes | None:
@@ -207,7 +209,8 @@ class Chunk(ChunkId, kw_only=True, omit_defaults=True):
     - ``number``: counts from 0. ``last``: no chunk follows. ``record``: in the first chunk.
     - ``robots``: pairs of authority and record. ``seeds``: pairs of URL and state. ``pages``: pairs
       of identity and stored row. ``done``: identities that are not queued any more, in a row.
-    - ``seed_names``: URLs of the seeds that entries and pages, in any chunk, came from.
+    - ``seed_names``: URLs of the seeds that entries and pages, in any chunk, came from, with their
+      words as in a file of seeds.
     """
 
     number: _Number
@@ -282,10 +285,11 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
     for identity, row in chunk.pages:
         _check_row(identity, row, name, url_max)
     part.pages = chunk.pages
-    for url in chunk.seed_names:
+    for line in chunk.seed_names:
+        url, said = split_words(line)
         if len(url) > url_max or normalise(url) != url:
             raise ValueError(f"no normalised URL of a seed: {url[:80]!r}")
-    part.seed_names = chunk.seed_names
+        part.seed_names.append((url, parse_words(said) if said else None))
     return part
 
 

@@ -265,7 +265,7 @@ class Departure:
                 queued.add(identity)
             item = EntryItem.of_entry(entry, split_queue_key(key)[0], state)
             item.strikes, item.free, item.seed_key = entry.strikes, free, entry.seed
-            yield from self._seed_name(entry.seed, named)
+            yield from self._seed_name(self._seed_key(entry), named)
             if entry.due:
                 # An entry that is due goes before those that were not tried.
                 item.wait = max(0.0, entry.due - now)
@@ -284,7 +284,19 @@ class Departure:
         if key not in named:
             named.add(key)
             if url := read_seed(self._all.store, key):
-                yield "seed_names", self._all.most, 2 * len(url), url
+                names = self._frontier.seed_names
+                seed = None if names is None or names.words is None else names.words.of(key)
+                line = url if seed is None else f"{url}\t{seed.words.text()}"
+                yield "seed_names", self._all.most, 2 * len(line), line
+
+    def _seed_key(self, entry: Entry) -> bytes:
+        """Return the key of the seed that an entry came from; of a seed, its own if it has words,
+        else none."""
+        names = self._frontier.seed_names
+        if entry.seed or names is None or names.words is None:
+            return entry.seed
+        key = names.words.key_of_entry(entry)
+        return b"" if names.words.of(key) is None else key
 
     def end(self) -> Iterator[None]:
         """Remove the host, which has arrived, some in each step. A restart completes it."""

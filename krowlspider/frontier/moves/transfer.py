@@ -152,8 +152,10 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     for url, state in part.seeds:
         take_state(frontier.store, url, state, batch)
     if frontier.pages is not None:
-        for url in part.seed_names:
+        for url, words in part.seed_names:
             frontier.pages.seeds.key_of(url)
+            if words is not None:
+                frontier.pages.seeds.begin_words().learn(url, words)
     if part.used and frontier.quotas is not None:
         frontier.quotas.take(host.name, part.used, batch)
     if part.pages:

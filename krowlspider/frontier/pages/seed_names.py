@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.store.schema import SEED_SIZE, seed_name_key
+from krowlspider.frontier.store.schema import SEED_SIZE, SEED_WORDS, seed_name_key
 from krowlspider.frontier.store.store import put
 from krowlspider.urls.canonical import normalise
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.pages.row import PageRow
+    from krowlspider.frontier.seed_words import WordedSeeds
     from krowlspider.frontier.store.store import Store
+    from krowlspider.urls.seeds import SeedWords
 
 # Seeds that are kept in memory.
 _KEPT = 10_000
@@ -24,7 +26,8 @@ class SeedNames:
     """The URLs of the seeds whose pages have led to others.
 
     A queue entry and a row name their seed by its key, the begin of its identity. All nodes of a
-    crawl have the same keys. ``identify`` returns the identity of a URL.
+    crawl have the same keys. ``identify`` returns the identity of a URL. ``words`` has the seeds
+    with words; None while no seed has any.
     """
 
     def __init__(self, store: Store, identify: Callable[[str], bytes]):
@@ -32,6 +35,31 @@ class SeedNames:
         self._identify = identify
         self._keys: dict[str, bytes] = {}
         self._urls: dict[bytes, str] = {}
+        self.words: WordedSeeds | None = None
+        if has_words(store):
+            self.begin_words()
+
+    def begin_words(self) -> WordedSeeds:
+        """Return ``words``, which are there from now on."""
+        if self.words is None:
+            # Most crawls have no seed with words.
+            from krowlspider.frontier.seed_words import WordedSeeds  # noqa: PLC0415
+
+            self.words = WordedSeeds(self._store, self.key_of, self._identify)
+        return self.words
+
+    def give_words(self, seed: str, words: SeedWords, *, is_tag: bool = False) -> None:
+        """Set the words of a seed. With ``is_tag``, only its tag is known: a seed with words keeps
+        its own."""
+        if is_tag:
+            self.begin_words().learn(seed, words)
+        else:
+            self.begin_words().give([(seed, words)])
+
+    def words_at(self, entry: Entry) -> SeedWords | None:
+        """Return the words of the seed that an entry came from; None if it has none."""
+        seed = None if self.words is None else self.words.of_entry(entry)
+        return None if seed is None else seed.words
 
     def key_of(self, url: str) -> bytes:
         """Return the key of a seed, whose URL is written if it is new; empty for what is no
@@ -63,6 +91,26 @@ def read_seed(store: Store, key: bytes) -> str:
     """Return the URL of a seed, as `SeedNames.url_of`."""
     found = store.get(seed_name_key(key)) if key else None
     return "" if found is None else found.decode()
+
+
+def has_words(store: Store) -> bool:
+    """Return whether a seed of a frontier has words."""
+    return next(iter(store.keys(SEED_WORDS)), None) is not None
+
+
+def words_reader(store: Store) -> Callable[[Entry | PageRow], SeedWords | None] | None:
+    """Return a function that returns the words of the seed that an entry or a row came from; None
+    where no seed has words."""
+    if not has_words(store):
+        return None
+    from krowlspider.frontier.seed_words import keys_of_seeds, read_words  # noqa: PLC0415
+
+    key_of, words_at = keys_of_seeds(store), lru_cache(_KEPT)(partial(read_words, store))
+
+    def words_of(page: Entry | PageRow) -> SeedWords | None:
+        return words_at(page.seed or (b"" if page.depth else key_of(page.url)))
+
+    return words_of
 
 
 def seed_reader(store: Store) -> Callable[[Entry | PageRow], str]:

@@ -53,6 +53,8 @@ key                          value
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
 ``K``                        hosts that ask for a price: JSON ``{host: [price, answers]}``
+``M`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
+``N`` key                    what was fetched from a seed with words: JSON, as ``M``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -124,6 +126,8 @@ PAUSE = b"G"
 POSITION = b"H"
 SEED_IDENTITY = b"I"
 FINDER = b"J"
+SEED_WORDS = b"M"
+SEED_FETCHED = b"N"
 PAGES = b"P"
 RECRAWL_PASS = b"Q"
 TRUST = b"R"
@@ -208,6 +212,14 @@ def hints_key(host: str) -> bytes:
 
 def seed_name_key(key: bytes) -> bytes:
     return SEED_NAME + key
+
+
+def seed_words_key(key: bytes) -> bytes:
+    return SEED_WORDS + key
+
+
+def seed_fetched_key(key: bytes) -> bytes:
+    return SEED_FETCHED + key
 
 
 def soft_not_found_key(host: str) -> bytes:

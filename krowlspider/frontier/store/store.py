@@ -429,6 +429,12 @@ def put_owner(store: Store, seed: int, ring: str) -> None:
         put(store, schema.OWNER, _owner(seed, ring))
 
 
+def identity_seed(store: Store) -> int | None:
+    """Return the seed of the identities of a store's job; None if it names none."""
+    owner = store.get(schema.OWNER)
+    return None if owner is None else int.from_bytes(owner[:8], "big")
+
+
 def _owner(seed: int, ring: str) -> bytes:
     return seed.to_bytes(8, "big") + ring.encode()
 

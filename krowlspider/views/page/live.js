@@ -432,6 +432,35 @@ async function refreshForecast() {
   setTimeout(refreshForecast, again);
 }
 
+// --- seeds by tag ---
+
+const TAGS_EACH = 60000;
+const TAGS_SHOWN = 200;
+
+function showTags(tags) {
+  at("seeds").hidden = false;
+  at("tags").replaceChildren(...tags.slice(0, TAGS_SHOWN).map((each) => {
+    const row = element("tr");
+    const counts = [each.seeds, each.done, each.limited, each.failed, each.waiting, each.pages];
+    const cells = [...counts.map(number), rate(each.bytes / 1e6), each.last_fetch || "–"];
+    const name = element("td");
+    name.append(clipped("span", each.tag || "(no tag)"));
+    row.append(name, ...cells.map((text) => element("td", text)));
+    return row;
+  }));
+}
+
+// All seeds are read for it, so this is asked seldom.
+async function refreshTags() {
+  try {
+    const found = await ask("seeds", { limit: 0 });
+    if (found.tags.length) showTags(found.tags);
+  } catch {
+    // Several processes have no common table of seeds.
+  }
+  setTimeout(refreshTags, TAGS_EACH);
+}
+
 // --- nodes ---
 
 function showNodes(found) {
@@ -489,3 +518,4 @@ for (const id of ["sort", "only"]) {
 at("sorting").addEventListener("submit", (event) => event.preventDefault());
 refresh();
 refreshForecast();
+refreshTags();
