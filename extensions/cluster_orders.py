@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.posts import OrderAsk, Plain
+    from krowlspider.cluster.transport.posts import OrderAsk, Outcome
 
 
 class ClusterOrders:
@@ -26,5 +26,5 @@ class ClusterOrders:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def on_order(self, order: OrderAsk) -> Plain:
+    def on_order(self, order: OrderAsk) -> Outcome:
         return carry_out(self._crawler, order)

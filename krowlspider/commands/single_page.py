@@ -56,6 +56,8 @@ class SinglePage:
         elif "{contact}" in agent:
             own["USER_AGENT"] = scrapy.USER_AGENT
         own["ADDONS"] = {}
+        # Without a job nothing looks at sheets.
+        own["KROWL_POLICIES"] = None
         settings.setdict(own, priority="cmdline")
 
     def _spiders(self, args: list[str], opts: argparse.Namespace) -> list[str]:

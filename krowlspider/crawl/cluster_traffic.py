@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.ring import Counters
-    from krowlspider.cluster.transport.posts import Plain
+    from krowlspider.cluster.transport.posts import Outcome
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
@@ -76,7 +76,7 @@ class ClusterTraffic:
         settings: BaseSettings,
         is_out_of_work: Callable[[], bool],
         seeds: SeedsFirst,
-        carry_out: Callable[[OrderAsk], Plain],
+        carry_out: Callable[[OrderAsk], Outcome],
     ):
         self._job = job
         self._codec = codec

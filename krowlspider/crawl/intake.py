@@ -312,8 +312,7 @@ class Intake:
             page=page,
         )
         if words is not None and via is not None and not (is_first or chain or request):
-            # A sitemap names URLs at its own depth: for its seed they are one hop away.
-            reasons = words.refuse(seed_key, depth + (hop == "M"), reasons)
+            reasons = words.refuse(seed_key, depth, reasons)
         # A redirect has the depth of the URL that it comes from.
         are_seeds = via is None or (bool(chain) and not depth and request is None)
         priority = (

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from krowlspider.cluster.transport.posts import Outcome as Said
     from krowlspider.cluster.transport.posts import Plain
 
 logger = logging.getLogger(__name__)
@@ -297,7 +298,7 @@ class Steering:
 
     # --- other nodes ---
 
-    async def ask_owner(self, owner: str, name: str, fields: Plain) -> Plain:
+    async def ask_owner(self, owner: str, name: str, fields: Plain) -> Said:
         """Have a node carry an order out; return its outcome.
 
         :raises OwnerError: it cannot carry it out, or does not answer

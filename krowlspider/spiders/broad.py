@@ -253,7 +253,7 @@ class BroadSpider(Spider):
 
     @cached_property
     def _sites(self) -> Sites | None:
-        return job_of(self.crawler).sites
+        return job_of(self.crawler).sites if self._has_sheets else None
 
     @cached_property
     def _reader_for_sites(self) -> RequisiteReader:

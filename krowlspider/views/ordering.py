@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.posts import Plain
+    from krowlspider.cluster.transport.posts import Outcome as Said
     from krowlspider.engine.importing import Taken
 
 # The statuses of an owner that does not answer.
@@ -352,7 +352,7 @@ def _effect(given: _Given) -> str:
     return f"there is no block of {rule}" if kind == BLOCK else f"{rule} is not paused"
 
 
-def carry_out(crawler: Crawler, asked: OrderAsk) -> Plain:
+def carry_out(crawler: Crawler, asked: OrderAsk) -> Said:
     """Carry an order out that a person has given to another node, and return its outcome.
 
     :raises BadMessage: it is no order for an owner

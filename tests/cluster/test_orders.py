@@ -53,7 +53,8 @@ def changed(message: OrderAsk | OrderReply, **fields: object) -> bytes:
 
 def test_messages_are_read_as_written() -> None:
     reply = OrderReply(1, 7, {"done": True, "message": "it goes on"})
-    for message in (ASK, reply, OrderReply(1, 7, error="no host", status=404)):
+    listed = OrderReply(1, 7, {"sheets": ["delay = 5.0: sheet news, line 12"]})
+    for message in (ASK, reply, listed, OrderReply(1, 7, error="no host", status=404)):
         assert decode_order(encode_order(message)) == message
 
 

@@ -45,6 +45,7 @@ class Filed(scrapy.Spider):
             ["shell", "--nolog", "-c", "response.text"], "<title>A title", marks=pytest.mark.slow
         ),
         ([*PARSE, "-s", "KROWL_OPT_OUTS=1", "-s", "KROWL_REQUISITES=any"], "'title': 'Another'"),
+        ([*PARSE, "-s", "KROWL_POLICIES=sheets.toml"], "'title': 'Another'"),
     ],
     ids=str,
 )

@@ -80,7 +80,10 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
     """Exact sets of pages, rows of seeds and tags, items and rows of pages. What a seed finds on
     another domain is the seed's; redirects, robots.txt and sitemaps are no pages."""
     sitemap = "<urlset><url><loc>http://c.test:{port}/f1</loc></url></urlset>"
+    other = "<urlset><url><loc>http://i.test:{port}/c8</loc></url></urlset>"
     spec = [
+        {"host": "i.test", **page("/robots.txt", "Sitemap: http://i.test:{port}/map.xml")},
+        {"host": "i.test", **page("/map.xml", other)},
         {"host": "c.test", **page("/robots.txt", "Sitemap: http://c.test:{port}/map.xml")},
         {"host": "c.test", **page("/map.xml", sitemap)},
         {"path": "/moved", "status": 302, "headers": {"Location": "/c0"}, "body": ""},
@@ -97,6 +100,7 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
             url("e.test", "/f1"): "",
             url("bad.test", "/c0"): '{"dept": 2}',
             url("h.invalid", "/"): '{"tag": "gone"}',
+            url("i.test", "/f2"): '{"depth": 1}',
         }
         lines = [f"{seed}\t{words}" for seed, words in seeds.items()]
         settings = {"RETRY_TIMES": 0, "KROWL_SITEMAPS": True, "KROWL_WARC_REVISIT": False}
@@ -109,8 +113,9 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
         "d.test": ["/away"],
         "e.test": ["/f1"],
         "far.test": ["/c0", "/c1"],
+        "i.test": ["/c8", "/f2", "/map.xml"],
     }
-    a, b, c, d, e, _, gone = seeds
+    a, b, c, d, e, _, gone, i = seeds
     rows = figures(crawl)
     assert rows[:5] == [
         (a, "limited: depth", "news", "3", "depth: 1"),
@@ -122,6 +127,7 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
     assert rows[5][1].startswith("invalid: unknown word 'dept': did you mean 'depth'?")
     assert rows[6][0] == gone
     assert rows[6][2:] == ("gone", "0", "")
+    assert rows[7] == (i, "limited: depth", "", "2", "depth: 1")
     kinds = ("tag", "seeds", "done", "limited", "failed", "waiting", "pages")
     assert figures(crawl, "tags", kinds)[1:] == [
         ("Zürich #1", "1", "0", "1", "0", "0", "3"),
@@ -129,7 +135,7 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
         ("news", "2", "0", "2", "0", "0", "8"),
         ("press", "1", "0", "1", "0", "0", "1"),
     ]
-    assert dropped(crawl)["seed_depth"] == 3
+    assert dropped(crawl)["seed_depth"] == 4
     assert dropped(crawl)["seed_pages"] == 27
     items = {(item["url"], item["seed"], item.get("tag")) for item in crawl.items}
     assert items == {
@@ -139,11 +145,14 @@ def test_words_hold_in_one_crawl(tmp_path: Path) -> None:
         (d, d, "Zürich #1"),
         *((url("far.test", path), d, "Zürich #1") for path in asked["far.test"]),
         (e, e, None),
+        *((url("i.test", path), i, None) for path in ("/f2", "/c8")),
     }
     tags = {(each, tag) for each, _, tag in items}
     files = {
         (url("c.test", "/map.xml"), "press"),
         (url("c.test", "/robots.txt"), None),
+        (url("i.test", "/map.xml"), None),
+        (url("i.test", "/robots.txt"), None),
     }
     assert archived_tags(crawl) == tags | files
     stored = lines_of(crawl, "--pages")
@@ -240,12 +249,15 @@ def test_crawl_stops_when_all_seeds_are_over(tmp_path: Path) -> None:
 
 def test_words_without_rows_of_pages_do_not_start(tmp_path: Path) -> None:
     with SimulatedWeb(spec=SITE) as web:
-        lines = [web.url("a.test", "/f1"), f'{web.url("b.test", "/f1")}\t{{"depth": 1}}']
-        crawl = crawl_of(web, tmp_path, lines, settings={"KROWL_PAGES": False})
-        assert "set KROWL_PAGES=True" in refused(crawl)
+        worded = [web.url("a.test", "/f1"), f'{web.url("b.test", "/f1")}\t{{"depth": 1}}']
+        off = {"settings": {"KROWL_PAGES": False}}
+        assert "set KROWL_PAGES=True" in refused(crawl_of(web, tmp_path, worded, **off))
         assert not web.log()
-        lines = [line.partition("\t")[0] for line in lines]
-        crawl_of(web, tmp_path, lines, settings={"KROWL_PAGES": False}).run()
+        lines = [line.partition("\t")[0] for line in worded]
+        crawl_of(web, tmp_path, lines, **off).run()
+        # Nor do those that an earlier start has given.
+        crawl_of(web, tmp_path, worded).run()
+        assert "seeds of this JOBDIR have words" in refused(crawl_of(web, tmp_path, lines, **off))
         wrong = crawl_of(web, tmp_path, lines, arguments={"until": "seed"})
         assert "-a until=seed: give seeds" in refused(wrong)
 

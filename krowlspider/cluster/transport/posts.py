@@ -94,7 +94,7 @@ VERSION = 1
 MAX_ORDER_MESSAGE = 1 << 17
 
 _Number = Annotated[int, Meta(ge=0, lt=2**52)]
-# A field of an order, or of its outcome.
+# A field of an order, or of its outcome, which may have lists of text too.
 Value = str | int | float | bool | None
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -121,7 +121,7 @@ class OrderReply(Struct, tag="reply", forbid_unknown_fields=True, omit_defaults=
 
     version: int
     number: _Number
-    outcome: dict[str, Value] = {}
+    outcome: dict[str, Value | list[str]] = {}
     error: str = ""
     status: Annotated[int, Meta(ge=400, le=599)] = 400
 
@@ -155,6 +155,7 @@ def decode_order(data: bytes) -> OrderAsk | OrderReply:
 
 if TYPE_CHECKING:
     Plain = Mapping[str, Value]
+    Outcome = Mapping[str, Value | list[str]]
 
 # Seconds that a reply may take. A client of the API is answered within five.
 WAIT = 4.0
@@ -181,7 +182,7 @@ class OrderPost(MemoryOutbox):
         self._numbers = count(secrets.randbits(51))
         self._asked: dict[int, asyncio.Future[OrderReply]] = {}
 
-    async def ask(self, node: str, who: str, name: str, fields: Plain) -> Plain:
+    async def ask(self, node: str, who: str, name: str, fields: Plain) -> Outcome:
         """Have a node carry an order out; return its outcome, which is durable there.
 
         :raises OwnerError: the node cannot carry it out, or does not answer
@@ -223,7 +224,7 @@ class OrderPost(MemoryOutbox):
             asked.set_result(reply)
 
 
-def reply_to(order: OrderAsk, carry_out: Callable[[OrderAsk], Plain]) -> OrderReply:
+def reply_to(order: OrderAsk, carry_out: Callable[[OrderAsk], Outcome]) -> OrderReply:
     """Carry an order of another node out, and return the reply, which is to be sent.
 
     ``carry_out`` returns the outcome. It raises `OwnerError` if the order cannot be carried out.
