@@ -469,3 +469,44 @@ def test_sheets_decide_when_a_page_is_fetched_again(tmp_path: Path) -> None:
             again.append({name for name, count in asked.items() if count > 1 - len(again)})
             assert asked["a.test"] >= 2
     assert again == [{"a.test"}, {"a.test", "b.test"}]
+
+
+def test_nothing_is_archived_of_a_site_that_is_left_out(tmp_path: Path) -> None:
+    """Neither its metadata, nor its failures, nor its large pages. Its robots.txt is."""
+    sheet = '[[sheet]]\nname = "a"\nmatch = ["a.test"]\narchive = false\n'
+    spec = [
+        ROBOTS,
+        page("/", anchors("/cut", "/large")),
+        page("/cut", "cut off", close_early=3),
+        {"path": "/large", "size": 2_000_000},
+    ]
+    crawl, log = crawled(
+        tmp_path,
+        spec,
+        *("a.test/", "b.test/large"),
+        RETRY_TIMES=0,
+        KROWL_POLICIES=policies(tmp_path, sheet),
+        KROWL_WARC_ALSO="metadata,failures",
+    )
+    asked = [entry.path for entry in log if entry.host.startswith("a.test")]
+    assert sorted(asked) == ["/", "/cut", "/large", "/robots.txt"]
+    records = valid_records(crawl.jobdir / "warc")
+    about = {path_of(each.url) for each in records if "WARC-Target-URI" in each}
+    assert {path for path in about if path.startswith("a.test/")} == {"a.test/robots.txt"}
+    digests = {path_of(row["url"]): row["payload_digest"] for row in page_rows(crawl.jobdir)}
+    assert digests.keys() == {"a.test/", "a.test/large", "b.test/large"}
+    assert digests["a.test/large"] == digests["b.test/large"]
+
+
+def test_head_for_all_sites_needs_no_sheets(tmp_path: Path) -> None:
+    spec = [
+        ROBOTS,
+        page("/", anchors("/film", "/text")),
+        {"path": "/film", "headers": {"Content-Type": "video/mp4"}, "body": "film"},
+        page("/text", ""),
+    ]
+    crawl, log = crawled(tmp_path, spec, "a.test/", KROWL_HEAD=1)
+    assert [f"{entry.method} {entry.path}" for entry in log[2:]] == [
+        *("HEAD /film", "HEAD /text", "GET /text"),
+    ]
+    assert crawl.stats["krowl/frontier/dropped_count/head_type"] == 1
