@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HOSTS_MAX = 65_536
 # Errors of a file that are named; further ones are only counted.
 _ERRORS_MAX = 20
+# Length of the prefix that is known of the IPv6 address of a host.
+_SITE = 64
 # The authority of an http or https URL begins at this index or before it.
 _AUTHORITY = 8
 
@@ -264,6 +266,15 @@ class Policies:
                 self._contradictions.append((sheet.line_of(name), text))
 
     # --- resolving ---
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether a sheet covers a block of addresses."""
+        return bool(self._blocks)
+
+    def has_block_of(self, address: str) -> bool:
+        """Return whether a sheet covers a block that has an IP address."""
+        return next(self._of_address(address), None) is not None
 
     def of_host(self, host: str, address: str = "") -> HostPolicies | None:
         """Return the sheets of a host from `host_of`; None if none covers it. ``address`` is its IP
@@ -501,9 +512,15 @@ def _match(given: object) -> _Match:
     text = given.strip()
     if "/" in text and (text.partition("/")[0].strip("0123456789.") == "" or text.count(":") > 1):
         try:
-            return "block", str(ip_network(text.replace("[", "").replace("]", "")))
+            network = ip_network(text.replace("[", "").replace("]", ""))
         except ValueError as error:
             raise ValueError(f"{text[:80]!r} is no block of addresses: {error}") from None
+        if network.version == 6 and network.prefixlen > _SITE:
+            raise ValueError(
+                f"{text[:80]!r}: of IPv6, blocks are known up to /{_SITE}: write"
+                f" {network.supernet(new_prefix=_SITE)}"
+            )
+        return "block", str(network)
     if text.startswith("host:"):
         return "host", ordered_host(text.removeprefix("host:"))
     if "://" in text or ("/" in text and ")" not in text):

@@ -171,6 +171,7 @@ def test_an_error_names_file_line_and_way_out(rows: str, error: str) -> None:
         ),
         ("example.org/a", "has a path but is no SURT prefix"),
         ("192.0.2.1/24", "is no block of addresses"),
+        ("2001:db8::7/128", "blocks are known up to /64: write 2001:db8::/64"),
         ("a b", "is no host, domain or SURT prefix"),
         ("www*.example.org", "is no host, domain or SURT prefix"),
         ("org,example,)news", "is no SURT prefix such as org,example,)/news"),

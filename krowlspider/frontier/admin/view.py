@@ -26,7 +26,7 @@ from krowlspider.frontier.hosts.host import (
 from krowlspider.frontier.hosts.host_record import decode_host, holds_of
 from krowlspider.frontier.outcomes import read_prices
 from krowlspider.frontier.schedule.orders import BLOCK, DELAY, PAUSE, read_orders, rules_in
-from krowlspider.frontier.shares import CROWD
+from krowlspider.frontier.shares import CROWD, address_in
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters, read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix, split_queue_key
@@ -273,7 +273,7 @@ def view_of(
 
 def _sheets(policies: Policies, host: Host) -> list[str]:
     """Return what sheets decide for a host as a whole."""
-    address = host.shares.address[1:].removesuffix("/64")
+    address = address_in(host.shares.address)
     lines = policies.explained(f"http://{host.name}/", address)
     found = policies.of_host(host.name, address)
     if found is not None and found.has_paths:
