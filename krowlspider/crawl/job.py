@@ -446,14 +446,13 @@ class Job:
         return "" if found is None else address_in(found.shares.address)
 
     def admission(self, host: Host, *, is_page: bool) -> Callable[[str], bool]:
-        """Return what decides at an IP address whether a request of a host may be sent there now.
-
-        If its sheets were not known before its address was, a page is put back once.
-        """
+        """Return what decides at an IP address whether a request of a host may be sent there now:
+        it has room, and no other sheets hold there."""
         reserve, policies = self.frontier.schedule.reserve_address, self.policies
-        if policies is None or not is_page:
+        if policies is None:
             return partial(reserve, host)
-        return lambda address: not policies.are_new(host.name, address) and reserve(host, address)
+        permit = partial(policies.permit, host.name, is_page=is_page)
+        return lambda address: permit(address) and reserve(host, address)
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX

@@ -107,12 +107,16 @@ class SitePolicies:
     def _of_known(self, host: str) -> HostPolicies | None:
         return self.policies.of_host(host, self._address_of(host))
 
-    def are_new(self, host: str, address: str) -> bool:
-        """Return whether sheets of a block of addresses hold for a host only from now on, as it was
-        not known that it is at this IP address."""
-        if not self.policies.has_blocks or self._address_of(host):
-            return False
-        return self.policies.has_block_of(address_in(places_of(address)[0]))
+    def permit(self, host: str, address: str, *, is_page: bool) -> bool:
+        """Return whether a request may go to an IP address: the sheets for its host, by which it
+        was made, are those for the host at this address. The first robots.txt may go to any.
+
+        Otherwise who sets the address of a name could have the credentials of a block sent to it.
+        """
+        known = self._address_of(host)
+        if not self.policies.has_blocks or not (known or is_page):
+            return True
+        return self.policies.blocks_agree(known, address_in(places_of(address)[0]))
 
     @property
     def policies(self) -> Policies:

@@ -272,9 +272,9 @@ class Policies:
         """Whether a sheet covers a block of addresses."""
         return bool(self._blocks)
 
-    def has_block_of(self, address: str) -> bool:
-        """Return whether a sheet covers a block that has an IP address."""
-        return next(self._of_address(address), None) is not None
+    def blocks_agree(self, address: str, other: str) -> bool:
+        """Return whether sheets cover the same blocks of two IP addresses; "" is in none."""
+        return list(self._of_address(address)) == list(self._of_address(other))
 
     def of_host(self, host: str, address: str = "") -> HostPolicies | None:
         """Return the sheets of a host from `host_of`; None if none covers it. ``address`` is its IP
