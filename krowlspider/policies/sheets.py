@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.errors import KrowlError, counted
 from krowlspider.policies.keys import KEYS, REWRITES, Policy
-from krowlspider.urls.canonical import host_of, name_of, normalise, orders_for
+from krowlspider.urls.canonical import host_of, is_public_suffix, name_of, normalise, orders_for
 from krowlspider.urls.seeds import block_rule, is_domain, is_plain_name, ordered_host, rule_name
 
 if TYPE_CHECKING:
@@ -508,7 +508,7 @@ def _match(given: object) -> _Match:
         raise ValueError(f"{given!r} is not a text")  # noqa: TRY004
     if is_plain_name(given):
         # As `block_rule` reads it, in half the time.
-        return "below" if is_domain(given) else "host", given
+        return "below" if is_domain(given) else "host", _no_suffix(given)
     text = given.strip()
     if "/" in text and (text.partition("/")[0].strip("0123456789.") == "" or text.count(":") > 1):
         try:
@@ -532,7 +532,24 @@ def _match(given: object) -> _Match:
     if bracket and path:
         return _path_match(surt, path)
     rule = block_rule(text)
-    return "below" if rule[-1] == "," else "host", rule_name(rule)
+    name = rule_name(rule)
+    return "below" if rule[-1] == "," else "host", name if {",", ")"} & {*text} else _no_suffix(
+        name
+    )
+
+
+def _no_suffix(name: str) -> str:
+    """Return a name that is no public suffix: whoever writes com alone means all names below it.
+
+    :raises ValueError: it is one
+    """
+    if is_public_suffix(name):
+        surt = ",".join(reversed(name.split(".")))
+        raise ValueError(
+            f"{name!r} is a public suffix: write '{surt},' for all names below it, or 'host:{name}'"
+            " for the host of this name alone"
+        )
+    return name
 
 
 def _path_match(surt: str, path: str) -> _Match:
