@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
+from scrapy.exceptions import DownloadCancelledError
 
 from krowlspider.crawl.crawls import job_of, node_of
 from krowlspider.engine.scheduler import Scheduler
@@ -138,6 +139,16 @@ class IndexNow:
             self._count("refused_count/late")
         else:
             await self._follow(submission, waits=True)
+
+    def failed(self, failure: Failure) -> None:
+        """End the check of a key whose file was not read: it is wrong if the file is too long,
+        else unknown, so that a further submission has it checked again."""
+        request: Request = failure.request  # type: ignore[attr-defined]
+        key, _, _ = request.meta[_META]
+        submission = Submission(host_of(request.url), key, request.url, ())
+        right = False if failure.check(DownloadCancelledError) else None
+        self._keys.checked(submission, job_of(self._crawler).monotonic(), right=right)
+        self._count("refused_count/key")
 
     async def _follow(self, submission: Submission, *, waits: bool) -> None:
         """Bring known pages forward, and queue unknown ones as links of the host. If it ``waits``,
