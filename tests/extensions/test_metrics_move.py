@@ -47,6 +47,19 @@ UNMOVED = {
     "tests/crawl/handover/test_hosts_that_stay.py": ["krowl_cluster_stays"],
     "tests/whole_crawls/test_site_hints.py": [
         *("krowl_recrawl_hinted_total", "krowl_recrawl_hinted_changed_total"),
+        *("krowl_indexnow_refused_total", "krowl_indexnow_taken_total"),
+    ],
+    "tests/whole_crawls/test_policies.py": [
+        *("krowl_policies_failed_total", "krowl_policies_faulty"),
+        *("krowl_policies_reload_total", "krowl_policies_sheets"),
+    ],
+    "tests/whole_crawls/test_site_policies.py": [
+        *("krowl_archive_left_out_total", "krowl_head_request_total"),
+        "krowl_robots_overridden_total",
+    ],
+    "tests/whole_crawls/test_identity.py": [
+        *("krowl_identity_challenged_total", "krowl_identity_refused_total"),
+        *("krowl_identity_signed_total", "krowl_prices_asked_total"),
     ],
     "tests/engine/test_steering.py": ["krowl_control_change_total"],
     "tests/whole_crawls/test_disk_full.py": ["krowl_disk_pauses_total"],

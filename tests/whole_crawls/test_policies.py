@@ -201,6 +201,7 @@ def test_sheets_change_under_a_running_crawl(tmp_path: Path) -> None:
     assert crawl.stats["krowl/policies/failed_count"] == 1
     assert crawl.stats["krowl/policies/reload_count"] == 1
     assert crawl.stats["krowl/policies/faulty"] == 0
+    assert crawl.stats["krowl/policies/sheets"] == 1
     assert archived(crawl) == [b"", excluding.encode()]
 
 
