@@ -18,6 +18,7 @@ from scrapy.exceptions import DownloadCancelledError
 from krowlspider.crawl.crawls import job_of, node_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.pages.hinted import Hint
+from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.recrawl.indexnow import (
     EXPIRES,
@@ -31,7 +32,7 @@ from krowlspider.recrawl.indexnow import (
     Submission,
     is_right,
 )
-from krowlspider.urls.canonical import host_of
+from krowlspider.urls.canonical import authority_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -108,7 +109,9 @@ class IndexNow:
             "download_maxsize": FILE_MAX,
             _META: about,
         }
-        queued = Scheduler.of(self._crawler).intake.discover(
+        queued = not self._is_disallowed(submission.location) and Scheduler.of(
+            self._crawler
+        ).intake.discover(
             [submission.location],
             depth=0,
             via=submission.host,
@@ -119,6 +122,14 @@ class IndexNow:
         if not queued:
             self._keys.checked(submission, job.monotonic(), right=None)
             raise Refused(UNFIT, "host", "this crawl does not fetch the file of the key")
+
+    def _is_disallowed(self, url: str) -> bool:
+        """Return whether the robots.txt that is known refuses a URL that no sheet may permit. A URL
+        that is refused at the pop ends no check."""
+        job = job_of(self._crawler)
+        if job.sites is not None or not self._crawler.settings.getbool("ROBOTSTXT_OBEY"):
+            return False
+        return job.robots.verdict(authority_of(url), url) is Verdict.DISALLOWED
 
     async def read(self, response: Response) -> None:
         """Check a key by its file, and follow the submission that waits for it.

@@ -222,9 +222,13 @@ def test_a_submission_brings_its_pages_forward_once_its_key_is_right(tmp_path: P
 
 @pytest.mark.slow
 def test_a_key_file_that_cannot_be_read_ends_its_check(tmp_path: Path) -> None:
-    """A page for errors of 50 KB is no key, and no check waits for an answer that never comes: four
-    of them would keep the right key of the host out for a day."""
+    """A page for errors of 50 KB is no key, and no check waits for an answer that never comes, or
+    for a file that robots.txt refuses: four would keep the host's right key out for a day."""
     site, said = News("/none", urlset), list[int]()
+    site["/robots.txt"] = Raw(
+        answer(b"Content-Type: text/plain", body=b"User-agent: *\nDisallow: /refused")
+    )
+    refused = [f"refused-{number}" for number in range(WAITING_MAX)]
     wrong = [f"soft-404-key-{number}" for number in range(WAITING_MAX)]
     for key in wrong:
         site[f"/{key}.txt"] = Raw(answer(HTML, body=b"x" * 50_000))
@@ -235,7 +239,8 @@ def test_a_key_file_that_cannot_be_read_ends_its_check(tmp_path: Path) -> None:
 
         def give() -> Script:
             yield is_running
-            for key in (*wrong, *wrong, *(f"no-answer-{n}" for n in range(WAITING_MAX)), KEY):
+            silent = [f"no-answer-{number}" for number in range(WAITING_MAX)]
+            for key in (*wrong, *wrong, *silent, *refused, KEY):
                 given = submit(f"{site.root}/p3", key=key)
                 yield given.done
                 said.append(given.result()[0])
@@ -244,7 +249,8 @@ def test_a_key_file_that_cannot_be_read_ends_its_check(tmp_path: Path) -> None:
             interrupt()
 
         _, asked = crawl(web, tmp_path, give(), **ON, RETRY_TIMES=0)
-    assert said == [202] * WAITING_MAX + [403] * WAITING_MAX + [202] * (WAITING_MAX + 1)
+    statuses = [202, 403, 202, 422]
+    assert said == [*(status for status in statuses for _ in range(WAITING_MAX)), 202]
     assert "/p3" in asked
 
 
