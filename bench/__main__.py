@@ -22,6 +22,7 @@
   documentation (``--sets DIR``; docs/recrawl-schedule.md)
 - ``requisites``: what it costs to find the requisites of a page
 - ``rows``: the frontier with rows of pages (``--urls 50000000 --queued-hosts 500000``)
+- ``sheets``: 100,000 sheets of KROWL_POLICIES
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
 - ``handover``: hosts sent from node to node through Redis
@@ -61,6 +62,7 @@ from bench import (
     recrawl,
     requisites,
     ringsim,
+    sheets,
     stages,
     trees,
 )
@@ -97,6 +99,12 @@ def _rows(args: argparse.Namespace) -> None:
     figures = pagerows.measure(args.urls[0], args.queued_hosts[0], args.scratch)
     print(pagerows.table(figures))
     _write("rows", figures)
+
+
+def _sheets(args: argparse.Namespace) -> None:
+    figures = sheets.measure(100_000, args.rounds)
+    print(json.dumps(figures))
+    _write("sheets", figures)
 
 
 def _page(args: argparse.Namespace) -> None:
@@ -302,6 +310,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "recrawl": _recrawl,
     "requisites": _requisites,
     "rows": _rows,
+    "sheets": _sheets,
     "ring": _ring,
     "forwarding": _forwarding,
     "handover": _handover,
