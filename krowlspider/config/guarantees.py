@@ -8,7 +8,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
-from krowlspider.urls.page.headers import PAYMENTS
+from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,12 @@ def misplaced(settings: BaseSettings) -> list[str]:
         f"DEFAULT_REQUEST_HEADERS has {header.decode()}: no request may offer to pay, remove it"
         for header in sorted(headers & PAYMENTS)
     ]
+    if settings["KROWL_SIGN_KEY"]:
+        found += [
+            f"DEFAULT_REQUEST_HEADERS has {header.decode()}, and KROWL_SIGN_KEY is set: remove the"
+            " header, requests are signed with their own"
+            for header in sorted(headers & SIGNATURES)
+        ]
     if b"User-Agent" in headers:
         found.append("DEFAULT_REQUEST_HEADERS has a User-Agent: set USER_AGENT in its place")
     return found

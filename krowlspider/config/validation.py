@@ -447,6 +447,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_SIGN_KEY and KROWL_SIGN_AGENT need each other: give the file of the key, and the"
             " https origin that serves its directory (docs/identity.md)"
         )
+    elif settings["KROWL_SIGN"] == "always" and not settings["KROWL_SIGN_KEY"]:
+        found.append(
+            "KROWL_SIGN is always, and there is no KROWL_SIGN_KEY: nothing would be signed. Give"
+            " the file of the key (docs/identity.md), or leave KROWL_SIGN out"
+        )
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
         found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
     if settings.getbool("KROWL_INDEXNOW") and settings["KROWL_RECRAWL"] != "continuous":

@@ -37,7 +37,7 @@ from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
-from krowlspider.urls.page.headers import PAYMENTS, values_of
+from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES, values_of
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -307,10 +307,10 @@ class DownloadHandler(BaseDownloadHandler):
     ) -> Callable[[Target, str], bytes] | None:
         """Return what signs a request as it is sent; None for one that is not signed.
 
-        One that a spider has signed keeps that signature alone.
+        One with such headers of a spider keeps those alone: with two of them no signature is valid.
         """
         name = in_flight.host.name
-        if not signer.signs(name) or b"Signature-Input" in request.headers:
+        if not signer.signs(name) or not SIGNATURES.isdisjoint(request.headers):
             return None
         return partial(signer.lines, name)
 

@@ -179,14 +179,16 @@ def agent_origin(text: str) -> str:
     :raises ValueError: it is no https origin, nor the URL of the directory there
     """
     found = _AGENT.fullmatch(text)
-    if found is None:
+    if found is None or int(found[2] or 1) not in range(1, 65_536):
         raise ValueError(
             "is not the https origin that serves the directory, such as https://bot.example.org"
         )
     return found[1]
 
 
-_AGENT = re.compile(rf"(https://[a-z0-9._-]+(?::[0-9]{{1,5}})?)(?:/|{re.escape(DIRECTORY_PATH)})?")
+_AGENT = re.compile(
+    rf"(https://[a-z0-9._-]+(?::([0-9]{{1,5}}))?)(?:/|{re.escape(DIRECTORY_PATH)})?"
+)
 
 
 def parameters(values: Mapping[str, int | str]) -> str:

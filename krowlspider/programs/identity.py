@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from base64 import urlsafe_b64decode
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_opt
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 # Public vectors of the RFCs, the draft and cloudflare/web-bot-auth, each with its source.
 VECTORS = Path(signing.__file__).with_name("web_bot_auth.json")
@@ -56,12 +58,16 @@ class Command(Program):
         )  # fmt: skip
         parser.add_argument(
             "--days", metavar="N", type=int, default=30,
-            help="until the signature of the directory expires (default: 30)",
+            help="days until the signature of the directory expires (30)",
         )  # fmt: skip
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         refuse_options("identity", args)
         if opts.check:
+            if args or opts.new or opts.directory or opts.also:
+                raise UsageError(
+                    "--check checks the public vectors alone: give it without the rest"
+                )
             self._check()
             return
         if len(args) > 1 or (args and opts.new):
@@ -69,11 +75,13 @@ class Command(Program):
         if not 1 <= opts.days <= _DAYS_MAX:
             raise KrowlError(f"--days {opts.days}: give 1 to {_DAYS_MAX}")
         if opts.new:
+            _check_paths((opts.new,), (), opts.directory)
             _make_key(opts.new)
         path = opts.new or (args[0] if args else self.settings["KROWL_SIGN_KEY"])
         if not path:
             raise UsageError("give a key file, --new FILE to make one, or --check")
         keys = [_read(each) for each in (path, *opts.also)]
+        _check_paths((path, *opts.also), keys, opts.directory)
         body = signing.directory_of(keys)
         if opts.directory:
             with written(opts.directory) as file:
@@ -92,6 +100,7 @@ class Command(Program):
         created = int(time.time())
         expires = int(min(created + days * 86_400, *(key.expires for key in keys)))
         authority = origin.removeprefix("https://").removesuffix(":443")
+        until = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         headers = signing.directory_headers(keys, body, authority, created, expires)
         return "\n".join(
             [
@@ -102,7 +111,7 @@ class Command(Program):
                 "",
                 body.decode(),
                 "",
-                f"with status 200 and these headers, whose signature expires in {days} days:",
+                f"with status 200 and these headers, whose signature expires at {until}:",
                 "",
                 *(f"{name}: {value}" for name, value in headers),
                 "Cache-Control: max-age=86400",
@@ -147,6 +156,21 @@ def _read(path: str) -> SigningKey:
         return signing.read_key(path, time.time())
     except ValueError as error:
         raise KrowlError(f"{path} {error}") from error
+
+
+def _check_paths(paths: Sequence[str], keys: Sequence[SigningKey], directory: str | None) -> None:
+    """Refuse a directory that would replace a private key, and a key that is given twice.
+
+    :raises KrowlError: with the name of the file
+    """
+    for path in paths:
+        if directory and Path(directory).resolve() == Path(path).resolve():
+            raise KrowlError(f"--directory {directory} is the file of a private key: give another")
+    first: dict[str, str] = {}
+    for path, key in zip(paths, keys, strict=False):
+        if key.keyid in first:
+            raise KrowlError(f"--also {path} has the key of {first[key.keyid]}: give each key once")
+        first[key.keyid] = path
 
 
 def _make_key(path: str) -> None:

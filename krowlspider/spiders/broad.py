@@ -218,7 +218,7 @@ class BroadSpider(Spider):
         if crawler.settings.getbool("KROWL_INDEXNOW"):
             from krowlspider.spiders.indexnow import IndexNow  # noqa: PLC0415 - for few crawls
 
-            spider._index_now = IndexNow(crawler, spider.parse_index_key, spider.failed)
+            spider._index_now = IndexNow(crawler, spider.parse_index_key, spider.no_index_key)
         spider._read_settings(crawler.settings)
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
@@ -576,6 +576,11 @@ class BroadSpider(Spider):
             await self._index_now.read(response)
         return
         yield response
+
+    def no_index_key(self, failure: Failure) -> None:
+        """End the check of a key whose file could not be fetched."""
+        if self._index_now is not None:
+            self._index_now.failed(failure)
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the URLs that a sitemap names.

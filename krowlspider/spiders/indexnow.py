@@ -13,10 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
+from scrapy.exceptions import DownloadCancelledError
 
 from krowlspider.crawl.crawls import job_of, node_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.pages.hinted import Hint
+from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.recrawl.indexnow import (
     EXPIRES,
@@ -30,7 +32,7 @@ from krowlspider.recrawl.indexnow import (
     Submission,
     is_right,
 )
-from krowlspider.urls.canonical import host_of
+from krowlspider.urls.canonical import authority_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -107,7 +109,9 @@ class IndexNow:
             "download_maxsize": FILE_MAX,
             _META: about,
         }
-        queued = Scheduler.of(self._crawler).intake.discover(
+        queued = not self._is_disallowed(submission.location) and Scheduler.of(
+            self._crawler
+        ).intake.discover(
             [submission.location],
             depth=0,
             via=submission.host,
@@ -118,6 +122,14 @@ class IndexNow:
         if not queued:
             self._keys.checked(submission, job.monotonic(), right=None)
             raise Refused(UNFIT, "host", "this crawl does not fetch the file of the key")
+
+    def _is_disallowed(self, url: str) -> bool:
+        """Return whether the robots.txt that is known refuses a URL that no sheet may permit. A URL
+        that is refused at the pop ends no check."""
+        job = job_of(self._crawler)
+        if job.sites is not None or not self._crawler.settings.getbool("ROBOTSTXT_OBEY"):
+            return False
+        return job.robots.verdict(authority_of(url), url) is Verdict.DISALLOWED
 
     async def read(self, response: Response) -> None:
         """Check a key by its file, and follow the submission that waits for it.
@@ -138,6 +150,16 @@ class IndexNow:
             self._count("refused_count/late")
         else:
             await self._follow(submission, waits=True)
+
+    def failed(self, failure: Failure) -> None:
+        """End the check of a key whose file was not read: it is wrong if the file is too long,
+        else unknown, so that a further submission has it checked again."""
+        request: Request = failure.request  # type: ignore[attr-defined]
+        key, _, _ = request.meta[_META]
+        submission = Submission(host_of(request.url), key, request.url, ())
+        right = False if failure.check(DownloadCancelledError) else None
+        self._keys.checked(submission, job_of(self._crawler).monotonic(), right=right)
+        self._count("refused_count/key")
 
     async def _follow(self, submission: Submission, *, waits: bool) -> None:
         """Bring known pages forward, and queue unknown ones as links of the host. If it ``waits``,

@@ -117,9 +117,13 @@ def terms_in(body: bytes) -> tuple[Term, ...]:
     for agents, lines in groups_in(body, _RULES | {CONTENT_USAGE}):
         for kind, value in lines:
             if (name := _TERMS.get(kind)) is not None and len(found) < _TERMS_MAX:
-                text = "".join(filter(str.isprintable, text_of(value)[:_TERM_MAX]))
-                found[Term(f"{name}: {text}", ", ".join(sorted(agents))[:_TERM_MAX])] = None
+                text = "".join(filter(str.isprintable, _shortened(text_of(value))))
+                found[Term(f"{name}: {text}", _shortened(", ".join(sorted(agents))))] = None
     return tuple(found)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TERM_MAX else text[:_TERM_MAX] + "..."
 
 
 def text_of(value: bytes) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+import time
+from base64 import b64encode, urlsafe_b64encode
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +70,34 @@ def test_the_directory_has_each_key_and_a_proof_of_it(tmp_path: Path) -> None:
     assert "https://bot.test/.well-known/http-message-signatures-directory" in lines[3]
 
 
+def test_a_directory_never_replaces_a_private_key(tmp_path: Path) -> None:
+    """A mistake of one word would lose the key."""
+    a, b, link = (tmp_path / name for name in ("a.pem", "b.pem", "link"))
+    for path in (a, b):
+        scrapy("identity", "--new", path)
+    link.symlink_to(b)
+    before = [path.read_bytes() for path in (a, b)]
+    for words in ([a, "--directory", a], [a, "--also", b, "--directory", link]):
+        assert b"is the file of a private key" in scrapy("identity", *words, code=2).stderr
+    new = tmp_path / "new.pem"
+    scrapy("identity", "--new", new, "--directory", new, code=2)
+    assert [path.read_bytes() for path in (a, b)] == before
+    assert not new.exists()
+    said = scrapy("identity", a, "--also", b, "--also", a, code=2).stderr.decode()
+    assert f"--also {a} has the key of {a}: give each key once" in said
+
+
+def test_the_proof_of_a_key_that_ends_sooner_says_when(tmp_path: Path) -> None:
+    """A JWK with an exp before --days: the date that is said is that of the signature."""
+    path = tmp_path / "key.jwk"
+    exp = int(time.time()) + 86_400
+    seed = urlsafe_b64encode(b"s" * 32).decode().rstrip("=")
+    path.write_text(json.dumps({"kty": "OKP", "crv": "Ed25519", "d": seed, "exp": exp}))
+    said = scrapy("identity", path, "--days", "90").stdout.decode()
+    assert f";expires={exp};" in said
+    assert f"expires at {datetime.fromtimestamp(exp, UTC):%Y-%m-%d %H:%M:%SZ}:" in said
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
@@ -77,6 +107,7 @@ def test_the_directory_has_each_key_and_a_proof_of_it(tmp_path: Path) -> None:
         ([], "give a key file"),
         ([__file__, "--days", "0"], "--days 0: give 1 to 3650"),
         (["a", "b"], "give one key file"),
+        ([__file__, "--check"], "--check checks the public vectors alone"),
     ],
 )
 def test_bad_input_is_named_with_the_way_out(words: list[str], fault: str) -> None:

@@ -338,7 +338,13 @@ def test_a_key_and_its_directory_need_each_other(tmp_path: Path) -> None:
     key, agent = {"KROWL_SIGN_KEY": str(tmp_path / "key")}, {"KROWL_SIGN_AGENT": "https://b.test"}
     for given in (key, agent):
         assert "KROWL_SIGN_KEY and KROWL_SIGN_AGENT need each other" in refusal(**given)
-    validate(project_settings(**key, **agent))
+    assert "there is no KROWL_SIGN_KEY: nothing would be signed" in refusal(KROWL_SIGN="always")
+    validate(project_settings(**key, **agent, KROWL_SIGN="always"))
+    own = {"DEFAULT_REQUEST_HEADERS": {"signature-agent": '"https://c.test"', "Signature": "x"}}
+    faults = refusal(**key, **agent, **own)
+    assert "DEFAULT_REQUEST_HEADERS has Signature, and KROWL_SIGN_KEY is set" in faults
+    assert "DEFAULT_REQUEST_HEADERS has Signature-Agent, and KROWL_SIGN_KEY is set" in faults
+    validate(project_settings(**own))
 
 
 def test_dedup_without_revisits_is_refused():

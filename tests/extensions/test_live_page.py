@@ -498,6 +498,8 @@ def test_a_site_submits_its_changes_to_a_running_crawl(tmp_path: Path) -> None:
         assert ask(crawl, "/indexnow", b"[]", Origin="http://b.test")[0] == 403
         host, port = crawl.url.removeprefix("http://").split(":")
         assert asked_raw(host, int(port), b"HEAD /indexnow?url=x HTTP/1.1").startswith(b"405")
+        said = asked_raw(host, int(port), b"PUT /indexnow HTTP/1.1")
+        assert said.endswith(b"this path takes GET, HEAD, POST\n")
         # Of 100 MB no more is read than the limit.
         begun = b"POST /indexnow HTTP/1.1\r\nContent-Length: 100000000"
         assert asked_raw(host, int(port), begun, b" " * 2_100_000).startswith(b"413")

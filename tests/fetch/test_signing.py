@@ -297,6 +297,8 @@ def test_a_file_that_is_no_usable_key_is_refused(
         ("https://bot.test/keys", None),
         ("https://u@bot.test", None),
         ('https://bot.test"', None),
+        ("https://bot.test:0", None),
+        ("https://bot.test:65536", None),
     ],
 )
 def test_the_agent_is_an_https_origin(given: str, origin: str | None) -> None:

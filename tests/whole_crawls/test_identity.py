@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from scrapy import Request
 
 from krowlspider.crawl.parts import signer
-from krowlspider.fetch.signing import SigningKey, read_key
+from krowlspider.engine.handler import DownloadHandler
+from krowlspider.fetch.signing import Signer, SigningKey, read_key
 from tests.support.archived import valid_records
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.crawls import AT_ONCE, anchors, crawled, page
@@ -132,6 +134,18 @@ def test_the_settings_make_the_signer(tmp_path: Path, caplog: pytest.LogCaptureF
     signer(project_settings(**given), lambda: 0.0)
     assert f"KROWL_SIGN_KEY={path} can be read by other users" in caplog.text
     assert f"chmod 600 {path}" in caplog.text
+
+
+@pytest.mark.parametrize("header", ["Signature", "Signature-Agent", "signature-input"])
+def test_a_request_with_a_signature_header_of_its_own_is_not_signed(header: str) -> None:
+    """With two Signature-Agent or Signature headers, no signature can be read."""
+    always = Signer(SigningKey.new(), AGENT, always=True, life=60, wall=lambda: 0.0)
+    flight: Any = SimpleNamespace(host=SimpleNamespace(name="a.test"))
+    handler: Any = None
+    for headers, signs in (({}, True), ({header: "x"}, False)):
+        request = Request("http://a.test/", headers=headers)
+        sign = DownloadHandler._signing(handler, always, request, flight)
+        assert (sign is not None) is signs
 
 
 # --- A site of nginx and a verifier of another author ---

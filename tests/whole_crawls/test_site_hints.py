@@ -12,7 +12,7 @@ import pytest
 
 from krowlspider.crawl.crawls import _crawls
 from krowlspider.recrawl import validators
-from krowlspider.recrawl.indexnow import read_body
+from krowlspider.recrawl.indexnow import WAITING_MAX, read_body
 from tests.support.archived import valid_records
 from tests.support.crawling import scrapy, write_seeds
 from tests.support.crawls import anchors
@@ -218,6 +218,40 @@ def test_a_submission_brings_its_pages_forward_once_its_key_is_right(tmp_path: P
     assert records.kinds["response"] == 1
     assert f"/{KEY}.txt".encode() not in scrapy("frontier", done.jobdir, "--pages").stdout
     assert stats["krowl/frontier/fetched_count/index_key"] == 2
+
+
+@pytest.mark.slow
+def test_a_key_file_that_cannot_be_read_ends_its_check(tmp_path: Path) -> None:
+    """A page for errors of 50 KB is no key, and no check waits for an answer that never comes, or
+    for a file that robots.txt refuses: four would keep the host's right key out for a day."""
+    site, said = News("/none", urlset), list[int]()
+    site["/robots.txt"] = Raw(
+        answer(b"Content-Type: text/plain", body=b"User-agent: *\nDisallow: /refused")
+    )
+    refused = [f"refused-{number}" for number in range(WAITING_MAX)]
+    wrong = [f"soft-404-key-{number}" for number in range(WAITING_MAX)]
+    for key in wrong:
+        site[f"/{key}.txt"] = Raw(answer(HTML, body=b"x" * 50_000))
+    for number in range(WAITING_MAX):
+        site[f"/no-answer-{number}.txt"] = Raw(b"", closes=True)
+    with SimulatedRawWeb(site) as web:
+        due_in_hours(web, site, tmp_path)
+
+        def give() -> Script:
+            yield is_running
+            silent = [f"no-answer-{number}" for number in range(WAITING_MAX)]
+            for key in (*wrong, *wrong, *silent, *refused, KEY):
+                given = submit(f"{site.root}/p3", key=key)
+                yield given.done
+                said.append(given.result()[0])
+                yield lasting(60)
+            yield lasting(LASTS)
+            interrupt()
+
+        _, asked = crawl(web, tmp_path, give(), **ON, RETRY_TIMES=0)
+    statuses = [202, 403, 202, 422]
+    assert said == [*(status for status in statuses for _ in range(WAITING_MAX)), 202]
+    assert "/p3" in asked
 
 
 @pytest.mark.slow

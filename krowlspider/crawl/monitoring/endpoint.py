@@ -199,7 +199,8 @@ class Endpoint(web.Server):
             made = route(request)
             answer = await made if isawaitable(made) else made
         elif path in self._routes or posted in self._routes:
-            allowed = "GET, HEAD" if path in self._routes else "POST"
+            methods = ("GET, HEAD", path), ("POST", posted)
+            allowed = ", ".join(name for name, each in methods if each in self._routes)
             answer = refused(request, 405, f"this path takes {allowed}")
             answer.headers["Allow"] = allowed
         else:

@@ -237,6 +237,8 @@ def value_of(headers: Mapping[bytes, list[bytes]], name: bytes) -> bytes | None:
 PAYMENTS = frozenset(
     {b"Crawler-Exact-Price", b"Crawler-Max-Price", b"X-Payment", b"Payment-Signature"}
 )
+# Headers of a signed request (RFC 9421, section 4, and Web Bot Auth).
+SIGNATURES = frozenset({b"Signature", b"Signature-Agent", b"Signature-Input"})
 # Characters of a price that are kept.
 _PRICE_MAX = 40
 
