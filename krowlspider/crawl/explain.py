@@ -18,6 +18,7 @@ from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.gate import RobotsGate, Verdict
 from krowlspider.frontier.seed_table import followed_for, is_of_another_node, outcome_of
+from krowlspider.frontier.shares import address_in
 from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_queue_key
 from krowlspider.frontier.store.store import Store, entries
 from krowlspider.politeness.robots import RobotsRecord, deciding_line
@@ -349,7 +350,8 @@ class Explainer(Struct, frozen=True):
 
     def _refused_by_sheet(self, url: str, name: str) -> str | None:
         assert self.policies is not None
-        if (found := self.policies.of_host(name)) is None:
+        found = self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
+        if found is None:
             return None
         return found.of(url).refusal(url, is_page=True, is_given=False) or None
 
@@ -392,7 +394,7 @@ def _bare_url(text: str) -> str | None:
 
 def _address_of(host: Host | None) -> str:
     """Return the address at which a host was last fetched; "" if it is not known."""
-    return "" if host is None else host.shares.address[1:].removesuffix("/64")
+    return "" if host is None else address_in(host.shares.address)
 
 
 def _same(url: str) -> str:

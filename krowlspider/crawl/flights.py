@@ -109,7 +109,7 @@ class Flights:
             self.seeds_first.begin(request, in_flight)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
-        """Put back a request that was not sent because its address has no room."""
+        """Put back a request that was not sent, as its address has no room or other sheets."""
         in_flight.end = End.TURNED_BACK
         self.on_the_wire -= 1
         robots_fetch = in_flight.robots_fetch

@@ -52,6 +52,7 @@ from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.host_record import NOTES, HostHolds, settle_holds
+from krowlspider.frontier.shares import address_in
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import (
     LevelStore,
@@ -154,14 +155,14 @@ class Job:
         self.meters = meters
         self._seat = seat
         # The sheets of KROWL_POLICIES; None without them.
-        self.policies = site_policies(settings)
+        self.policies = site_policies(settings, self._address_of)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The hosts in memory.
         self._hosts: Mapping[str, Host] = {}
         # What they say of a pop or a fetch; None without them.
-        self.sites = sites(self.policies, self.user_agent, self._address_of)
+        self.sites = sites(self.policies, self.user_agent)
         self.rule = delay_policy(settings)
         if self.sites is not None:
             self.rule = self.sites.delays(self.rule)
@@ -442,7 +443,16 @@ class Job:
     def _address_of(self, host: str) -> str:
         """Return the last IP address of a host in memory, of IPv6 its /64; "" if unknown."""
         found = self._hosts.get(host)
-        return "" if found is None else found.shares.address[1:].removesuffix("/64")
+        return "" if found is None else address_in(found.shares.address)
+
+    def admission(self, host: Host, *, is_page: bool) -> Callable[[str], bool]:
+        """Return what decides at an IP address whether a request of a host may be sent there now:
+        it has room, and no other sheets hold there."""
+        reserve, policies = self.frontier.schedule.reserve_address, self.policies
+        if policies is None:
+            return partial(reserve, host)
+        permit = partial(policies.permit, host.name, is_page=is_page)
+        return lambda address: permit(address) and reserve(host, address)
 
     def may_overflow(self) -> bool:
         """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX

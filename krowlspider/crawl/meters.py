@@ -400,7 +400,7 @@ STATS: dict[str, Stat] = {
         "Answers 429 and 503, and 500 or more for robots.txt."
     ),
     "krowl/politeness/turned_back_count": Stat(
-        "Requests not sent for want of room at their address."
+        "Requests not sent for want of room at their address, or as other sheets hold there."
     ),
     "krowl/prices/asked_count": Stat("Answers 402: the host asks for a payment. None is made."),
     "krowl/requisites/fetched_count": Stat(

@@ -92,8 +92,11 @@ def page_rows(settings: BaseSettings, store: LevelStore, hasher: IdentityHasher)
     return None
 
 
-def site_policies(settings: BaseSettings) -> SitePolicies | None:
-    """Return the sheets that KROWL_POLICIES names; None if it names none.
+def site_policies(
+    settings: BaseSettings, address_of: Callable[[str], str] | None = None
+) -> SitePolicies | None:
+    """Return the sheets that KROWL_POLICIES names; None if it names none. ``address_of`` is as in
+    `SitePolicies`.
 
     :raises SettingsError: the file cannot be read, or has an error
     """
@@ -102,7 +105,10 @@ def site_policies(settings: BaseSettings) -> SitePolicies | None:
     # Crawls without sheets do not load it.
     from krowlspider.crawl.site_policies import SitePolicies  # noqa: PLC0415
 
-    return SitePolicies(Path(path), delay_min=settings.getfloat("KROWL_DELAY_MIN"))
+    delay_min = settings.getfloat("KROWL_DELAY_MIN")
+    if address_of is None:
+        return SitePolicies(Path(path), delay_min=delay_min)
+    return SitePolicies(Path(path), delay_min=delay_min, address_of=address_of)
 
 
 def keeps_pages(settings: BaseSettings) -> bool:
@@ -194,16 +200,14 @@ def robots_fetches(
     )
 
 
-def sites(
-    policies: SitePolicies | None, agent: str, address_of: Callable[[str], str]
-) -> Sites | None:
+def sites(policies: SitePolicies | None, agent: str) -> Sites | None:
     """Return what the sheets say of a pop or a fetch, as `Sites`; None without sheets."""
     if policies is None:
         return None
     # Crawls without sheets do not load it.
     from krowlspider.crawl.sites import Sites  # noqa: PLC0415
 
-    return Sites(policies, agent, address_of)
+    return Sites(policies, agent)
 
 
 def idle_connections(settings: BaseSettings) -> int:

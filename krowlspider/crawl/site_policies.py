@@ -13,6 +13,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.crawl.sheet_files import SheetFiles
 from krowlspider.errors import SettingsError, counted
 from krowlspider.frontier.quotas import Quotas
+from krowlspider.frontier.shares import address_in, places_of
 from krowlspider.policies.rewrites import rewritten
 from krowlspider.policies.sheets import BadPolicies, Policies
 from krowlspider.urls.canonical import host_of
@@ -44,6 +45,11 @@ class Version(NamedTuple):
     files: SheetFiles
 
 
+def _no_address(host: str) -> str:
+    """Return the address of a host where none is known."""
+    return ""
+
+
 class SitePolicies:
     """Keeps the sheets of a file in force.
 
@@ -55,13 +61,21 @@ class SitePolicies:
 
     ``changes`` are called with each version that is put into force, on the event loop; before that
     ``on_order``, if a new version of the file is the reason. ``written`` is when the file of the
-    start was written, in epoch seconds.
+    start was written, in epoch seconds. ``address_of`` returns the IP address of a host, of IPv6
+    its /64; "" while it is not known.
 
     :raises SettingsError: the file cannot be read, or has an error
     """
 
-    def __init__(self, path: Path, *, delay_min: float = 0.0):
+    def __init__(
+        self,
+        path: Path,
+        *,
+        delay_min: float = 0.0,
+        address_of: Callable[[str], str] = _no_address,
+    ):
         self._path = path
+        self._address_of = address_of
         self._delay_min = delay_min
         self.changes: list[Callable[[Version], None]] = []
         self.on_order: Callable[[Version], None] | None = None
@@ -80,11 +94,29 @@ class SitePolicies:
             raise SettingsError(f"KROWL_POLICIES {path} cannot be read: {why}") from error
         except BadPolicies as error:
             raise SettingsError(f"KROWL_POLICIES: {error}") from error
-        # Looked up for each link and at each pop.
-        self.of = self.version.policies.of_host
+        self._set_of()
 
-    of: Callable[..., HostPolicies | None]
-    """Return the sheets of a host, as `Policies.of_host`."""
+    of: Callable[[str], HostPolicies | None]
+    """Return the sheets of a host; None if none covers it."""
+
+    def _set_of(self) -> None:
+        # Looked up for each link and at each pop: only blocks need the address.
+        policies = self.version.policies
+        self.of = self._of_known if policies.has_blocks else policies.of_host
+
+    def _of_known(self, host: str) -> HostPolicies | None:
+        return self.policies.of_host(host, self._address_of(host))
+
+    def permit(self, host: str, address: str, *, is_page: bool) -> bool:
+        """Return whether a request may go to an IP address: the sheets for its host, by which it
+        was made, are those for the host at this address. The first robots.txt may go to any.
+
+        Otherwise who sets the address of a name could have the credentials of a block sent to it.
+        """
+        known = self._address_of(host)
+        if not self.policies.has_blocks or not (known or is_page):
+            return True
+        return self.policies.blocks_agree(known, address_in(places_of(address)[0]))
 
     @property
     def policies(self) -> Policies:
@@ -102,8 +134,8 @@ class SitePolicies:
         self._quotas = Quotas(store, self._find, wall)
         return self._quotas
 
-    def _find(self, host: str, address: str) -> HostPolicies | None:
-        return self.of(host, address)
+    def _find(self, host: str) -> HostPolicies | None:
+        return self.of(host)
 
     def reach(self, page: str) -> str | None:
         """Return where links of a page may lead, as in `Scope.refusals`."""
@@ -171,7 +203,7 @@ class SitePolicies:
     def refusal(self, lease: Lease) -> str:
         """Return the reason of a sheet to drop an entry that was popped; "" for none."""
         host, entry = lease.host, lease.entry
-        if (found := self.of(host.name, host.shares.address[1:])) is None:
+        if (found := self.of(host.name)) is None:
             return ""
         policy, is_page = found.of(entry.url), not (entry.request and entry.file)
         if policy.depth is not None and entry.depth > policy.depth:
@@ -201,7 +233,7 @@ class SitePolicies:
     def use(self, version: Version) -> None:
         """Put a version into force."""
         self.version, self.fault = version, ""
-        self.of = version.policies.of_host
+        self._set_of()
         self.reload_count += 1
         logger.info("KROWL_POLICIES: %s of %s in force", self.words(), self._path)
         for change in self.changes:

@@ -14,8 +14,6 @@ from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, USUAL, Terms
 from krowlspider.urls.canonical import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.policies.keys import Policy
     from krowlspider.policies.sheets import HostPolicies
@@ -27,13 +25,11 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Sites:
-    """What the sheets in force say. ``agent`` is the User-Agent of every request. ``address_of``
-    returns the IP address of a host, "" while it is not known."""
+    """What the sheets in force say. ``agent`` is the User-Agent of every request."""
 
-    def __init__(self, policies: SitePolicies, agent: str, address_of: Callable[[str], str]):
+    def __init__(self, policies: SitePolicies, agent: str):
         self._policies = policies
         self._agent = agent
-        self._address_of = address_of
         # Files of credentials that are not sent to some http URL, as was logged.
         self._warned: set[str] = set()
 
@@ -41,7 +37,7 @@ class Sites:
 
     def of_host(self, host: str) -> HostPolicies | None:
         """Return what the sheets say about a host; None if no sheet covers it."""
-        return self._policies.of(host, self._address_of(host))
+        return self._policies.of(host)
 
     def of(self, url: str, host: str = "") -> Policy | None:
         """Return what the sheets say about a normalised URL; None if none covers its host.

@@ -265,7 +265,7 @@ class DownloadHandler(BaseDownloadHandler):
                 timeout=meta.get("download_timeout", self._timeout),
                 max_size=self._size_limit(request) or sys.maxsize,
                 observer=observer,
-                admit=partial(frontier.schedule.reserve_address, in_flight.host),
+                admit=self._job.admission(in_flight.host, is_page=in_flight.robots_fetch is None),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
                 spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ class ThirdPartyHandler(DownloadHandler):
             await self._job.fetching.client.permit(
                 in_flight.url,
                 timeout,
-                partial(frontier.schedule.reserve_address, in_flight.host),
+                self._job.admission(in_flight.host, is_page=True),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
             )
         except FetchError as error:

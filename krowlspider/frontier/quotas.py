@@ -49,13 +49,13 @@ class _Limit(NamedTuple):
 class Quotas:
     """Counts what is fetched of the hosts that have a limit.
 
-    ``find`` returns the sheets of a host and its address, ``wall`` epoch seconds.
+    ``find`` returns the sheets of a host, ``wall`` epoch seconds.
     """
 
     def __init__(
         self,
         store: Store,
-        find: Callable[[str, str], HostPolicies | None],
+        find: Callable[[str], HostPolicies | None],
         wall: Callable[[], float],
     ):
         self._store = store
@@ -84,7 +84,7 @@ class Quotas:
     def begin(self, lease: Lease) -> None:
         """Note that a page is sent."""
         host = lease.host
-        found = self._find(host.name, host.shares.address[1:])
+        found = self._find(host.name)
         if found is None or not (limits := _limits(found, host.name, lease.entry.url)):
             return
         taken = self._taken[lease] = {limit.key for limit in limits}

@@ -55,6 +55,11 @@ def places_of(address: str) -> tuple[str, str]:
     return f"@{address}", address_block_of(f"@{address}")
 
 
+def address_in(share: str) -> str:
+    """Return the IP address of a share, the first one of a /64; "" without a share."""
+    return share[1:].removesuffix("/64")
+
+
 def address_block_of(share: str) -> str:
     """Return the share of an address's block, from the share of the address."""
     if share.endswith("/64"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import inf
@@ -180,6 +181,8 @@ def _expression(text: str) -> re.Pattern[str]:
 def _headers(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError('must be a table such as { "Accept-Language" = "de" }')  # noqa: TRY004
+    if twice := [name for name, count in Counter(map(str.lower, value)).items() if count > 1]:
+        raise ValueError(f"{twice[0]} stands twice: a header has one value, whatever its case")
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of a header")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.errors import KrowlError, counted
 from krowlspider.policies.keys import KEYS, REWRITES, Policy
-from krowlspider.urls.canonical import host_of, name_of, normalise, orders_for
+from krowlspider.urls.canonical import host_of, is_public_suffix, name_of, normalise, orders_for
 from krowlspider.urls.seeds import block_rule, is_domain, is_plain_name, ordered_host, rule_name
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HOSTS_MAX = 65_536
 # Errors of a file that are named; further ones are only counted.
 _ERRORS_MAX = 20
+# Length of the prefix that is known of the IPv6 address of a host.
+_SITE = 64
 # The authority of an http or https URL begins at this index or before it.
 _AUTHORITY = 8
 
@@ -265,6 +267,15 @@ class Policies:
 
     # --- resolving ---
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether a sheet covers a block of addresses."""
+        return bool(self._blocks)
+
+    def blocks_agree(self, address: str, other: str) -> bool:
+        """Return whether sheets cover the same blocks of two IP addresses; "" is in none."""
+        return list(self._of_address(address)) == list(self._of_address(other))
+
     def of_host(self, host: str, address: str = "") -> HostPolicies | None:
         """Return the sheets of a host from `host_of`; None if none covers it. ``address`` is its IP
         address if it is known: blocks of addresses cover no host without one."""
@@ -497,13 +508,19 @@ def _match(given: object) -> _Match:
         raise ValueError(f"{given!r} is not a text")  # noqa: TRY004
     if is_plain_name(given):
         # As `block_rule` reads it, in half the time.
-        return "below" if is_domain(given) else "host", given
+        return "below" if is_domain(given) else "host", _no_suffix(given)
     text = given.strip()
     if "/" in text and (text.partition("/")[0].strip("0123456789.") == "" or text.count(":") > 1):
         try:
-            return "block", str(ip_network(text.replace("[", "").replace("]", "")))
+            network = ip_network(text.replace("[", "").replace("]", ""))
         except ValueError as error:
             raise ValueError(f"{text[:80]!r} is no block of addresses: {error}") from None
+        if network.version == 6 and network.prefixlen > _SITE:
+            raise ValueError(
+                f"{text[:80]!r}: of IPv6, blocks are known up to /{_SITE}: write"
+                f" {network.supernet(new_prefix=_SITE)}"
+            )
+        return "block", str(network)
     if text.startswith("host:"):
         return "host", ordered_host(text.removeprefix("host:"))
     if "://" in text or ("/" in text and ")" not in text):
@@ -515,7 +532,24 @@ def _match(given: object) -> _Match:
     if bracket and path:
         return _path_match(surt, path)
     rule = block_rule(text)
-    return "below" if rule[-1] == "," else "host", rule_name(rule)
+    name = rule_name(rule)
+    return "below" if rule[-1] == "," else "host", name if {",", ")"} & {*text} else _no_suffix(
+        name
+    )
+
+
+def _no_suffix(name: str) -> str:
+    """Return a name that is no public suffix: whoever writes com alone means all names below it.
+
+    :raises ValueError: it is one
+    """
+    if is_public_suffix(name):
+        surt = ",".join(reversed(name.split(".")))
+        raise ValueError(
+            f"{name!r} is a public suffix: write '{surt},' for all names below it, or 'host:{name}'"
+            " for the host of this name alone"
+        )
+    return name
 
 
 def _path_match(surt: str, path: str) -> _Match:

@@ -180,6 +180,10 @@ class DelayPolicy:
         rate.ema = latency if rate.ema == 0.0 else rate.ema + ALPHA * (latency - rate.ema)
 
 
+class SiteDelay(DelayPolicy):
+    """The policy of a host whose least delay is one of its own."""
+
+
 class SiteDelays(DelayPolicy):
     """A policy in which sites may have longer delays of their own.
 
@@ -204,7 +208,7 @@ class SiteDelays(DelayPolicy):
         policy, least = super().of(host), self.least_of(host)
         if least <= policy.minimum:
             return policy
-        return DelayPolicy(
+        return SiteDelay(
             policy.factor,
             least,
             policy.maximum,

@@ -57,7 +57,7 @@ def delays_of_stopped(head: JobHead, settings: Settings) -> DelayPolicy:
     :raises SettingsError: the file of KROWL_POLICIES cannot be read
     """
     policy = head.delays or delay_policy(settings)
-    found = sites(site_policies(settings), "", lambda _: "")
+    found = sites(site_policies(settings), "")
     return policy if found is None else found.delays(policy)
 
 

@@ -22,10 +22,13 @@ AGAIN_MAX = 30 * _DAY
 # nothing by itself.
 DROPPED_AFTER = 30 * _DAY
 _DROPPED_ANSWERS = 4
-# Bytes of the digest of a text.
-TEXT_SIZE = 8
+# Bytes of the digest of a text, and of that of a URL beside it.
+TEXT_SIZE, PAGE_SIZE = 8, 4
 # Pages of a host that must change into one text before it counts as its page for errors.
 _SOFT_FROM = 3
+# Texts of a host that are kept: enough for two pages to meet where one change in ten is of a page
+# that is missing.
+_TEXTS_MAX = 12
 _MISSING, _MOVED = frozenset({404, 410}), frozenset({301, 308})
 
 
@@ -89,39 +92,60 @@ class Absence(NamedTuple):
         return type(self)(state, min(self.answers + 1, 255), self.since)
 
 
-class SoftNotFound(NamedTuple):
-    """The text into which pages of a host change most, to find 200s that mean 404.
+class _Shared(NamedTuple):
+    """A text into which pages of a host have changed: ``pages`` are short digests of their URLs, at
+    most three. ``before`` is the text that the last of them had."""
 
-    ``text`` is its digest, ``votes`` the majority vote of Boyer and Moore: pages that changed into
-    it, less pages that changed into another. Ordinary changes never agree. ``before`` is the text
-    that the last of these pages had: pages that share their text before and after a change have
-    another layout, as the shells of a script do, and are not missing.
+    text: bytes
+    before: bytes
+    pages: tuple[bytes, ...]
+
+
+class SoftNotFound(NamedTuple):
+    """Texts into which pages of a host have changed, to find 200s that mean 404.
+
+    A text is kept as long as it is one of the last, and longer once two pages share it. Ordinary
+    changes never agree, and a page whose text goes round is one page. Pages that share their text
+    before and after a change have another layout, as the shells of a script do, and are not
+    missing: such a page does not count.
     """
 
-    text: bytes = b""
-    votes: int = 0
-    before: bytes = b""
+    texts: tuple[_Shared, ...] = ()
 
     def __bytes__(self) -> bytes:
-        return self.text + bytes((self.votes,)) + self.before
+        return b"".join(
+            bytes((len(each.pages),)) + each.text + each.before + b"".join(each.pages)
+            for each in self.texts
+        )
 
     @classmethod
     def read(cls, data: bytes | None) -> Self:
-        """Return what ``bytes`` made. None: no text has a vote."""
-        if not data:
-            return cls()
-        return cls(data[:TEXT_SIZE], data[TEXT_SIZE], data[TEXT_SIZE + 1 :])
+        """Return what ``bytes`` made. None: no page has changed."""
+        found, at = list[_Shared](), 0
+        while data and at < len(data):
+            count, at = data[at], at + 1
+            text, before = data[at : at + TEXT_SIZE], data[at + TEXT_SIZE : at + 2 * TEXT_SIZE]
+            at += 2 * TEXT_SIZE
+            ends = range(at, at + count * PAGE_SIZE, PAGE_SIZE)
+            found.append(_Shared(text, before, tuple(data[i : i + PAGE_SIZE] for i in ends)))
+            at += count * PAGE_SIZE
+        return cls(tuple(found))
 
-    def changed_into(self, text: bytes, before: bytes) -> Self:
-        """Return the vote after a page changed into a text from the one ``before``."""
-        if text == self.text:
-            if before == self.before:
-                return self
-            return type(self)(text, min(self.votes + 1, 255), before)
-        if self.votes:
-            return self._replace(votes=self.votes - 1)
-        return type(self)(text, 1, before)
+    def changed_into(self, text: bytes, before: bytes, page: bytes) -> Self:
+        """Return the texts after a page changed into a text from the one ``before``. ``page`` is
+        the digest of its URL."""
+        others = [each for each in self.texts if each.text != text]
+        known = next((each for each in self.texts if each.text == text), None)
+        if known is None:
+            pages: tuple[bytes, ...] = (page,)
+        elif before == known.before or page in known.pages:
+            return self
+        else:
+            pages = (*known.pages, page)[-_SOFT_FROM:]
+        if len(others) == _TEXTS_MAX:
+            del others[next((at for at, each in enumerate(others) if len(each.pages) == 1), 0)]
+        return type(self)((*others, _Shared(text, before, pages)))
 
     def is_error(self, text: bytes) -> bool:
         """Return whether a page with this text is missing, though its status says 200."""
-        return self.votes >= _SOFT_FROM and text == self.text
+        return any(len(each.pages) >= _SOFT_FROM for each in self.texts if each.text == text)

@@ -374,6 +374,11 @@ def domain_of(host: str) -> str:
     return ".".join(own) if own[0] else name
 
 
+def is_public_suffix(name: str) -> bool:
+    """Return whether a name is in the Public Suffix List: others register names below it."""
+    return name != "" and _suffix_of(name) == name
+
+
 def _suffix_of(name: str) -> str:
     """Return the public suffix of a name by the rules of the list; "" if none of them applies."""
     rest = name

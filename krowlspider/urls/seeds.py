@@ -147,8 +147,9 @@ def _is_tag(value: str) -> bool:
 
 
 def _value(value: object) -> str:
-    """Return a value as JSON, shortened."""
-    return json.dumps(value, ensure_ascii=False)[:60]
+    """Return a value as JSON, shortened. What is not printable stays escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return (text if text.isprintable() else json.dumps(value))[:60]
 
 
 def _unknown_word(name: str) -> str:

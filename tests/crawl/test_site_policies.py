@@ -93,3 +93,30 @@ def test_a_faulty_version_leaves_the_sheets_and_says_so_once(
     assert found is not None
     sites.use(found)
     assert sites.fault == ""
+
+
+@pytest.mark.parametrize(
+    ("known", "address", "page", "robots"),
+    [
+        # Not known yet: a page waits for its sheets, and robots.txt goes before.
+        ("", "192.0.2.7", False, True),
+        ("", "2001:db8::7", False, True),
+        ("", "::ffff:192.0.2.7", False, True),
+        ("", "198.51.100.7", True, True),
+        ("192.0.2.7", "192.0.2.8", True, True),
+        ("2001:db8::", "2001:db8::7", True, True),
+        # Whoever sets the address of the name leads it into a block, out of it, or into another.
+        ("198.51.100.7", "192.0.2.7", False, False),
+        ("192.0.2.7", "198.51.100.7", False, False),
+        ("192.0.2.7", "2001:db8::7", False, False),
+    ],
+)
+def test_sheets_of_a_block_stay_with_its_addresses(
+    tmp_path: Path, known: str, address: str, page: bool, robots: bool
+) -> None:
+    path = tmp_path / "policies.toml"
+    sheet = '[[sheet]]\nname = "{0}"\nmatch = ["{0}"]\ndepth = 1\n'
+    write(path, "".join(map(sheet.format, ("192.0.2.0/24", "2001:db8::/32"))).encode())
+    sites = SitePolicies(path, address_of=lambda _: known)
+    assert sites.permit("a.test", address, is_page=True) is page
+    assert sites.permit("a.test", address, is_page=False) is robots

@@ -30,7 +30,7 @@ DAY = 86_400.0
 def sites(folder: Path, text: str, address: str = "") -> Sites:
     path = folder / "policies.toml"
     path.write_text(text)
-    return Sites(SitePolicies(path), "bot/1", lambda _: address)
+    return Sites(SitePolicies(path, address_of=lambda _: address), "bot/1")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_bad_files_leave_the_sheets_before_in_force(tmp_path: Path) -> None:
     path = tmp_path / "policies.toml"
     path.write_text(f"{SHEET}delay = 9")
     policies = SitePolicies(path)
-    found = Sites(policies, "bot/1", lambda _: "")
+    found = Sites(policies, "bot/1")
     with pytest.raises(BadPolicies):
         policies.parse(f'{SHEET}auth = "none"'.encode())
     assert found.delay("a.test") == 9

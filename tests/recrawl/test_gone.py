@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,31 +94,57 @@ def test_a_dropped_page_was_missing_in_its_last_answers(statuses: list[int]) -> 
     assert 0 <= absence.answers <= 255
 
 
+def shared(*changes: tuple[bytes, bytes, bytes]) -> SoftNotFound:
+    """Return the texts after changes: text, text before, and page of each."""
+    found = SoftNotFound()
+    for text, before, page in changes:
+        found = found.changed_into(text, before, page)
+    return found
+
+
 def test_pages_that_change_into_one_text_are_missing() -> None:
-    vote = SoftNotFound()
-    for number, text in enumerate((b"error", b"news", b"error", b"error", b"error")):
-        vote = vote.changed_into(text, b"page %d" % number)
-    assert vote.is_error(b"error")
-    assert not vote.is_error(b"news")
-    assert Absence().answered(200, 0.0, soft_404=vote.is_error(b"error")).state is State.MISSING
+    texts = (b"error", b"news", b"error", b"error")
+    found = shared(*((text, b"before %d" % at, b"page%d" % at) for at, text in enumerate(texts)))
+    assert found.is_error(b"error")
+    assert not found.is_error(b"news")
+    assert Absence().answered(200, 0.0, soft_404=found.is_error(b"error")).state is State.MISSING
+
+
+@pytest.mark.parametrize("every", [2, 5, 10])
+def test_missing_pages_are_found_on_a_lively_site(every: int) -> None:
+    """One change in so many is of a page that is missing from then on."""
+    found, random = SoftNotFound(), Random(every)
+    for at in range(100 * every):
+        text = b"error" if random.randrange(every) == 0 else b"news %d" % at
+        found = found.changed_into(text, b"before %d" % at, b"%d" % at)
+    assert found.is_error(b"error")
+    assert len(bytes(found)) < 400
 
 
 @given(st.lists(st.binary(min_size=8, max_size=8), unique=True))
 def test_ordinary_changes_are_no_errors(texts: list[bytes]) -> None:
-    vote = SoftNotFound()
+    found = SoftNotFound()
     for text in texts:
-        vote = vote.changed_into(text, text[::-1])
-        assert not vote.is_error(text)
+        found = found.changed_into(text, text[::-1], text[:4])
+        assert not found.is_error(text)
+
+
+def test_a_page_whose_text_goes_round_is_not_missing() -> None:
+    texts = [b"text %d" % (at % 3) for at in range(30)]
+    found = shared(*((text, before, b"page") for before, text in pairwise(texts)))
+    assert not any(map(found.is_error, texts))
 
 
 def test_pages_that_shared_their_text_before_are_not_missing() -> None:
-    vote = SoftNotFound()
-    for _ in range(10):
-        vote = vote.changed_into(b"new shell", b"old shell")
-    assert not vote.is_error(b"new shell")
+    found = shared(*((b"new shell", b"old shell", b"page%d" % at) for at in range(10)))
+    assert not found.is_error(b"new shell")
 
 
-def test_a_vote_is_read_as_it_was_written() -> None:
-    vote = SoftNotFound().changed_into(b"8 bytes.", b"of a row")
-    assert SoftNotFound.read(bytes(vote)) == vote
+def test_shared_texts_are_read_as_they_were_written() -> None:
+    found = shared(
+        (b"8 bytes.", b"of a row", b"one."),
+        (b"8 bytes.", b"of other", b"two."),
+        (b"of a 2nd", b"8 bytes.", b"one."),
+    )
+    assert SoftNotFound.read(bytes(found)) == found
     assert SoftNotFound.read(None) == SoftNotFound()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,7 +14,16 @@ import pytest
 from tests.mockweb.server import certificate
 from tests.support.archived import valid_records
 from tests.support.crawling import scrapy, write_seeds
-from tests.support.crawls import AT_ONCE, ROBOTS, anchors, crawl_of, crawl_raw, crawled, page
+from tests.support.crawls import (
+    AT_ONCE,
+    ROBOTS,
+    anchors,
+    crawl_of,
+    crawl_raw,
+    crawled,
+    dropped,
+    page,
+)
 from tests.support.rawweb import Raw
 from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
 from tests.support.simulated_loop import clocks
@@ -510,3 +519,59 @@ def test_head_for_all_sites_needs_no_sheets(tmp_path: Path) -> None:
         *("HEAD /film", "HEAD /text", "GET /text"),
     ]
     assert crawl.stats["krowl/frontier/dropped_count/head_type"] == 1
+
+
+BLOCKS = """
+[[sheet]]
+name = "old addresses"
+match = ["127.0.0.9/32"]
+user_agent_suffix = "(block)"
+exclude = ["/out$"]
+scope = "host"
+trailing_slash = "drop"
+max_pages = 3
+
+[[sheet]]
+name = "new addresses"
+match = ["fd00:9::/32"]
+user_agent_suffix = "(block)"
+exclude = ["/out$"]
+scope = "host"
+trailing_slash = "drop"
+max_pages = 3
+"""
+
+
+def test_blocks_of_addresses_hold_from_robots_txt_on(tmp_path: Path) -> None:
+    """Also for the first page of a host after a restart, which no robots.txt comes before."""
+    addresses = {"old.test": "127.0.0.9", "new.test": "fd00:9::7", "*.test": "127.0.0.1"}
+    settings = {
+        "KROWL_POLICIES": policies(tmp_path, BLOCKS),
+        "KROWL_RESOLVE": json.dumps(addresses),
+        "KROWL_ALLOW_ADDRESSES": "127.0.0.0/8,fd00::/16",
+    }
+    site = dict.fromkeys(("/out", "/1", "/1/", "/2", "/3", "/4"), html())
+    with SimulatedRawWeb(site) as web:
+        site["/"] = html(*site, web.url("away.test", "/2"))
+        names = ["old.test", "new.test", "usual.test"]
+        seeds = write_seeds(tmp_path / "seeds.txt", map(web.url, names))
+        drops: Counter[str] = Counter()
+        for most in (3, 0):
+            arguments = {"seeds": seeds, "max_pages": most}
+            crawl = SimulatedCrawl(tmp_path / "job", arguments=arguments, settings=settings).run()
+            drops.update(dropped(crawl))
+        asked: dict[str, dict[str, bool]] = defaultdict(dict)
+        for path, request in web.requests:
+            if path != "/robots.txt":
+                agent = headers_of(request)[b"User-Agent"]
+                asked[host(request)][path] = agent.endswith(b" (block)")
+    covered = {"/": True, "/1": True, "/2": True}
+    usual = dict.fromkeys(("/", "/out", "/1", "/1/", "/2", "/3", "/4"), False)
+    assert asked == {
+        "old.test": covered,
+        "new.test": covered,
+        "usual.test": usual,
+        "away.test": {"/2": False},
+    }
+    # Of each covered host: the link to another host; /out; the two pages that are too many.
+    assert drops == {"host": 2, "sheet_exclude": 2, "max_pages": 4}

@@ -26,12 +26,12 @@ from krowlspider.frontier.hosts.host import (
 from krowlspider.frontier.hosts.host_record import decode_host, holds_of
 from krowlspider.frontier.outcomes import read_prices
 from krowlspider.frontier.schedule.orders import BLOCK, DELAY, PAUSE, read_orders, rules_in
-from krowlspider.frontier.shares import CROWD
+from krowlspider.frontier.shares import CROWD, address_in
 from krowlspider.frontier.stopped import dropped_in, fetched_in, read_counters, read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import authorities_of, poison_prefix, split_queue_key
 from krowlspider.frontier.store.store import Store, entries, entry_keys, records
-from krowlspider.politeness.delay import JITTER, DelayPolicy
+from krowlspider.politeness.delay import JITTER, DelayPolicy, SiteDelay
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.canonical import orders_for
 from krowlspider.urls.robots_groups import terms_in
@@ -273,7 +273,7 @@ def view_of(
 
 def _sheets(policies: Policies, host: Host) -> list[str]:
     """Return what sheets decide for a host as a whole."""
-    address = host.shares.address[1:].removesuffix("/64")
+    address = address_in(host.shares.address)
     lines = policies.explained(f"http://{host.name}/", address)
     found = policies.of_host(host.name, address)
     if found is not None and found.has_paths:
@@ -418,6 +418,8 @@ def _cause(host: Host, due_in: float, policy: DelayPolicy, *, is_ordered: bool) 
     wanted = rate.ema * policy.factor
     if wanted <= policy.minimum:
         least = f"its least delay of {policy.minimum:g} s"
+        if isinstance(policy, SiteDelay):
+            return Reason(f"{least}, which a sheet gives", "KROWL_POLICIES")
         return Reason(f"{least}, which a person set" if is_ordered else least, "KROWL_DELAY_MIN")
     return Reason("its delay", f"KROWL_DELAY_{'MAX' if wanted > policy.maximum else 'FACTOR'}")
 

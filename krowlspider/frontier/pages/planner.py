@@ -20,7 +20,7 @@ from krowlspider.frontier.pages.row import SECONDS_MAX, PageRow, read_row
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_again_key
 from krowlspider.recrawl.estimate import Estimate
-from krowlspider.recrawl.gone import SoftNotFound
+from krowlspider.recrawl.gone import PAGE_SIZE, SoftNotFound
 from krowlspider.recrawl.hints import PUSHED
 from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.threshold import EVERY, THRESHOLD_START, counted, demand, step
@@ -327,7 +327,7 @@ class Planning:
         site = found.site.observed(kind, before.depth, before.rate, interval, changed=changed)
         self._hosts[host.name] = host, found._replace(seen=site.seen, expected=site.expected)
 
-    def is_error(self, name: str, before: bytes, text: bytes) -> bool:
+    def is_error(self, name: str, before: bytes, text: bytes, identity: bytes) -> bool:
         """Return whether a page of a host is missing, as its text says. ``before`` is its text
         before the fetch. Either is empty if it is not known. A change of it is counted."""
         if not text:
@@ -336,7 +336,7 @@ class Planning:
         if vote is None:
             vote = SoftNotFound.read(self._planner.store.get(schema.soft_not_found_key(name)))
         if before and text != before:
-            vote = self._votes[name] = vote.changed_into(text, before)
+            vote = self._votes[name] = vote.changed_into(text, before, identity[:PAGE_SIZE])
         return vote.is_error(text)
 
     def count(self, *, is_confirmed: bool, has_changed: bool) -> None:

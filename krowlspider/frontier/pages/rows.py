@@ -229,7 +229,9 @@ class PageRows:
             seen = Seen.of(before)
             new = row_after(row, entry, fetched)
             failed = may_pass(fetched.status)
-            missing = not failed and planning.is_error(lease.host.name, seen.text, new.text)
+            missing = not failed and planning.is_error(
+                lease.host.name, seen.text, new.text, identity
+            )
             new.absence = seen.absence.answered(fetched.status, new.last, soft_404=missing)
         new.passed, new.listing = self.pass_number, listing
         new.due = new.planned = new.named = new.tried = 0

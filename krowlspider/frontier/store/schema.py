@@ -66,7 +66,7 @@ key                          value
 ``V`` key                    the URL of a seed whose pages have led to others, see ``SeedNames``;
                              ``key`` has 6 bytes
 ``W`` host                   what hints about the pages of a host are worth, see ``Precisions``
-``X`` host                   the text of its pages for errors, see ``SoftNotFound``
+``X`` host                   texts into which its pages have changed, see ``SoftNotFound``
 ``Y`` host ``00`` sheet      what the host has used of the limits of a sheet, see ``Quotas``: pages,
                              bytes and epoch seconds; without a host, what all of the sheet have
 ===========================  =======================================================================

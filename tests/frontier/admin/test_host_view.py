@@ -18,7 +18,7 @@ from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import poison_prefix
 from krowlspider.frontier.store.store import put
-from krowlspider.politeness.delay import HostRate
+from krowlspider.politeness.delay import DelayPolicy, HostRate, SiteDelays
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.robots_groups import TERMS_BYTES, terms_in
 from krowlspider.views.frontier import one_host
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 NOW = 1_700_000_000.0
 
 
-def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostView:
+def seen(
+    host: Host, *entries: Entry, poison: tuple[Entry, ...] = (), rule: DelayPolicy = RULE
+) -> HostView:
     """Return the view of a host with these entries."""
     store = MemoryStore()
     batch = store.batch()
@@ -46,7 +48,7 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     host.queue.queued = len(entries)
     batch.put(schema.host_key(host.name), encode_host(host))
     batch.write()
-    return view_host(store, host.name, RULE, NOW, most=10)
+    return view_host(store, host.name, rule, NOW, most=10)
 
 
 def waiting(seconds: float = 0.0, **rate: float) -> Host:
@@ -92,6 +94,13 @@ LATEST = structs.replace(PAGE, throttling=2, due=NOW + 30)
 )
 def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: str) -> None:
     assert seen(host, *entries).why == why
+
+
+def test_why_names_the_sheet_that_gives_the_delay() -> None:
+    rule = SiteDelays.over(RULE, lambda _: 30.0, 30.0)
+    assert seen(waiting(25, ema=0.1), PAGE, rule=rule).why == (
+        "It is due in 25.0 s, because of its least delay of 30 s, which a sheet gives."
+    )
 
 
 def test_why_names_the_next_try_of_a_deferred_host() -> None:
