@@ -353,11 +353,8 @@ def test_dedup_without_revisits_is_refused():
     )
 
 
-def test_index_now_needs_a_crawl_that_goes_on_and_its_page():
+def test_index_now_needs_a_crawl_that_goes_on():
     assert "KROWL_RECRAWL is not continuous" in refusal(KROWL_INDEXNOW="1", KROWL_RECRAWL="once")
-    given = {"KROWL_INDEXNOW": "1", "KROWL_RECRAWL": "continuous"}
-    assert "PROMETHEUS_ENABLED is False" in refusal(**given, PROMETHEUS_ENABLED="0")
-    validate(project_settings(**given))
 
 
 def test_feeds_that_can_be_written_are_taken(tmp_path: Path) -> None:
