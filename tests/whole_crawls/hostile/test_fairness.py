@@ -54,6 +54,8 @@ def crawled(tmp_path: Path, attack: Attack) -> Farm:
     return farm
 
 
+# Half a minute of CPU, twice.
+@pytest.mark.timeout(300)
 def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path) -> None:
     farm = crawled(tmp_path, Attack(pages=5, domains=256, addresses=32))
     before = farm.rate("good", -5, 0)
