@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.errors import KrowlError, counted
 from krowlspider.policies.keys import KEYS, REWRITES, Policy
-from krowlspider.urls.canonical import host_of, is_public_suffix, name_of, normalise, orders_for
-from krowlspider.urls.seeds import block_rule, is_domain, is_plain_name, ordered_host, rule_name
+from krowlspider.urls.canonical import (
+    domain_of,
+    host_of,
+    is_public_suffix,
+    name_of,
+    normalise,
+    orders_for,
+)
+from krowlspider.urls.seeds import block_rule, is_plain_name, ordered_host, rule_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -507,8 +514,11 @@ def _match(given: object) -> _Match:
     if not isinstance(given, str):
         raise ValueError(f"{given!r} is not a text")  # noqa: TRY004
     if is_plain_name(given):
-        # As `block_rule` reads it, in half the time.
-        return "below" if is_domain(given) else "host", _no_suffix(given)
+        # As `block_rule` reads it, in half the time. A public suffix is a domain of its own.
+        domain = domain_of(f"www.{given}")
+        if domain == given:
+            return "below", given
+        return "host", given if len(domain) < len(given) else _no_suffix(given)
     text = given.strip()
     if "/" in text and (text.partition("/")[0].strip("0123456789.") == "" or text.count(":") > 1):
         try:
